@@ -9,9 +9,9 @@ use tracing::debug;
 use zoo_datasets::{atomic::Aside, files};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
 
-/// The recipes of this source tree, so that an installed command has them anywhere.
+/// The recipes of this source tree, embedded so that an installed command has them in any folder.
 static RECIPES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
-/// Their goldens, so that it proves them anywhere.
+/// Their goldens, embedded for the same reason.
 static GOLDENS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/golden");
 
 /// Folders with recipes, and the goldens next to them.
@@ -24,10 +24,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// `given` first, then the nearest `recipes` at or above the working directory, then the built-in ones.
+    /// Searches `given` first, then the nearest folder `recipes` at or above the working directory, then the built-in
+    /// recipes.
     ///
     /// # Errors
-    /// A given folder that is none.
+    /// A given folder that does not exist.
     pub fn new(given: &[PathBuf]) -> Result<Self, Failure> {
         if let Some(missing) = given.iter().find(|dir| !dir.is_dir()) {
             return Err(Failure::Usage(format!("--recipes {}: no such folder", missing.display())));
@@ -51,7 +52,8 @@ impl Catalog {
         &self.dirs
     }
 
-    /// The folder for a recipe of one's own: the first that is searched and not built in, or `recipes` here.
+    /// The folder for new recipes: the first folder that is searched and not built in, or `recipes` in the working
+    /// directory.
     pub fn own(&self) -> PathBuf {
         let built_in = unpacked_to("recipes");
         self.dirs.iter().find(|dir| Some(*dir) != built_in.as_ref()).cloned().unwrap_or_else(|| "recipes".into())
@@ -60,7 +62,7 @@ impl Catalog {
     /// Loads a recipe and logs its warnings.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All mistakes in the recipe.
     pub fn load(&self, name: &str, profile: Option<&str>, sets: &[String]) -> Result<Loaded, Failure> {
         let options = LoadOptions { profile: profile.map(str::to_owned), sets: sets.to_vec() };
         let loaded = self.library.load(name, &options)?;
@@ -74,7 +76,7 @@ impl Catalog {
     /// There is no such file.
     pub fn golden(&self, recipe: &Recipe, path: &Path) -> Result<Option<PathBuf>, Failure> {
         let Some(golden) = &recipe.golden else { return Ok(None) };
-        // Only now: few commands need the goldens, and they are larger than the recipes.
+        // Goldens are unpacked only on demand: few commands need them, and they are larger than the recipes.
         if unpacked_to("recipes").is_some_and(|built_in| self.dirs.contains(&built_in)) {
             self.goldens.get_or_init(|| {
                 unpacked("golden", &GOLDENS);
@@ -98,7 +100,7 @@ impl Catalog {
     }
 }
 
-/// `recipes` here or in the nearest folder above that has one, as a relative path.
+/// The folder `recipes` in the working directory or in the nearest parent that has one, as a relative path.
 fn nearest() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let above = here.ancestors().position(|dir| dir.join("recipes").is_dir())?;
@@ -114,12 +116,13 @@ fn sibling(dir: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// Where built-in files are unpacked.
+/// The folder to which built-in files are unpacked.
 fn unpacked_to(name: &str) -> Option<PathBuf> {
     Some(cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"))).join(name))
 }
 
-/// Something built in as files, so that messages can point to their lines; `None` if no folder for them can be written.
+/// Unpacks built-in files to a folder, so that messages can refer to their lines; `None` if the folder cannot be
+/// written.
 fn unpacked(name: &str, built_in: &Dir<'_>) -> Option<PathBuf> {
     let folder = unpacked_to(name)?;
     match unpack(built_in, &folder) {
@@ -141,13 +144,13 @@ fn unpack(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // Another zoo may be reading it.
+        // Written atomically, because another process may be reading the file.
         Aside::write(&path, |out| out.write_all(file.contents()))?.commit()?;
     }
     dir.dirs().try_for_each(|inner| unpack(inner, to))
 }
 
-/// The user's folder for files that can be made again (XDG base directory specification).
+/// The user's cache folder (XDG base directory specification).
 fn cache_folder() -> Option<PathBuf> {
     let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))

@@ -55,13 +55,13 @@ pub fn studies() -> ArgValueCompleter {
     })
 }
 
-/// Those that begin with the word.
+/// Candidates that begin with the word.
 fn names(word: &OsStr, all: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
     all.into_iter().filter(|name| name.starts_with(word)).map(CompletionCandidate::new).collect()
 }
 
-/// Both, each once.
+/// The candidates of both lists without duplicates.
 fn joined(mut some: Vec<CompletionCandidate>, more: Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
     let trimmed =
         |candidate: &CompletionCandidate| candidate.get_value().to_string_lossy().trim_end_matches('/').to_owned();
@@ -70,7 +70,7 @@ fn joined(mut some: Vec<CompletionCandidate>, more: Vec<CompletionCandidate>) ->
     some
 }
 
-/// The words of the command line that is completed.
+/// The words of the command line to complete.
 fn words() -> Vec<String> {
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
     words.map(|word| word.to_string_lossy().into_owned()).collect()
@@ -101,7 +101,7 @@ fn profile_names() -> Vec<String> {
     loaded.map(|loaded| loaded.profiles).unwrap_or_default()
 }
 
-/// Folders of runs below `runs` here.
+/// Run folders below `runs` in the working directory.
 fn run_folders() -> Vec<String> {
     let mut found = Vec::new();
     collect(Path::new("runs"), DEPTH, &mut found);

@@ -18,7 +18,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// As anstream calls it.
+    /// The choice for anstream.
     pub fn choice(self) -> anstream::ColorChoice {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,

@@ -4,14 +4,14 @@ use crate::console::{DIM, paint};
 use crate::table::screen_width;
 use std::fs;
 
-/// `file:line:column` with the line itself and a mark below, if the file can still be read; `sets` are the values of
+/// `file:line:column` with the line itself and a mark below, if the file is readable. `sets` are the values of
 /// `--set`.
 pub fn excerpt(place: &str, sets: &[String]) -> String {
     let mut text = format!("{} {}", paint(DIM, "-->"), short(place));
     if let Some((line, column, source)) = source(place, sets) {
         let margin = " ".repeat(line.len());
         let bar = paint(DIM, "|");
-        // The bar and its blanks, and the indentation of some reports.
+        // Reserves space for the bar, its blanks, and the indentation of some reports.
         let room = screen_width().unwrap_or(usize::MAX).saturating_sub(line.len() + 5).max(LEAST_WIDTH);
         let (source, column) = part_around(&source, column, room);
         let mark = " ".repeat(column.saturating_sub(1));
@@ -24,7 +24,7 @@ pub fn excerpt(place: &str, sets: &[String]) -> String {
 const LEAST_WIDTH: usize = 20;
 const CUT: &str = "...";
 
-/// The part of a line around a column, in at most `room` characters, and the column in it.
+/// The part of a line around a column, at most `room` characters long, and the column within it.
 fn part_around(source: &str, column: usize, room: usize) -> (String, usize) {
     let length = source.chars().count();
     if length <= room {
@@ -49,7 +49,7 @@ fn short(place: &str) -> String {
     inner.map_or_else(|| place.to_owned(), |inner| format!("~/{inner}"))
 }
 
-/// Number, column and text of the line.
+/// Number, column and text of a line.
 fn source(place: &str, sets: &[String]) -> Option<(String, usize, String)> {
     let (rest, column) = place.rsplit_once(':')?;
     let (file, line) = rest.rsplit_once(':')?;

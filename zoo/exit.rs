@@ -16,7 +16,7 @@ pub enum Exit {
     Missing = 3,
     /// A defect of this program (sysexits.h: EX_SOFTWARE).
     Internal = 70,
-    /// The operating system refused to write, as where a disk is full (sysexits.h: EX_IOERR).
+    /// The operating system failed to write, for example to a full disk (sysexits.h: EX_IOERR).
     Refused = 74,
     /// Stopped by Ctrl-C (128 + SIGINT).
     Interrupted = 130,

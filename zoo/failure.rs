@@ -26,10 +26,10 @@ pub enum Failure {
     /// Invalid use of the command line.
     #[error("{0}")]
     Usage(String),
-    /// The recipe is wrong.
+    /// Mistakes in the recipe.
     #[error(transparent)]
     Recipe(#[from] Diagnostics),
-    /// The recipe makes no graph.
+    /// No graph can be built from the recipe.
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// Errors of data or preprocessing.
@@ -41,7 +41,7 @@ pub enum Failure {
     /// A golden is missing or unreadable, or cannot be compared with the recipe.
     #[error(transparent)]
     Golden(#[from] GoldenError),
-    /// A golden that a recipe names was found nowhere.
+    /// A golden that a recipe names was not found.
     #[error(
         "recipe `{recipe}` names the golden {}, which is in none of: {}{}", manifest.display(),
         searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
@@ -52,18 +52,18 @@ pub enum Failure {
     GoldenNotFound {
         /// The recipe.
         recipe: String,
-        /// As the recipe names it.
+        /// Its path in the recipe.
         manifest: PathBuf,
-        /// Folders that were looked into.
+        /// Folders that were searched.
         searched: Vec<PathBuf>,
     },
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Errors of a training or an evaluation.
+    /// Errors of training or evaluation.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The processes that were started together cannot work together.
+    /// Processes that were started together but cannot work together.
     #[error(transparent)]
     Ranks(#[from] RanksError),
     /// Runs that cannot be judged together.
@@ -72,7 +72,7 @@ pub enum Failure {
     /// Runs that cannot be compared.
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
-    /// Runs, or trainings elsewhere, of which there is no page of results.
+    /// Runs, or external trainings, for which no page of results can be written.
     #[error(transparent)]
     Results(#[from] ResultsError),
     /// Weights that cannot be read or written.
@@ -81,23 +81,23 @@ pub enum Failure {
     /// A network that cannot be written as an ONNX model.
     #[error("{}{}", .0, line(.0))]
     Onnx(#[from] OnnxError),
-    /// A network of which no recipe can be made.
+    /// A network for which no recipe can be written.
     #[error("{}: {source}", path.display())]
     Import {
         /// The trace.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: ImportError,
     },
     /// Errors of predictions.
     #[error(transparent)]
     Npu(#[from] NpuError),
-    /// A file that was named and is not there, or cannot be read.
+    /// A file that does not exist or cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// A file of results that cannot be written.
@@ -105,19 +105,19 @@ pub enum Failure {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// More memory would be taken than there may be.
+    /// The command needs more memory than allowed.
     #[error("{what} needs {needed}, but {} is {}: {instead}", limit.by, limit.bytes)]
     Memory {
-        /// The requested resource.
+        /// What needs the memory.
         what: String,
         /// Its peak memory.
         needed: Bytes,
         /// The limit.
         limit: Limit,
-        /// What fits instead.
+        /// An alternative that fits.
         instead: String,
     },
     /// The results could not be written.
@@ -157,7 +157,7 @@ impl Failure {
     }
 }
 
-/// A path where nothing can be written is the user's mistake; any other refusal is the operating system's.
+/// An invalid path is the user's mistake; any other error is the operating system's.
 fn unwritable(source: &io::Error) -> Exit {
     match source.kind() {
         ErrorKind::NotFound
@@ -171,7 +171,7 @@ fn unwritable(source: &io::Error) -> Exit {
     }
 }
 
-/// The line of the recipe of an operator that ONNX does not have.
+/// The recipe line of an operator that ONNX does not support.
 fn line(error: &OnnxError) -> String {
     match error {
         OnnxError::Operator { origin: Some(origin), .. } => {
@@ -226,7 +226,7 @@ fn train(error: &TrainError) -> Exit {
         | TrainError::Misfit(_)
         | TrainError::Share { .. }
         | TrainError::RunFolder { .. } => Exit::Invalid,
-        // The training ran and came to nothing: its target is missed.
+        // The training ran and diverged: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
         TrainError::Ranks(_) | TrainError::Candle(_) => Exit::Internal,
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks the training to write a checkpoint and stop, the second one stops at once.
+//! Ctrl-C: the first one makes the training write a checkpoint and stop, the second one ends the process at once.
 
 use crate::Exit;
 use crate::progress::Progress;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 
-/// Hears Ctrl-C and SIGTERM.
+/// Handles Ctrl-C and SIGTERM.
 pub struct Interrupt {
-    /// Whether there is something that can stop by itself.
+    /// Whether there is a computation that can stop by itself.
     armed: Arc<AtomicBool>,
     requested: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes over the handling of Ctrl-C. Until [`Interrupt::arm`] it ends the process.
+    /// Installs the handler. Until [`Interrupt::arm`], Ctrl-C ends the process.
     pub fn install(progress: &Progress) -> Self {
         let (armed, requested) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let interrupt = Self { armed: armed.clone(), requested: requested.clone() };
@@ -31,7 +31,7 @@ impl Interrupt {
         interrupt
     }
 
-    /// From now on the first Ctrl-C only sets the flag that is returned.
+    /// From now on, the first Ctrl-C only sets the returned flag.
     pub fn arm(&self) -> &AtomicBool {
         self.armed.store(true, Ordering::SeqCst);
         &self.requested

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     // If the shell requests completions, print them and exit.
     CompleteEnv::with_factory(Cli::command).complete();
-    // Before there are threads; without it, memory is only forecast less well.
+    // Must precede the first thread; without it, only the memory forecast is less accurate.
     zoo_engine::share_one_arena();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -55,8 +55,8 @@ pub fn main() -> ExitCode {
     catch_unwind(AssertUnwindSafe(|| run(&cli))).unwrap_or(Exit::Internal).into()
 }
 
-/// Suggests only the command that was probably meant: clap also lists names that merely have some letters in common,
-/// and does not know that `zoo report` compares runs.
+/// Suggests only the command that was probably meant. clap also lists names that merely share some letters, and does
+/// not know that `zoo report` compares runs.
 fn keep_near_misses(error: &mut clap::Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return };
     let similar = match error.get(ContextKind::SuggestedSubcommand) {
@@ -77,7 +77,7 @@ fn keep_near_misses(error: &mut clap::Error) {
     };
 }
 
-/// Explains how to change a recipe if an option was given that looks like one of its settings: `--epochs 3`.
+/// If an unknown option looks like a setting of a recipe (`--epochs 3`), explains how to change the recipe.
 fn suggest_set(error: &mut clap::Error) {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
     let setting = match option.trim_start_matches('-') {
@@ -93,7 +93,7 @@ fn suggest_set(error: &mut clap::Error) {
     }
 }
 
-/// Runs one command; errors have been reported when it returns.
+/// Runs one command and reports its errors.
 fn run(cli: &Cli) -> Exit {
     let mut context = cmd::Context::new(&cli.global);
     match cmd::run(&cli.command, &mut context) {
@@ -101,7 +101,7 @@ fn run(cli: &Cli) -> Exit {
         Err(failure) => {
             context.report(&failure);
             let exit = failure.exit();
-            // The other ranks would wait for this one.
+            // Otherwise the other ranks would wait for this one.
             context.ranks.abort(exit as i32);
             exit
         }

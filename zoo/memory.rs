@@ -20,7 +20,7 @@ pub struct MemoryArgs {
 pub struct Limit {
     /// Bytes.
     pub bytes: Bytes,
-    /// Where the limit comes from.
+    /// The source of the limit.
     pub by: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub fn beyond_now(more: Bytes) -> Bytes {
 }
 
 impl MemoryArgs {
-    /// The smallest limit of user, control group and machine; `None` if there is none.
+    /// The smallest of the limits of user, control group and machine; `None` if there is none.
     pub fn limit(&self) -> Option<Limit> {
         let given = self.memory_limit.map(|bytes| Limit { bytes, by: "--memory-limit" });
         let group = control_group().map(|bytes| Limit { bytes, by: "the control group's memory.max" });
@@ -53,7 +53,7 @@ impl MemoryArgs {
     }
 }
 
-/// A number of bytes with a unit: `800M`, `4GiB` (powers of 1024), `4GB` (of 1000).
+/// Parses a number of bytes with a unit: `800M`, `4GiB` (powers of 1024), `4GB` (of 1000).
 fn size(text: &str) -> Result<Bytes, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -85,7 +85,7 @@ fn available() -> Option<Bytes> {
     Some(Bytes(free * 1024) + resident().unwrap_or_default())
 }
 
-/// The least `memory.max` of this process's control group (version 2) and those above it.
+/// The smallest `memory.max` of this process's control group (version 2) and its parents.
 fn control_group() -> Option<Bytes> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

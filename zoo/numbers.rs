@@ -15,7 +15,7 @@ pub fn grouped(n: impl Into<u64>) -> String {
     text
 }
 
-/// A number of things: `1 epoch`, `2 epochs`.
+/// A number with its noun: `1 epoch`, `2 epochs`.
 pub fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Standard error: messages and progress bars, which must not interleave.
+//! Standard error: messages and progress bars, without interleaving.
 
 use crate::cli::Global;
 use crate::console::{BAD, Color, DIM, WARN, paint};
@@ -13,7 +13,7 @@ use tracing::{Event, Level, Subscriber, field::Field, level_filters::LevelFilter
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Where messages and progress bars go.
+/// Writes messages and shows progress bars.
 #[derive(Clone)]
 pub struct Progress {
     bars: MultiProgress,
@@ -37,12 +37,12 @@ impl Progress {
         };
         let subscriber =
             tracing_subscriber::fmt().with_max_level(level).event_format(Plain).with_writer(progress.clone());
-        // There is one already only if this process runs a second command, whose messages go the same way.
+        // This fails only if the process already has a subscriber from an earlier command, which does the same.
         let _ = subscriber.try_init();
         progress
     }
 
-    /// Says nothing but errors any more, and these in the name of this rank: another process speaks for all.
+    /// Suppresses all output except errors, which are prefixed with this rank: another process prints for all.
     pub fn mute(&self, rank: usize) {
         self.rank.store(rank, Ordering::Relaxed);
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
@@ -57,7 +57,7 @@ impl Progress {
         Bar(bar)
     }
 
-    /// A bar over `length` steps; gone when it is dropped.
+    /// A bar over `length` steps; removed on drop.
     pub fn bar(&self, length: u64) -> Bar {
         let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len}  {msg}  {eta:.dim} left");
         Bar(self.bars.add(ProgressBar::new(length).with_style(style.unwrap_or(ProgressStyle::default_bar()))))
@@ -73,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// A bar over things that take their time one by one, about `length` of them; gone when it is dropped.
+    /// A bar over about `length` phases; removed on drop.
     pub fn phases(&self, length: usize) -> Phases {
         let style = ProgressStyle::with_template("{spinner} {bar:20.cyan/blue} {msg} {elapsed:.dim}, {eta:.dim} left");
         let bar = ProgressBar::new(length as u64).with_style(style.unwrap_or(ProgressStyle::default_bar()));
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Writes a line, above the bars.
+    /// Writes a line above the bars.
     pub fn line(&self, text: &str) {
         if self.rank.load(Ordering::Relaxed) == 0 {
             self.write(text);
@@ -102,7 +102,7 @@ impl Progress {
     fn write(&self, text: &str) {
         self.bars.suspend(|| {
             let mut stderr = AutoStream::new(io::stderr(), self.color.choice()).lock();
-            // Nothing is left to complain to.
+            // There is no other place to report an error.
             let _ = writeln!(stderr, "{text}");
         });
     }
@@ -117,7 +117,7 @@ impl Progress {
     }
 }
 
-/// A progress bar that goes away when it is dropped.
+/// A progress bar; removed on drop.
 pub struct Bar(ProgressBar);
 
 impl Bar {
@@ -126,12 +126,12 @@ impl Bar {
         self.0.set_message(text.into());
     }
 
-    /// Moves on by one.
+    /// Advances by one.
     pub fn advance(&self) {
         self.0.inc(1);
     }
 
-    /// Moves to a position.
+    /// Advances to a position.
     pub fn position(&self, position: u64) {
         self.0.set_position(position);
     }
@@ -143,14 +143,14 @@ impl Drop for Bar {
     }
 }
 
-/// A bar over things that are done one by one.
+/// A bar over consecutive phases.
 pub struct Phases {
     bar: Bar,
     begun: bool,
 }
 
 impl Phases {
-    /// The thing before is done, and this one begins.
+    /// Ends the previous phase and begins the next.
     pub fn next(&mut self, what: impl Into<String>) {
         if self.begun {
             self.bar.advance();
@@ -168,7 +168,7 @@ impl Phases {
     }
 }
 
-/// One message of `tracing`, complete.
+/// Collects one complete message of `tracing`.
 pub struct Line {
     progress: Progress,
     text: Vec<u8>,
@@ -199,7 +199,7 @@ impl MakeWriter<'_> for Progress {
     }
 }
 
-/// `warning: message name=value`; information without a prefix.
+/// The format of messages: `warning: message name=value`; no prefix for information.
 struct Plain;
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Plain {
@@ -217,7 +217,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
     }
 }
 
-/// Writes the message unchanged, and other fields of an event as ` name=value`.
+/// Writes the message unchanged, and the other fields of an event as ` name=value`.
 struct Fields<'w> {
     writer: Writer<'w>,
     result: fmt::Result,

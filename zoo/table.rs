@@ -31,19 +31,19 @@ impl Cell {
         if self.style.is_plain() { self.text.clone() } else { paint(self.style, &self.text) }
     }
 
-    /// In a style.
+    /// A cell with a style.
     pub fn styled(text: impl fmt::Display, style: Style) -> Self {
         Self { text: text.to_string(), style }
     }
 }
 
-/// Text in the last column stays there only if at least this many characters are left for it.
+/// The last column is wrapped in place only if at least this many characters are left for it.
 const NARROWEST: usize = 24;
 /// Indentation of text that is moved below its row.
 const INDENT: usize = 4;
 
-/// Rows under headings, each column as wide as its widest cell. A terminal that is too narrow gets the texts of the last
-/// column wrapped, or below their rows, and then cells wrapped at spaces and between the parts of names.
+/// A table with headings, each column as wide as its widest cell. On a narrow terminal, the texts of the last column
+/// are wrapped or placed below their rows, and then cells are wrapped at spaces and between the parts of names.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -74,7 +74,7 @@ impl fmt::Display for Table {
 }
 
 impl Table {
-    /// The table in lines of at most `screen` characters, as far as wrapping makes that possible.
+    /// The table in lines of at most `screen` characters, if wrapping permits.
     fn fitted(&self, screen: Option<usize>) -> String {
         let mut widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
         let mut below = false;
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// The width of the longest part of a column that stays whole.
+    /// The width of the longest part of a column that cannot be split.
     fn least_width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| parts(&cell.text));
         let longest = cells.map(|part| part.trim_end().chars().count()).max().unwrap_or(0);
@@ -149,17 +149,17 @@ impl Table {
     }
 }
 
-/// Columns of these widths, each with the gap behind it.
+/// Total width of the columns, including the gap after each.
 fn total(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + 2).sum()
 }
 
-/// A text in lines that fit the terminal, if results go to one.
+/// Wraps text to the width of the terminal, if stdout is one.
 pub fn fitted(text: &str) -> String {
     fitted_after(text, 0)
 }
 
-/// The same for a text after a margin of `indent` characters, which later lines get as spaces.
+/// As [`fitted`], for a text after a margin of `indent` characters; later lines are indented by spaces.
 pub fn fitted_after(text: &str, indent: usize) -> String {
     match screen_width() {
         Some(width) => wrapped(text, width.saturating_sub(indent)).join(&format!("\n{}", " ".repeat(indent))),
@@ -173,7 +173,7 @@ pub fn screen_width() -> Option<usize> {
     said.or_else(|| terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into()))
 }
 
-/// The text in lines of at most `width` characters; longer parts stay whole. A text that fits is one line.
+/// Wraps text to lines of at most `width` characters; longer parts are not split. A text that fits is one line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     if length(text) <= width {
@@ -193,7 +193,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Where a text can be split: after spaces, and in words with letters after `.`, `/`, `_` and `-`. Numbers stay whole.
+/// The parts of a text that are not split: it can be split after spaces, and in words with letters after `.`, `/`,
+/// `_` and `-`. Numbers are not split.
 fn parts(text: &str) -> Vec<&str> {
     let words = text.split_inclusive(' ');
     words

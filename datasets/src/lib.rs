@@ -4,8 +4,8 @@
 //!
 //! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
 //! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].
-//! * [`Dataset`]: labelled images. [`ImageFolder`], [`Cifar10`] and [`IdxImages`] read them, [`open_root`] detects which
-//!   one a folder is, and [`Characters`] draws them.
+//! * [`Dataset`]: labelled images. [`ImageFolder`], [`Cifar10`] and [`IdxImages`] read them, [`open_root`] detects the
+//!   kind of a folder, and [`Characters`] generates them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
 //! * [`segmentation`]: images with a class per pixel, read or generated, and their variation.
 //! * [`detection`]: images with boxes, read or generated; anchors, their targets, and detections.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use zoo_datasets::detection::{
-    AnchorTargets, BACKGROUND, BoundingBox, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected, Fit,
-    MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
+    AnchorTargets, BACKGROUND, BoundingBox, BoxDataset, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected,
+    Fit, MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
 };
 use zoo_datasets::{Image, Normalize, Size};
 

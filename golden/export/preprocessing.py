@@ -53,13 +53,13 @@ RECIPES |= {
     "resnet8_tiny": {"resize": 32, "crop": 32, "scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3},
     "lenet": {"resize": 32, "crop": 32, "grey": True, "scale": 255.0, "mean": [0.1307] * 3, "std": [0.3081] * 3},
 }
-# DB's authors take a mean of red, green and blue from blue, green and red (data/processes/normalize_image.py); SiamMask's take the
-# pixels as they are. How large images are is decided elsewhere.
+# The authors of DB subtract a mean in the order red, green, blue from images in the order blue, green, red
+# (data/processes/normalize_image.py); those of SiamMask do not normalise. The size of images is defined elsewhere.
 DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 116.66876762, 104.00698793], "std": [255.0] * 3}
 SIAMMASK = DB | {"mean": [0.0] * 3, "std": [1.0] * 3}
 RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-original", "db_resnet18")}
 RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
-# Label maps go with their images: how large these are is decided elsewhere, too. A network for grey images takes the mean as it is.
+# Label maps have the size of their images, which is also defined elsewhere. Networks for grey images use the mean unchanged.
 RECIPES |= {
     "retinanet_resnet50_fpn": {"resize": None, "crop": None, **IMAGENET},
     "deeplabv3_resnet50": {"resize": None, "crop": None, **IMAGENET},

@@ -11,8 +11,8 @@ fn all_recipes_are_listed() {
     let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert!(["alexnet", "db_resnet", "resnet50", "siammask"].iter().all(|name| names.contains(name)), "{names:?}");
     for row in json["recipes"].as_array().unwrap() {
-        // Some are there for what they cost: the parts of db_resnet18 are proven in db_resnet and resnet18, the others are
-        // a proven network in larger numbers.
+        // Some networks are there for their cost: the parts of db_resnet18 are proven in db_resnet and resnet18, the
+        // others are larger versions of proven networks.
         let is_proven = ["db_resnet18", "bert_large", "vit_l_16", "swin_b"].iter().all(|name| row["name"] != *name);
         assert!(row["error"].is_null() && row["golden"].is_string() == is_proven, "{row}");
     }

@@ -3,7 +3,7 @@
 use super::{Case, Fault, Outcome, Suite};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-/// The judgements of a command, as a report.
+/// The judgements of a command as a report.
 pub fn report(verb: &str, suites: &[Suite]) -> Report {
     let mut report = Report::new(format!("zoo {verb}"));
     report.set_time(suites.iter().map(|suite| suite.time).sum());
@@ -34,7 +34,7 @@ fn test_case(verb: &str, suite: &Suite, case: &Case) -> TestCase {
     if let Outcome::Fail(Fault { place: Some(place), .. }) | Outcome::Error(Fault { place: Some(place), .. }) =
         &case.outcome
     {
-        // Not in the schema, but pytest writes it and reporters read it.
+        // Not in the schema, but pytest writes these attributes, and reporters read them.
         element.extra.insert("file".into(), place.file.as_str().into());
         element.extra.insert("line".into(), place.line.to_string().into());
     }

@@ -36,23 +36,23 @@ pub struct JunitArgs {
 /// The test cases of one recipe.
 #[derive(Clone, Debug, Default)]
 pub struct Suite {
-    /// The recipe, and what distinguishes this judgement from others of the same recipe.
+    /// The recipe, and the kind of judgement if a recipe has several.
     pub name: String,
     /// The cases, in order.
     pub cases: Vec<Case>,
-    /// Time that all of them took.
+    /// Time of all cases together.
     pub time: Duration,
 }
 
 impl Suite {
-    /// There was nothing to judge, because of this.
+    /// A suite with one case that was not judged, with the reason.
     pub fn absent(name: String, why: impl Into<String>) -> Self {
         let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(why.into()) };
         Self { name, cases: vec![case], time: Duration::ZERO }
     }
 }
 
-/// One thing that was judged.
+/// One judgement.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name within the suite.
@@ -64,30 +64,30 @@ pub struct Case {
 /// The outcome of a test case.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It is as it should be.
+    /// Passed.
     Pass,
-    /// There was nothing to judge, because of this.
+    /// Not judged, with the reason.
     Absent(String),
-    /// It was judged and is wrong.
+    /// Failed.
     Fail(Fault),
-    /// It could not be judged.
+    /// It could not be judged because of an error.
     Error(Fault),
 }
 
 /// A failure and its position.
 #[derive(Clone, Debug, Default)]
 pub struct Fault {
-    /// In a line.
+    /// The message in one line.
     pub message: String,
-    /// At length.
+    /// The full message.
     pub details: String,
-    /// The line at fault.
+    /// The faulty line.
     pub place: Option<Place>,
     /// Whether this is the first fault: consequences of other faults are not annotated.
     pub first: bool,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file.
@@ -121,7 +121,7 @@ pub struct Ci {
 }
 
 impl Ci {
-    /// From the command line and the environment.
+    /// Reads the settings from the command line and the environment.
     pub fn new(global: &Global, progress: &Progress) -> Self {
         let annotates = match global.annotations {
             Annotations::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true"),
@@ -153,7 +153,7 @@ impl Ci {
         self.annotate(diagnostic.severity, "zoo", &message, Some(&place).filter(|_| !span.is_override()));
     }
 
-    /// Annotates why a command failed.
+    /// Annotates the error of a command.
     pub fn failure(&self, failure: &Failure) {
         match failure {
             Failure::Recipe(diagnostics) => diagnostics.iter().for_each(|diagnostic| self.diagnostic(diagnostic)),
@@ -167,7 +167,7 @@ impl Ci {
         }
     }
 
-    /// Writes all that was judged as JUnit XML, and why the command failed if it did.
+    /// Writes all suites as JUnit XML, with the error of the command if it failed.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -184,7 +184,7 @@ impl Ci {
     }
 }
 
-/// The case of a command that did not come to its end.
+/// A suite for a command that did not complete.
 fn unfinished(verb: &str, end: &Result<Exit, Failure>) -> Option<Suite> {
     let fault = match end {
         Ok(Exit::Interrupted) => Fault { message: "interrupted".to_owned(), ..Fault::default() },

@@ -62,7 +62,7 @@ pub struct Args {
     memory: MemoryArgs,
 }
 
-/// Steps before the first that is measured: pages, caches and clock settle.
+/// Steps before the first measured one, until pages, caches and clock frequency have settled.
 const WARM_UP: u32 = 2;
 
 /// The cost of one kind of operator in a step.
@@ -71,9 +71,9 @@ struct OpCost {
     op: &'static str,
     /// Nodes.
     count: usize,
-    /// Median over the steps, all nodes together.
+    /// Median over the steps, of all nodes together.
     ms: f64,
-    /// Of the time of all nodes.
+    /// Share of the time of all nodes.
     share: f64,
     gflops: f64,
     /// Gigabytes moved per second, if every operand is read and every result written once.
@@ -90,23 +90,23 @@ struct Report {
     batch: usize,
     /// Height of the images; 0 if the input is not an image.
     image: usize,
-    /// Of each rank.
+    /// Threads per rank.
     threads: usize,
     ranks: usize,
     step_ms_median: f64,
     step_ms: Vec<f64>,
     images_per_s: f64,
-    /// Work of the graph before any pass, in GFLOP per second of the median step.
+    /// Work of the graph before all passes, in GFLOP per second of the median step.
     gflops: f64,
-    /// The peak of the same threads: multiply-adds in registers only.
+    /// The peak of the same threads with multiply-adds in registers only.
     peak_gflops: f64,
     peak_share: f64,
     /// Largest resident set of this process, as reported by Linux.
     peak_rss_bytes: Option<u64>,
-    /// Tensors of the step, as the engine plans them.
+    /// Size of the step's tensors by the memory plan of the engine.
     tensor_bytes: u64,
     ops: Vec<OpCost>,
-    /// Sums over the ranks, where there are several.
+    /// Measured sums over the ranks, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_reduce: Option<Collectives>,
 }
@@ -142,7 +142,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     zoo_recipe::across(ranks.size(), recipe).run(&mut graph, None)?;
     let options = Options::of(recipe);
     let memory = StepMemory::of(graph.clone(), options, simulated.map(|simulated| &simulated.arithmetic))?;
-    // Initial values are drawn, and then laid out as the kernels want them.
+    // Initial values are drawn and then copied to the layout of the kernels.
     let needed = beyond_now(memory.peak() + memory.inputs + memory.largest + memory.largest);
     args.memory.expect("this step", needed, |_| format!("use a --batch smaller than {batch}"))?;
     let inputs = inputs(&graph, recipe)?;
@@ -155,7 +155,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     let bar = context.progress.bar(u64::from(WARM_UP + args.steps));
     let (mut step_ms, mut node_ms, mut tensor_bytes) = (Vec::new(), Vec::new(), Bytes(0));
     for n in 0..WARM_UP + args.steps {
-        // A rate that leaves the weights where they are: with random labels they would go nowhere good.
+        // A learning rate that does not change the weights: with random labels the training would diverge.
         let scalars =
             Scalars { learning_rate: 1e-6, step: u64::from(n), seed: recipe.train.seed, ..Scalars::default() };
         ranks.meet()?;
@@ -236,7 +236,7 @@ fn costs(graph: &Graph) -> impl Iterator<Item = zoo_graph::Cost> + '_ {
     })
 }
 
-/// Sums over the nodes of each operator, dearest first. `node_ms` are times by step and node.
+/// Sums over the nodes of each operator, in descending order of time. `node_ms` are times by step and node.
 fn by_operator(graph: &Graph, node_ms: &[Vec<f64>]) -> Vec<OpCost> {
     let mut ops: IndexMap<&'static str, (usize, Flop, Bytes, Vec<f64>)> = IndexMap::new();
     for (n, (node, cost)) in graph.nodes.iter().zip(costs(graph)).enumerate() {
@@ -261,7 +261,7 @@ fn by_operator(graph: &Graph, node_ms: &[Vec<f64>]) -> Vec<OpCost> {
     costs
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
+/// The median; 0 for an empty list.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();

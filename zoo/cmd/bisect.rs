@@ -55,7 +55,7 @@ struct Report {
     bisection: Bisection,
 }
 
-/// Searches; missed if even all suspects in fp32 do not save the step.
+/// Searches; missed if the step fails even with all suspects in fp32.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;

@@ -107,7 +107,7 @@ impl From<DType> for Precision {
     }
 }
 
-/// Steps that judging a device takes: with unbounded exponents, on the device, in f64.
+/// Steps that are computed to judge a device: with unbounded exponents, on the device, and in f64.
 pub(super) const STEPS_ON_DEVICE: usize = 2;
 
 /// Several reports.
@@ -222,7 +222,7 @@ pub(super) fn expect_room(
     forecast: impl FnOnce() -> Result<Bytes, GoldenError>,
     memory: MemoryArgs,
 ) -> Result<(), Failure> {
-    // Without a forecast there is no step either: the report contains the reason.
+    // Without a forecast the step cannot be built either: the report contains the reason.
     let Ok(more) = forecast() else { return Ok(()) };
     let (what, needed) = (format!("the golden check of {}", recipe.name), memory::beyond_now(more));
     debug!("memory: {what} takes about {needed}");
@@ -233,7 +233,7 @@ pub(super) fn expect_room(
     })
 }
 
-/// Runs the step on a simulated device; whether it loses no more than it must.
+/// Runs the step on a simulated device; returns whether the check passes.
 fn on_device(
     args: &Args,
     device: &str,
@@ -291,7 +291,7 @@ fn write_dump(
     Ok(())
 }
 
-/// Plants every known mistake that the recipe has a place for.
+/// Plants every known mistake that applies to the recipe.
 fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Vec<Outcome>, Failure> {
     let (golden, folder) = golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
@@ -302,7 +302,7 @@ fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> 
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }
 
-/// The golden to check against, and the folder of the recipe's other truths.
+/// The golden to check against, and the folder with the other goldens of the recipe.
 pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
     let recipe = &loaded.recipe;
     let own = catalog.golden(recipe, &loaded.path);

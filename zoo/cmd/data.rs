@@ -35,7 +35,7 @@ struct Selection {
     data: Option<PathBuf>,
 }
 
-/// Runs a verb of data.
+/// Runs the subcommand.
 pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Make(args) => sheet::run(args, context),

@@ -74,7 +74,7 @@ pub struct Args {
 struct Report {
     schema_version: u32,
     recipe: String,
-    /// The run that the weights are of, if its folder is known.
+    /// The run of the weights, if its folder is known.
     run: Option<PathBuf>,
     /// The file of the weights.
     checkpoint: PathBuf,
@@ -84,10 +84,10 @@ struct Report {
     own_data: Option<bool>,
     /// The device.
     device: String,
-    /// Steps that the weights were trained for; null where another program trained them.
+    /// Steps of training of the weights; null if another program trained them.
     step: Option<u64>,
     samples: u64,
-    /// Mean cross entropy; of classifiers only.
+    /// Mean cross entropy; only for classifiers.
     loss: Option<f64>,
     scores: BTreeMap<&'static str, f64>,
     metric: Metric,
@@ -102,7 +102,7 @@ struct Report {
     drawn: Option<PathBuf>,
 }
 
-/// Evaluates; missed if there is a target and it is.
+/// Evaluates; missed if there is a target and it is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let trained = args.trained.load(Usual::Trained, context)?;
@@ -180,7 +180,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
 }
 
-/// The data to evaluate on: those in `given`, or those that the run was given, or the recipe's.
+/// Opens the data in `given`, or else those of the run, or else those of the recipe.
 fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<DataSets, Failure> {
     match (given, &trained.run) {
         // The settings from the data of the run are already in the recipe.

@@ -55,11 +55,11 @@ struct Report<'a> {
     out: &'a Path,
     bytes: usize,
     opset: i64,
-    /// Samples that the model takes at once; null: any number.
+    /// Batch size of the model; null if any is accepted.
     batch: Option<usize>,
     inputs: Vec<String>,
     outputs: Vec<String>,
-    /// Where the weights come from; null: initial ones.
+    /// Source of the weights; null for initial ones.
     weights: Option<PathBuf>,
     sample: Option<&'a Path>,
 }
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
     let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
     let memory = StepMemory::of(graph.clone(), Options::of(&recipe), None)?;
-    // The weights row-major, in the model, and in the bytes of its file.
+    // The weights in row-major order, in the model, and in the bytes of its file.
     let needed = beyond_now(memory.peak() + Bytes(3 * memory.variables.0));
     args.memory.expect("this model", needed, |_| "its weights alone exceed this".to_owned())?;
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
@@ -115,7 +115,7 @@ fn about(recipe: &Recipe) -> About {
     }
 }
 
-/// Gives the network the weights of a file, averages where they are kept; returns the file.
+/// Loads the weights of a file into the network, or their averages if the file has them; returns the file.
 fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure> {
     let (weights, naming) = (Weights::read(path, None)?, Naming::default());
     let fit = Fit::new(graph, &weights, &naming);
@@ -130,7 +130,7 @@ fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure>
     Ok(weights.file)
 }
 
-/// Numbers between -1 and 1, indices of rows that there are, and the network's outputs for them under the model's
+/// Random inputs (values between -1 and 1, or valid indices), and the network's outputs for them under the model's
 /// names.
 fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(String, Tensor)>, Failure> {
     let candle = |error: candle_core::Error| Failure::Train(error.into());
@@ -158,7 +158,7 @@ fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(Strin
     Ok(tensors)
 }
 
-/// Rows of the smallest table that an input's indices are looked up in.
+/// Rows of the smallest table that is indexed by an input.
 fn rows_of_table(graph: &Graph, indices: ValueId) -> usize {
     let looks_up = |node: &&Node| matches!(node.op, Op::Gather(_)) && node.inputs.get(1) == Some(&indices);
     let tables = graph.nodes.iter().filter(looks_up).filter_map(|node| node.inputs.first());

@@ -28,7 +28,7 @@ use zoo_graph::DType;
 use zoo_npu::Work;
 use zoo_train::LossScale;
 
-/// Unknown names to list at most.
+/// Number of unknown names to list.
 const LISTED: usize = 12;
 
 /// Find the first module that differs in a training step that ran elsewhere: on an NPU, in another framework, or in a

@@ -80,7 +80,7 @@ struct List<'a> {
     recipes: &'a [Row],
 }
 
-/// Lists all recipes; broken ones with their error.
+/// Lists all recipes; recipes with mistakes are listed with their error.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let rows: Vec<Row> = catalog

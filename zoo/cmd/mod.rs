@@ -48,7 +48,7 @@ use zoo_recipe::{Diagnostics, Loaded};
 /// Version of all JSON output. It increases when a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The profile that is trained by default.
+/// The default profile of a training.
 const MINI: &str = "mini";
 /// The recipe as written.
 const FULL: &str = "full";
@@ -116,10 +116,10 @@ pub enum Command {
     Man(man::Args),
 }
 
-/// Runs a verb.
+/// Runs a command.
 ///
 /// # Errors
-/// Why the verb could not finish. A failed judgement is not an error.
+/// The command could not be completed. A failed judgement is not an error.
 pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Ls(args) => ls::run(args, context),
@@ -151,8 +151,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     }
 }
 
-/// Refuses to write a file over one that is read, or over another result. Whatever is not a file, such as /dev/null,
-/// may be both.
+/// Refuses output files that are also inputs or other outputs. Special files, such as /dev/null, may occur
+/// repeatedly.
 fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     for file in files {
@@ -184,13 +184,13 @@ pub struct Context {
     pub ci: Ci,
     /// Output format.
     pub format: Format,
-    /// The processes that train together, of which this is one.
+    /// The processes that train together, including this one.
     pub ranks: Ranks,
     recipes: Vec<PathBuf>,
 }
 
 impl Context {
-    /// From the command line.
+    /// Creates the state from the command line.
     pub fn new(global: &Global) -> Self {
         let progress = Progress::new(global);
         Self {
@@ -206,7 +206,7 @@ impl Context {
     /// Joins the processes that a launcher started together with this one. All except the first only print errors.
     ///
     /// # Errors
-    /// Processes that cannot work together.
+    /// Processes that cannot train together.
     pub fn join(&mut self) -> Result<(), Failure> {
         self.ranks = zoo_ranks::launched()?;
         if !self.ranks.is_first() {
@@ -225,10 +225,10 @@ impl Context {
         }
     }
 
-    /// Folders of `--recipes`, absolute.
+    /// Folders of `--recipes`, as absolute paths.
     ///
     /// # Errors
-    /// The working directory is gone.
+    /// The working directory does not exist any more.
     pub fn searched(&self) -> std::io::Result<Vec<PathBuf>> {
         self.recipes.iter().map(std::path::absolute).collect()
     }
@@ -236,7 +236,7 @@ impl Context {
     /// Finds recipes and goldens.
     ///
     /// # Errors
-    /// A folder of `--recipes` that is none.
+    /// A folder of `--recipes` that does not exist.
     pub fn catalog(&self) -> Result<Catalog, Failure> {
         Catalog::new(&self.recipes)
     }
@@ -244,7 +244,7 @@ impl Context {
     /// The library of devices, next to the recipes.
     ///
     /// # Errors
-    /// A folder of `--recipes` that is none.
+    /// A folder of `--recipes` that does not exist.
     pub fn devices(&self) -> Result<DeviceLibrary, Failure> {
         Ok(DeviceLibrary::new(self.catalog()?.dirs()))
     }
@@ -252,7 +252,7 @@ impl Context {
     /// Loads a recipe and shows its warnings.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All mistakes in the recipe.
     pub fn load(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<Loaded, Failure> {
         let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
         self.warn(&loaded.warnings);
@@ -267,12 +267,12 @@ impl Context {
         }
     }
 
-    /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the
-    /// profile's name; `full` is the recipe as written, unless it has a profile of that name, and a recipe without
-    /// profiles needs no word for it.
+    /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the name
+    /// of the profile. `full` is the recipe as written, unless it has a profile of that name; for recipes without
+    /// profiles no name is returned.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All mistakes in the recipe.
     pub fn load_to_train(
         &self,
         catalog: &Catalog,
@@ -292,7 +292,7 @@ impl Context {
         Ok((name_of, self.load(catalog, name, &options(profile))?))
     }
 
-    /// Reports why a command failed: on stderr, and as JSON on stdout with `--format json`.
+    /// Reports the error of a command: on stderr, and as JSON on stdout with `--format json`.
     pub fn report(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Report<'a> {

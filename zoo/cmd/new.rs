@@ -90,13 +90,13 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
 }
 
-/// Writes the schema to the path in the first line of the recipe, so that editors complete and check it.
+/// Writes the schema to the path in the first line of the recipe, for completion and validation in editors.
 pub(super) fn put_schema(folder: &Path) -> Result<(), Failure> {
     let path = folder.join("schema/recipe.json");
     if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema())) }
 }
 
-/// Sections that a recipe often changes, in the order of a recipe.
+/// Sections that are often changed, in the order of a recipe.
 const SECTIONS: [&str; 8] = ["data", "preprocess", "loss", "optimizer", "schedule", "train", "npu", "target"];
 
 /// A recipe that extends another, with the sections that are often changed in comments.
@@ -132,7 +132,7 @@ fn extending(catalog: &Catalog, name: &str, parent: &str) -> Result<String, Fail
     Ok(text)
 }
 
-/// The text of a recipe and of those that it extends, nearest first.
+/// The texts of a recipe and of the recipes that it extends, nearest first.
 fn chain(catalog: &Catalog, name: &str) -> Result<Vec<String>, Failure> {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(name.to_owned());
@@ -149,7 +149,7 @@ fn chain(catalog: &Catalog, name: &str) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-/// The lines of a section at the left margin, up to the next one, without blank lines and comments at its end.
+/// The lines of a top-level section, without blank lines and comments at its end.
 fn section_of<'t>(text: &'t str, section: &str) -> Option<Vec<&'t str>> {
     let begins = |line: &&str| line.strip_prefix(section).is_some_and(|rest| rest.starts_with(':'));
     let mut lines = text.lines().skip_while(|line| !begins(line));

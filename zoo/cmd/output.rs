@@ -7,12 +7,12 @@ use std::path::Path;
 use tracing::info;
 use zoo_datasets::atomic;
 
-/// Whether this means standard output, which then contains nothing else.
+/// Whether the path means standard output, which then contains nothing else.
 pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes an additional text of a command, and reports the path.
+/// Writes an additional output of a command, and reports the path.
 ///
 /// # Errors
 /// As [`write`].
@@ -24,8 +24,8 @@ pub(super) fn write_beside(path: &Path, text: &str, context: &mut Context) -> Re
     Ok(())
 }
 
-/// Writes a text to a file, whose folder is made if it is not there, or to standard output. Says nothing: for files
-/// that the command lists as its results.
+/// Writes a text to a file, whose folder is created if missing, or to standard output. Does not report the path: for
+/// files that the command lists as its results.
 ///
 /// # Errors
 /// Errors of the operating system.

@@ -78,7 +78,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Loads a recipe for the selected machine, with the options of its stack before those of `change`.
+    /// Loads a recipe for the selected machine; options of the software stack are applied before those of `change`.
     pub(super) fn load(
         &self,
         name: &str,
@@ -123,7 +123,7 @@ impl Machine {
     }
 }
 
-/// Prices and prints.
+/// Predicts the cost and prints it.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 impl Args {
-    /// The settings of this run, with absolute paths.
+    /// The settings of this run with absolute paths.
     fn launch(&self, context: &Context) -> Result<Launch, Failure> {
         let is_file = self.recipe.ends_with(".yaml") || self.recipe.contains(['/', '\\']);
         let absolute = |path: &Path| std::path::absolute(path);
@@ -146,7 +146,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let golden = GoldenVerdict::Absent;
     let job =
         Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
-    // The memory of several processes on one machine is not forecast.
+    // Memory is not forecast for several processes on one machine.
     let memory = match context.ranks.size() {
         1 => Some(memory::expect(job, limit, context)?),
         _ => None,
@@ -157,7 +157,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     if golden == GoldenVerdict::Fail {
         return not_begun(loaded, context);
     }
-    // A resumed run already has these results in its log.
+    // The log of a resumed run already contains these results.
     let anew = first && begins_anew(plan)?;
     let rehearsed = match simulated.as_ref().filter(|_| !launch.no_check && anew) {
         Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, &plan.catalog, limit, context)?,
@@ -177,7 +177,8 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     }
 }
 
-/// Whether the training begins with its first step: a run that was killed before its first checkpoint does, too.
+/// Whether the training begins with its first step. This includes runs that were killed before their first
+/// checkpoint.
 fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
     let Some(folder) = &plan.resumed else { return Ok(true) };
     Ok(CheckpointStore::of_run(folder).is_empty().map_err(TrainError::from)?)
@@ -198,7 +199,7 @@ fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
     }
 }
 
-/// Trainings of one recipe, one after the other.
+/// Trainings of one recipe with different seeds, one after the other.
 struct Series<'a> {
     plan: &'a Plan,
     /// Results obtained before the training.
@@ -233,7 +234,7 @@ impl Series<'_> {
                     finished(&result, &path, context)?;
                 }
                 Ok(None) => return Ok(Exit::Interrupted),
-                // It has come to nothing, which is a result: its log has it.
+                // A training that diverged is a result, which its log contains.
                 Err(
                     failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }),
                 ) if context.ranks.size() == 1 => {
@@ -303,7 +304,7 @@ fn resume_command(folder: &Path, ranks: usize) -> String {
     format!("{launcher}zoo run --resume {folder}")
 }
 
-/// The files of the run folder first, then the screen.
+/// Passes events to the run folder first and then to the screen.
 struct Both<'a> {
     files: RunFiles,
     screen: Screen<'a>,
@@ -321,7 +322,7 @@ impl Listener for Both<'_> {
     }
 }
 
-/// The golden check, unless it is not wanted.
+/// Runs the golden check, unless it is disabled.
 fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof, Failure> {
     if plan.launch.no_check {
         info!("golden: not checked (--no-check)");
@@ -364,12 +365,12 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Missed)
 }
 
-/// A value of the last evaluation.
+/// A value of the last evaluation as text.
 fn reached(metric: Metric, achieved: Option<f64>) -> String {
     achieved.map_or("not measured".to_owned(), |achieved| metric.format(achieved))
 }
 
-/// A case per metric that the target names.
+/// A case per metric of the target.
 fn targets(name: String, result: &RunResult) -> Suite {
     let first = result.target.map(|target| (result.metric, target, result.achieved));
     let also = result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved));
@@ -391,14 +392,14 @@ fn targets(name: String, result: &RunResult) -> Suite {
     Suite { name, cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }
 }
 
-/// The case of a training that came to nothing.
+/// The suite of a training that diverged.
 fn diverging(name: String, failure: &Failure) -> Suite {
     let fault = Fault { message: failure.to_string(), first: true, ..Fault::default() };
     let case = Case { name: "target".to_owned(), outcome: Judged::Fail(fault) };
     Suite { name, cases: vec![case], time: Duration::ZERO }
 }
 
-/// The verdict; in JSON it is the last event.
+/// Prints the verdict; in JSON it is the last event.
 fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<Exit, Failure> {
     if !context.ranks.is_first() {
         return Ok(Exit::Pass);

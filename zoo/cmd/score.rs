@@ -41,10 +41,10 @@ struct Report {
     summary: Summary,
 }
 
-/// An error of a row above this is worth a look.
+/// Errors of rows above this are highlighted.
 const LARGE: f64 = 0.35;
 
-/// Simulates and prints.
+/// Predicts all rows and prints the comparison.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let paths: Vec<PathBuf> = if args.files.is_empty() {
@@ -81,8 +81,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
-/// The file that is named: as a path, as one below a folder of recipes (`recipes/throughput/NAME.yaml` from anywhere),
-/// or by its name alone.
+/// Finds a throughput file by path, by a path below a folder of recipes (`recipes/throughput/NAME.yaml` from any
+/// folder), or by its name alone.
 fn find(given: &Path, catalog: &Catalog) -> PathBuf {
     if given.exists() {
         return given.to_owned();
@@ -162,7 +162,7 @@ fn cells(row: &Comparison) -> [Cell; 7] {
     ]
 }
 
-/// The errors of rows that nothing was fitted to, group by group.
+/// The errors of rows that were not used for fitting, by group.
 fn groups_table(title: &'static str, groups: &[Group]) -> Table {
     let mut table = Table::new([
         (title, Align::Left),

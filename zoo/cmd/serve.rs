@@ -41,10 +41,10 @@ struct Report<'a> {
     address: &'a str,
 }
 
-/// The script of the pages: it fetches them again.
+/// The script of the pages, which reloads them.
 const SCRIPT: &str = include_str!("serve/live.js");
 
-/// Answers until it is ended.
+/// Answers requests until the process ends.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if !args.folder.is_dir() {
         return Err(Failure::Usage(format!("{}: no such folder; name a folder with runs", args.folder.display())));
@@ -136,7 +136,7 @@ impl Site {
         }
     }
 
-    /// Whether the request has a host name of this machine: names of other sites can resolve to it too (DNS rebinding).
+    /// Whether the request names a host of this machine. Names of other sites can resolve to it too (DNS rebinding).
     fn is_meant(&self, request: &Request) -> bool {
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
         let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));

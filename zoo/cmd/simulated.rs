@@ -19,18 +19,19 @@ use zoo_recipe::{
 };
 use zoo_train::{HOST, SimulatedDevice};
 
-/// A device that computes, with its arithmetic.
+/// A simulated device with its arithmetic.
 pub(super) struct Simulated {
     name: String,
-    /// Where its numbers are rounded, and to what.
+    /// Where and to what type values are rounded.
     pub arithmetic: Arithmetic,
 }
 
 impl Simulated {
-    /// The device of this name for this work; `None` for this machine itself. The recipe takes the name over.
+    /// The device with a name for the given kind of work; `None` for the host itself. The name is stored in the
+    /// recipe.
     ///
     /// # Errors
-    /// There is no such device, or it cannot train.
+    /// The device does not exist or cannot train.
     pub fn find(
         name: Option<&str>,
         work: Work,
@@ -51,13 +52,13 @@ impl Simulated {
         &self.name
     }
 
-    /// As a training takes it.
+    /// The device in the form that a training needs.
     pub fn device(&self) -> SimulatedDevice<'_> {
         SimulatedDevice { name: &self.name, arithmetic: &self.arithmetic }
     }
 }
 
-/// How the device computes the recipe's step.
+/// The arithmetic in which the device computes the recipe's step.
 fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
     let npu = &recipe.npu;
     let overflow = match device.numerics.overflow {
@@ -83,10 +84,10 @@ fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
     }
 }
 
-/// Reads `NODE=POWER`.
+/// Parses `NODE=POWER`.
 ///
 /// # Errors
-/// The error.
+/// The text does not have this form.
 pub(super) fn planted(text: &str) -> Result<(String, i32), String> {
     let (node, power) = text.rsplit_once('=').ok_or("expected NODE=POWER")?;
     let power: i32 = power.parse().map_err(|_| format!("`{power}` is not a whole number"))?;

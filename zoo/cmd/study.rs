@@ -69,11 +69,11 @@ struct List {
 struct Listed {
     name: String,
     description: String,
-    /// Trainings that it performs.
+    /// Number of trainings.
     trainings: usize,
 }
 
-/// Replays and prints.
+/// Replays the study and prints the results.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let known = study::list(catalog.dirs());

@@ -25,26 +25,26 @@ pub(super) struct TrainedArgs {
     checkpoint: Option<PathBuf>,
 }
 
-/// The profile that a recipe is loaded with if neither the command line nor a run names one.
+/// The profile with which a recipe is loaded if neither the command line nor a run names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usual {
-    /// The one that `zoo run` trains.
+    /// The profile that `zoo run` trains by default.
     Trained,
-    /// None.
+    /// No profile.
     AsWritten,
 }
 
-/// A network, and where its weights are.
+/// A network and the location of its weights.
 pub(super) struct Trained {
-    /// The recipe: as the run trained it, with the overrides of the command line.
+    /// The recipe: as it was trained in the run, with the overrides of the command line.
     pub loaded: Loaded,
     /// File or folder of the weights.
     pub checkpoint: Option<PathBuf>,
-    /// The run that they are of, if its folder is known.
+    /// The run of the weights, if its folder is known.
     pub run: Option<Run>,
 }
 
-/// A run, as its folder describes it.
+/// The content of a run folder.
 pub(super) struct Run {
     /// The folder.
     pub folder: PathBuf,
@@ -53,10 +53,10 @@ pub(super) struct Run {
 }
 
 impl TrainedArgs {
-    /// Loads the recipe. Settings from the run folder are used, and reported.
+    /// Loads the recipe. Settings of the run folder are used and reported.
     ///
     /// # Errors
-    /// Everything that is wrong with the recipe; a profile that is not the run's.
+    /// Mistakes in the recipe; a profile other than the run's.
     pub(super) fn load(&self, usual: Usual, context: &mut Context) -> Result<Trained, Failure> {
         let named = Path::new(&self.recipe);
         let (run, checkpoint) = match has_recipe(named) {
@@ -69,7 +69,7 @@ impl TrainedArgs {
         let catalog = context.catalog()?;
         let file = RunFolder::recipe_file(folder);
         let loaded = catalog.load(&file.to_string_lossy(), None, &self.change.sets)?;
-        // The weights of a run can be meant for another network.
+        // The weights of a run can be used for another network.
         if folder != named && catalog.load(&self.recipe, None, &[])?.recipe.name != loaded.recipe.name {
             return self.of_recipe(usual, checkpoint, context);
         }
@@ -91,10 +91,10 @@ impl TrainedArgs {
 }
 
 impl Trained {
-    /// The weights that a verb cannot do without.
+    /// The weights, for a command that needs them.
     ///
     /// # Errors
-    /// There are none.
+    /// No weights were given.
     pub(super) fn expect_checkpoint(&self) -> Result<&Path, Failure> {
         let none = || Failure::Usage("no weights given: name a run folder, or use --checkpoint FILE".to_owned());
         self.checkpoint.as_deref().ok_or_else(none)
@@ -131,7 +131,7 @@ fn run_of(checkpoint: &Path) -> Option<&Path> {
     [Some(checkpoint), checkpoint.parent().and_then(Path::parent)].into_iter().flatten().find(|path| has_recipe(path))
 }
 
-/// Whether this is the folder of a run that has come as far as to keep its recipe.
+/// Whether this is the folder of a run that has already stored its recipe.
 fn has_recipe(path: &Path) -> bool {
     RunFolder::is_run(path) && RunFolder::recipe_file(path).is_file()
 }

@@ -118,5 +118,5 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
     found
 }
 
-/// Images of the step that is built: normalisation needs more than one value per channel.
+/// Batch size of the step that is built: normalisation needs more than one value per channel.
 const SMALLEST_BATCH: usize = 2;

@@ -43,7 +43,7 @@ pub struct Args {
     junit: JunitArgs,
 }
 
-/// Reads a difference of two values of a metric, perhaps in percent.
+/// Parses a difference of two values of a metric, optionally in percent.
 fn difference(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
     let value = number.trim().parse::<f64>().map(|number| number * unit);
@@ -53,18 +53,18 @@ fn difference(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number of at least 0, optionally with %".into())
 }
 
-/// Reads a level of significance.
+/// Parses a level of significance.
 fn level(text: &str) -> Result<f64, String> {
     let level = text.parse::<f64>().ok().filter(|level| *level > 0.0 && *level < 0.5);
     level.ok_or_else(|| "expected a probability above 0 and below 0.5".to_owned())
 }
 
-/// How the verdict is printed as JSON.
+/// The form of the verdict in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By itself.
+    /// A separate document.
     Report,
-    /// As the last event of trainings.
+    /// The last event of a series of trainings.
     LastLine,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// Judges the runs in these folders and prints the verdict.
 ///
 /// # Errors
-/// Runs that are no set, or that cannot be read.
+/// Runs that do not form a set, or that cannot be read.
 pub(super) fn judge(folders: &[PathBuf], rules: Rules, form: Form, context: &mut Context) -> Result<Exit, Failure> {
     let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let verdict = convergence::judge(&records, rules)?;
@@ -124,7 +124,7 @@ fn word(verdict: ConvergenceVerdict) -> &'static str {
     }
 }
 
-/// How many more runs it takes, if that is the question.
+/// The number of further runs that are needed, if the verdict is still open.
 fn more(verdict: &Convergence) -> String {
     match (verdict.verdict, verdict.more_runs) {
         (ConvergenceVerdict::Inconclusive, Some(1)) => ", 1 more run needed".to_owned(),
@@ -190,7 +190,7 @@ fn remark(run: &RunScore) -> Cell {
     }
 }
 
-/// The figures that the verdict rests on, a line each.
+/// The figures on which the verdict is based, one per line.
 fn figures(verdict: &Convergence) -> Vec<String> {
     let metric = verdict.metric;
     let mut lines = Vec::new();
@@ -235,7 +235,7 @@ fn runs(n: usize) -> String {
     counted(n as u64, "run")
 }
 
-/// A probability with two digits.
+/// A probability with two significant digits.
 fn chance(p: f64) -> String {
     if p < 0.001 { format!("{p:.1e}") } else { format!("{p:.3}") }
 }

@@ -60,7 +60,7 @@ fn state_file(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The network alone, whose variables are those of a state_dict.
+/// The graph of the network alone, whose variables are those of a state_dict.
 pub(super) fn network(recipe: &Recipe) -> Result<Graph, Failure> {
     Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
 }

@@ -41,7 +41,7 @@ impl BoundingBox {
     pub fn inside(&self, Size { width, height }: Size) -> Option<Self> {
         let (left, right) = (self.x.max(0.0), (self.x + self.width).min(width as f64));
         let (top, bottom) = (self.y.max(0.0), (self.y + self.height).min(height as f64));
-        (left < right && top < bottom).then(|| Self { x: left, y: top, width: right - left, height: bottom - top })
+        (left < right && top < bottom).then_some(Self { x: left, y: top, width: right - left, height: bottom - top })
     }
 }
 

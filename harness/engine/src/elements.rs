@@ -4,7 +4,7 @@ use candle_core::{Device, Error, FloatDType, Result, Storage, StorageRef, Tensor
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Elements that a task takes on at least.
+/// Smallest number of elements per task.
 const GRAIN: usize = 1 << 14;
 
 /// A tensor opened for reading.
@@ -17,7 +17,7 @@ impl<'t> Elements<'t> {
     /// Opens a row-major tensor on the host.
     ///
     /// # Errors
-    /// Elements in another order.
+    /// The elements are in another order.
     pub fn of(tensor: &'t Tensor) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
         let Some((start, end)) = layout.contiguous_offsets() else {
@@ -29,7 +29,7 @@ impl<'t> Elements<'t> {
     /// The elements in row-major order.
     ///
     /// # Errors
-    /// Another element type, or a tensor that is not on the host.
+    /// The element type differs, or the tensor is not on the host.
     pub fn slice<T: WithDType>(&self) -> Result<&[T]> {
         match &*self.storage {
             Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.range.clone()]),
@@ -38,7 +38,7 @@ impl<'t> Elements<'t> {
     }
 }
 
-/// A new tensor, `chunk` elements of which are written at a time: `write(index of the chunk, zeros to write to)`.
+/// A new tensor that is written in chunks: `write(index of the chunk, zeros to write to)`.
 pub(crate) fn by_chunks<T: FloatDType>(
     dims: &[usize],
     chunk: usize,
@@ -59,7 +59,7 @@ pub(crate) fn map<T: FloatDType, const N: usize, const M: usize>(
     map_with_index::<T, N, M>(operands, |_, x| f(x))
 }
 
-/// As [`map`], where the function is also given the row-major index of the element.
+/// As [`map`], with the row-major index of the element as an additional argument.
 pub(crate) fn map_with_index<T: FloatDType, const N: usize, const M: usize>(
     operands: [&Tensor; N],
     f: impl Fn(usize, [f64; N]) -> [f64; M] + Sync,
@@ -94,12 +94,12 @@ pub(crate) fn map_with_index<T: FloatDType, const N: usize, const M: usize>(
     <[Tensor; M]>::try_from(tensors).map_err(|_| Error::Msg("a result is missing".into()))
 }
 
-/// Sum over `0..len` of `f(index)`, in an order that depends on `len` only.
+/// Sum over `0..len` of `f(index)`, in an order that only depends on `len`.
 pub(crate) fn sum(len: usize, f: impl Fn(usize) -> f64 + Sync) -> f64 {
     zoo_kernels::parallel::sum(len, GRAIN, |range| range.map(&f).sum())
 }
 
-/// One value of type `T` as a scalar tensor.
+/// A scalar tensor of type `T`.
 pub(crate) fn scalar<T: FloatDType>(value: f64) -> Result<Tensor> {
     Tensor::new(T::from_f64(value), &Device::Cpu)
 }
@@ -109,7 +109,7 @@ pub(crate) fn scalar_value<T: FloatDType>(tensor: &Tensor) -> Result<f64> {
     Ok(tensor.to_scalar::<T>()?.to_f64())
 }
 
-/// Values of type `T` as a tensor of one axis.
+/// A tensor of type `T` with one axis.
 pub(crate) fn vector<T: FloatDType>(values: impl IntoIterator<Item = f64>) -> Result<Tensor> {
     let values: Vec<T> = values.into_iter().map(T::from_f64).collect();
     let len = values.len();

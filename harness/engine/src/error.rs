@@ -4,10 +4,10 @@ use thiserror::Error;
 use zoo_graph::{GraphError, Layout, TensorType};
 use zoo_ranks::RanksError;
 
-/// A step that cannot be made or run.
+/// A step that cannot be built or run.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// The graph breaks its own rules.
+    /// The graph is invalid.
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// A step was not given one of its inputs.
@@ -55,7 +55,7 @@ pub enum EngineError {
     Initializer {
         /// The variable.
         name: String,
-        /// Why not.
+        /// The reason.
         message: String,
     },
     /// The fast kernels do not compute in this type.
@@ -77,12 +77,12 @@ pub enum EngineError {
     /// candle refused something outside any node.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
-    /// No threads.
+    /// Threads cannot be started.
     #[error("cannot start {threads} threads: {source}")]
     Threads {
-        /// How many were wanted.
+        /// The requested number.
         threads: usize,
-        /// Why not.
+        /// The reason.
         source: rayon::ThreadPoolBuildError,
     },
 }
@@ -93,13 +93,13 @@ pub(crate) const MAP: &str = "a map of four axes";
 /// An operator that cannot be computed.
 #[derive(Debug, Error)]
 pub enum KernelError {
-    /// candle refused.
+    /// candle reported an error.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
     /// Another rank cannot be reached.
     #[error(transparent)]
     Ranks(#[from] RanksError),
-    /// A label that names no class.
+    /// A label that is not a class.
     #[error("label {label} of sample {sample} is not below {classes}, the number of classes")]
     Label {
         /// The label.
@@ -109,13 +109,13 @@ pub enum KernelError {
         /// Number of classes.
         classes: usize,
     },
-    /// An index that names no row of a table: a token outside of the vocabulary.
+    /// An index that is not a row of a table: a token outside of the vocabulary.
     #[error("index {} at position {} is not below {}, the number of rows", .0.index, .0.place, .0.rows)]
     Row(zoo_kernels::rows::NoRow),
-    /// A convolution that the fast kernels do not take.
+    /// A convolution that the fast kernels do not support.
     #[error(transparent)]
     Convolution(#[from] zoo_kernels::conv::ShapeError),
-    /// A pool that the fast kernels do not take.
+    /// A pool that the fast kernels do not support.
     #[error(transparent)]
     Pool(#[from] zoo_kernels::window::PoolError),
     /// The kernels do not support this layout.
@@ -124,18 +124,18 @@ pub enum KernelError {
     /// The kernels do not support this element type.
     #[error("the reference kernels support only floating-point tensors, not {0}")]
     DType(zoo_graph::DType),
-    /// An operand that the kernel of its node was not made for.
+    /// An operand that the kernel of its node does not support.
     #[error("operand {place} is not {expected}")]
     Operand {
-        /// Its place.
+        /// Its index.
         place: usize,
         /// The expected operand.
         expected: &'static str,
     },
-    /// A result that the kernel of its node was not made for.
+    /// A result that the kernel of its node does not support.
     #[error("result {place} is not {expected}")]
     Result {
-        /// Its place.
+        /// Its index.
         place: usize,
         /// The expected result.
         expected: &'static str,
@@ -146,7 +146,7 @@ pub enum KernelError {
     /// A node with more or fewer operands or results than its shape rule allows.
     #[error("unexpected number of operands or results: {found}")]
     Arity {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
 }

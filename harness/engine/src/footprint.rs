@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use zoo_graph::Bytes;
 
-/// Counts the bytes behind tensors; memory shared by several (a reshape, a variable) counts once.
+/// Counts the bytes of tensors. Memory shared by several tensors (a reshape, a variable) counts once.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     /// Holders and bytes, by address of the storage.
@@ -14,7 +14,7 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// A tensor came to life, or got another holder.
+    /// Registers a new tensor, or another holder of it.
     pub fn hold(&mut self, tensor: &Tensor) {
         let (holders, bytes) = self.live.entry(address(tensor)).or_default();
         *holders += 1;
@@ -25,7 +25,7 @@ impl Footprint {
         }
     }
 
-    /// A holder of this tensor is about to let go.
+    /// Registers that a holder is about to release a tensor.
     pub fn release(&mut self, tensor: &Tensor) {
         let address = address(tensor);
         if let Some((holders, bytes)) = self.live.get_mut(&address) {

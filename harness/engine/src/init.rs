@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use zoo_graph::{Graph, Shape, Variable, VariableId, VariableRole};
 use zoo_recipe::schema::{FanMode, Init};
 
-/// The value that a variable starts with, as a row-major tensor.
+/// The initial value of a variable, as a row-major tensor.
 ///
 /// # Errors
 /// As [`first_values`].
@@ -24,7 +24,7 @@ pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, Engin
 /// The first `count` initial elements of a variable, in row-major order.
 ///
 /// # Errors
-/// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a
+/// An initialiser that needs fans for a tensor without them: one with fewer than two axes that is not the bias of a
 /// weight.
 pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> Result<Vec<f32>, EngineError> {
     let variable = match graph.variable(id).role {
@@ -43,7 +43,7 @@ pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> R
     Ok(elements.map(|i| distribution.draw(&words, i as u64) as f32).collect())
 }
 
-/// An initialiser with everything that it needs of its variable.
+/// An initialiser, with all that it needs from its variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Distribution {
     /// One value.
@@ -52,7 +52,7 @@ enum Distribution {
     Uniform(f64),
     /// Around zero with this standard deviation.
     Normal(f64),
-    /// As `Normal`, where values beyond two standard deviations are drawn again.
+    /// As `Normal`, with values beyond two standard deviations drawn again.
     TruncatedNormal(f64),
 }
 
@@ -98,8 +98,8 @@ struct Fans {
 }
 
 impl Fans {
-    /// Of a weight `[out, in, ...]`: the product of all dimensions but the first, and of all but the second, as
-    /// `torch.nn.init._calculate_fan_in_and_fan_out`. A bias has the fans of its weight.
+    /// Fans of a weight `[out, in, ...]`: the product of all dimensions except the first, and of all except the
+    /// second, as in `torch.nn.init._calculate_fan_in_and_fan_out`. A bias has the fans of its weight.
     fn of(graph: &Graph, variable: &Variable) -> Result<Self, EngineError> {
         let shape = |variable: &Variable| graph.ty(variable.value).shape.clone();
         let weight = match variable.role {
@@ -210,7 +210,7 @@ mod tests {
         [mean, variance.sqrt(), values.iter().fold(0.0, |m, v| v.abs().max(m))]
     }
 
-    /// 9216 values: the mean is off by at most 4 standard errors, the deviation by 4 of its own.
+    /// With 9216 values, the error of the mean is at most 4 standard errors, and that of the deviation 4 of its own.
     fn expect(init: Init, std: f64, bound: Option<f64>) {
         let [mean, found, greatest] = statistics(&values(init.clone()));
         assert!(mean.abs() < 4.0 * std / 96.0, "{init:?}: mean {mean}");
@@ -235,7 +235,8 @@ mod tests {
         expect(Init::XavierUniform(Xavier { gain: 0.5 }), glorot / root3, Some(glorot));
         expect(Init::Uniform(UniformInit { bound: 0.3 }), 0.3 / root3, Some(0.3));
         expect(Init::Normal(NormalInit { std: 0.01 }), 0.01, None);
-        // A standard normal cut at two deviations has variance 1 - 4 phi(2) / (2 Phi(2) - 1) = 0.774.
+        // A standard normal distribution truncated at two deviations has variance 1 - 4 phi(2) / (2 Phi(2) - 1) =
+        // 0.774.
         expect(Init::TruncatedNormal(NormalInit { std: 0.01 }), 0.008_796, Some(0.02));
         let torch = 1.0 / fan_in.sqrt();
         expect(Init::TorchDefault(TorchDefault {}), torch / root3, Some(torch));

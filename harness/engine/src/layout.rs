@@ -6,7 +6,8 @@ use crate::elements::Elements;
 use candle_core::{DType, Device, Error, Result, Tensor, WithDType};
 use zoo_graph::{C0, Layout, TensorType};
 
-/// Sizes of the candle tensor that holds a value: its shape if it is row-major, else one axis of all stored elements.
+/// Sizes of the candle tensor that stores a value: its shape if it is row-major, otherwise one axis with all stored
+/// elements.
 pub fn stored_dims(ty: &TensorType) -> Vec<usize> {
     match ty.layout {
         Layout::Plain => ty.shape.to_vec(),
@@ -14,10 +15,10 @@ pub fn stored_dims(ty: &TensorType) -> Vec<usize> {
     }
 }
 
-/// A row-major tensor as it is stored in the layout of `ty`.
+/// Converts a row-major tensor to the layout of `ty`.
 ///
 /// # Errors
-/// A tensor of another shape than `ty`'s.
+/// The shape of the tensor is not that of `ty`.
 pub fn to_stored(plain: &Tensor, ty: &TensorType) -> Result<Tensor> {
     if plain.dims() != &ty.shape[..] {
         return Err(Error::Msg(format!("a tensor {:?} where {ty} was expected", plain.dims())));
@@ -28,10 +29,10 @@ pub fn to_stored(plain: &Tensor, ty: &TensorType) -> Result<Tensor> {
     }
 }
 
-/// A value as it is stored in the layout of `ty` as a row-major tensor.
+/// Converts a value in the layout of `ty` to a row-major tensor.
 ///
 /// # Errors
-/// A tensor of another size than `ty`'s.
+/// The size of the tensor is not that of `ty`.
 pub fn to_plain(stored: &Tensor, ty: &TensorType) -> Result<Tensor> {
     if stored.dims() != stored_dims(ty) {
         return Err(Error::Msg(format!("a tensor {:?} where {ty} was expected", stored.dims())));
@@ -76,13 +77,13 @@ fn moved<T: WithDType>(x: &Tensor, ty: &TensorType, direction: Direction) -> Res
     }
 }
 
-/// For each element in row-major order its index in memory.
+/// Memory index of each element, in row-major order.
 fn places(ty: &TensorType) -> Result<Vec<usize>> {
     let Some([a, b, h, w]) = ty.shape.nchw() else {
         return Err(Error::Msg(format!("{ty} has no four axes to lie in blocks")));
     };
     let pixels = h * w;
-    // Of the element (0, 0) of a plane, and from one element of the plane to the next.
+    // Index of element (0, 0) of a plane, and the distance between elements of the plane.
     let plane: Box<dyn Fn(usize, usize) -> (usize, usize)> = match ty.layout {
         Layout::Plain => Box::new(move |n, c| ((n * b + c) * pixels, 1)),
         Layout::Nc1hwc0 => {
@@ -93,7 +94,7 @@ fn places(ty: &TensorType) -> Result<Vec<usize>> {
         Layout::FractalZ { groups } if b == 1 && a == groups => {
             Box::new(move |o, _| (o / C0 * pixels * C0 + o % C0, C0))
         }
-        // [o1][i1][kh][kw][i][o0], with i1 from the first to the last input block that the output block sees.
+        // [o1][i1][kh][kw][i][o0], with i1 from the first to the last input block that the output block reads.
         Layout::FractalZ { groups } => {
             let (per_group, i) = ((a / groups).max(1), (b * groups).min(C0));
             let seen = move |block: usize| {

@@ -1,6 +1,6 @@
 //! Executes a step graph on candle tensors.
 //!
-//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run)
+//! A [`Step`] has a [`Graph`](zoo_graph::Graph) and the variables that persist between steps. Each [`run`](Step::run)
 //! executes the whole graph, shows requested values to an [`Observer`], and replaces the variables by their next
 //! values. The kernels of [`mod@reference`] compute every operator in any floating-point type and define the correct
 //! result.
@@ -42,7 +42,7 @@ pub use simulate::{Arithmetic, Findings};
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
 pub use zoo_kernels::{Isa, Level, Loops, share_one_arena};
 
-/// candle's name of an element type. Half precision is simulated: its numbers are held in f32 (see [`simulate`]).
+/// candle's name of an element type. Half precision is simulated: its numbers are stored in f32 (see [`simulate`]).
 pub fn candle_dtype(dtype: zoo_graph::DType) -> candle_core::DType {
     match dtype {
         zoo_graph::DType::F16 | zoo_graph::DType::Bf16 | zoo_graph::DType::F32 => candle_core::DType::F32,

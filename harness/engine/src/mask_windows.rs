@@ -2,7 +2,7 @@
 
 use zoo_graph::ops::{Interpolation, ResizeTap};
 
-/// A map of `side * side` logits as `size * size` pixels, bilinearly.
+/// Bilinear interpolation of a map of `side * side` logits to `size * size` pixels.
 pub(crate) struct Enlarged {
     /// Height and width of the map.
     pub side: usize,
@@ -15,7 +15,7 @@ impl Enlarged {
         Self { side, taps: Interpolation::Bilinear { align_corners }.taps(side, size) }
     }
 
-    /// The map enlarged.
+    /// The enlarged map.
     pub fn enlarge(&self, map: &[f64]) -> Vec<f64> {
         let mut pixels = Vec::with_capacity(self.taps.len() * self.taps.len());
         let mut row = vec![0.0; self.side];

@@ -10,21 +10,23 @@ pub struct StepMemory {
     pub values: Bytes,
     /// The workspace of kernels, as far as it adds to the peak of live memory.
     pub scratch: Bytes,
-    /// All variables as row-major tensors, as a checkpoint takes them out.
+    /// All variables as row-major tensors, as copied for a checkpoint.
     pub variables: Bytes,
-    /// All inputs, as a batch brings them.
+    /// All inputs of a batch.
     pub inputs: Bytes,
     /// The largest single value.
     pub largest: Bytes,
-    /// Buffers that the process keeps when the step is gone: the allocator's own, not each one of the system's.
+    /// Buffers whose memory the process keeps after the step, because they come from the allocator's heap and not
+    /// directly from the system.
     pub kept: Bytes,
 }
 
-/// Smaller allocations come from the heap of glibc, mallopt(3): the maximum of its `M_MMAP_THRESHOLD`.
+/// Smaller allocations come from the heap of glibc: the maximum of `M_MMAP_THRESHOLD` in mallopt(3).
 const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {
-    /// Of a graph that is computed so; the graph is rewritten as [`crate::Step::new`] does it, and planned.
+    /// For a graph with these options. The graph is rewritten as in [`crate::Step::new`], and its buffers are
+    /// planned.
     ///
     /// # Errors
     /// A graph that the kernels cannot compute.

@@ -1,9 +1,9 @@
 //! The arithmetic of a device: where values of the step are rounded, and to which type.
 //!
-//! The graph determines which values are half precision: `Arithmetic::place` inserts the casts. These values are stored
-//! as f32 and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact:
-//! operands of 11 bits, exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and
-//! round their result. What overflows raises a sticky flag, because a saturating device shows no infinity.
+//! The graph determines which values are half precision: `Arithmetic::place` inserts the casts. These values are
+//! stored as f32 and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is
+//! exact: operands of 11 bits, exact products, sums in f32, one rounding of the result. Vector operators compute in
+//! f32 and round their result. An overflow sets a sticky flag, because a saturating device shows no infinity.
 
 use crate::EngineError;
 use std::{cell::Cell, collections::BTreeMap};
@@ -17,24 +17,24 @@ use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
 
-/// How a device computes a step.
+/// The arithmetic of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arithmetic {
-    /// Which operators compute in half precision.
+    /// The operators that compute in half precision.
     pub policy: PrecisionPolicy,
-    /// Which exponents half precision has.
+    /// The exponents of half precision.
     pub range: Range,
     /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`], and which gradients are clipped.
     pub scales_loss: Option<ScaleLoss>,
     /// Whether the update of a step that overflows is skipped.
     pub skips_overflow: bool,
-    /// Operators that hold their results times a power of two while they work: faults that are planted to see whether
-    /// they are found. By name of the node.
+    /// Operators whose results are multiplied by a power of two before rounding, and divided by it afterwards:
+    /// planted faults, to test whether they are found. By name of the node.
     pub planted: BTreeMap<String, i32>,
 }
 
 impl Arithmetic {
-    /// Places casts, and the loss scale, in a graph of f32.
+    /// Inserts casts, and the loss scale, into a graph in f32.
     ///
     /// # Errors
     /// The device does not support an operator in the requested type.
@@ -48,10 +48,10 @@ impl Arithmetic {
         Ok(Simulation { range, skips_overflow, planted })
     }
 
-    /// Refuses faults that could do nothing in a graph after all passes.
+    /// Refuses planted faults without effect in a graph after all passes.
     ///
     /// # Errors
-    /// A name that no node has, or one of a node in f32.
+    /// There is no node with this name, or it computes in f32.
     pub(crate) fn expect_planted(&self, graph: &Graph) -> Result<(), EngineError> {
         self.planted.keys().try_for_each(|name| self.can_plant(graph, name))
     }
@@ -86,14 +86,14 @@ pub(crate) struct Simulation {
 pub struct Findings {
     /// Effects of rounding on the results of each node of the graph.
     pub tallies: Vec<Tally>,
-    /// Whether anything overflowed: the device's sticky flag.
+    /// Whether there was an overflow: the device's sticky flag.
     pub overflow: bool,
     /// Whether the update was skipped.
     pub skipped: bool,
 }
 
 impl Findings {
-    /// Nothing yet.
+    /// Before the step.
     pub(crate) fn of(graph: &Graph) -> Self {
         Self { tallies: vec![Tally::default(); graph.nodes.len()], overflow: false, skipped: false }
     }
@@ -112,7 +112,7 @@ impl Simulation {
         Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, seen, rounded: Cell::new(false) })
     }
 
-    /// Tells the other ranks whether anything overflowed here, and hears it from them: all update, or none.
+    /// Exchanges overflow flags with the other ranks, so that all of them update or none.
     pub(crate) fn agree(&self, ranks: &Ranks, findings: &mut Findings) -> Result<(), RanksError> {
         findings.overflow = ranks.any(findings.overflow)?;
         findings.skipped = findings.overflow && self.skips_overflow;
@@ -127,7 +127,7 @@ impl Simulation {
     }
 }
 
-/// How a result is held.
+/// How a device stores a result.
 #[derive(Debug)]
 pub(crate) struct Held {
     rounding: Rounding,
@@ -139,7 +139,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// For a kernel that rounds its own results, which is then mandatory.
+    /// For a kernel that rounds its own results. Calling this obliges the kernel to do so.
     pub(crate) fn by_kernel(&self) -> Option<&Rounding> {
         if self.planted.is_some() || self.seen {
             return None;
@@ -153,7 +153,7 @@ impl Held {
         self.seen
     }
 
-    /// Rounds results that no kernel has rounded; returns the effects.
+    /// Rounds results that no kernel has rounded, and returns the effects.
     pub(crate) fn finish(self, values: &mut [f32]) -> Tally {
         if !self.rounded.get() {
             let factor = self.planted.unwrap_or(1.0);

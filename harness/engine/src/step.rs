@@ -13,25 +13,25 @@ use zoo_kernels::{Isa, Level};
 use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, schema};
 
-/// Which kernels compute a step.
+/// The kernels that compute a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
-    /// Fast ones in f32, on the graph after the passes of [`Pipeline::fast`]. A step that fails leaves variables
+    /// Fast kernels in f32, on the graph after the passes of [`Pipeline::fast`]. A step that fails leaves variables
     /// undefined.
     Fast {
-        /// Whether operators are fused first.
+        /// Whether operators are fused.
         fusion: bool,
     },
-    /// Those of [`mod@reference`]: row-major graphs in any floating-point type.
+    /// Kernels of [`mod@reference`]: row-major graphs in any floating-point type.
     Reference,
 }
 
-/// How a step is computed. None of it changes a bit of the results, except the kernels and their instructions.
+/// How to compute a step. Only the kernels and their instructions affect the bits of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which kernels.
+    /// The kernels.
     pub kernels: Kernels,
-    /// Threads of the step's own pool; `None`: the pool that the step is run in.
+    /// Number of threads in the step's own pool; `None`: the pool in which the step is run.
     pub threads: Option<usize>,
     /// Vector instructions that fast kernels use; `None`: the best that the processor supports. Each level sums in a
     /// different order, so bits depend on it.
@@ -53,7 +53,7 @@ impl Options {
         Self { kernels, threads: recipe.engine.threads, level }
     }
 
-    /// The same, with every operator on its own.
+    /// The same options without fusion.
     #[must_use]
     pub fn without_fusion(self) -> Self {
         let kernels = match self.kernels {
@@ -69,15 +69,15 @@ impl Options {
 pub struct Scalars {
     /// Number of earlier steps whose update was skipped; Adam does not count them.
     pub skipped: u64,
-    /// Factor on the loss, where the graph scales it.
+    /// Factor on the loss, if the graph scales it.
     pub loss_scale: f64,
-    /// Learning rate, before an operator's own factor.
+    /// Learning rate, without the factors of groups.
     pub learning_rate: f64,
-    /// Number of steps done before this one.
+    /// Number of steps before this one.
     pub step: u64,
     /// Seed of the run, for dropout.
     pub seed: u64,
-    /// Which part of the batch this is, where several ranks share it, for dropout.
+    /// Which part of the batch this is, if several ranks share it; for dropout.
     pub part: u64,
 }
 
@@ -87,7 +87,7 @@ impl Default for Scalars {
     }
 }
 
-/// Tensors given with a step, by the names of the graph's inputs.
+/// Input tensors of a step, by their names in the graph.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs(Vec<(String, Tensor)>);
 
@@ -97,14 +97,14 @@ impl Inputs {
         Self::default()
     }
 
-    /// These, and one more.
+    /// Adds a tensor.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, tensor: Tensor) -> Self {
         self.0.push((name.into(), tensor));
         self
     }
 
-    /// The tensor of a name.
+    /// The tensor with this name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor)
     }
@@ -116,7 +116,7 @@ impl FromIterator<(String, Tensor)> for Inputs {
     }
 }
 
-/// Sees values of a step as soon as they exist. Nothing is kept longer for it, and no bit changes by it.
+/// Sees values of a step as soon as they exist. Observing keeps no value longer and changes no bit.
 pub trait Observer: Send {
     /// Whether it wants to see this value.
     fn wants(&self, value: ValueId) -> bool;
@@ -124,8 +124,8 @@ pub trait Observer: Send {
     /// Receives a requested value as a row-major tensor: an input, a variable before the step, or the result of a node.
     fn observe(&mut self, value: ValueId, tensor: &Tensor);
 
-    /// A replacement of a value for all its readers: a row-major tensor of its shape and element type. Called for each
-    /// requested value after it was shown, and only by reference kernels.
+    /// A replacement of a value for all its readers: a row-major tensor of the same shape and element type. Called
+    /// for each requested value after it was shown, but only by reference kernels.
     fn instead(&mut self, _value: ValueId) -> Option<Tensor> {
         None
     }
@@ -149,7 +149,7 @@ pub trait Observer: Send {
     fn rounded(&mut self, _node: NodeId, _result: usize, _computed: &Tensor, _held: &Tensor) {}
 }
 
-/// Looks at nothing.
+/// Observes nothing.
 impl Observer for () {
     fn wants(&self, _value: ValueId) -> bool {
         false
@@ -165,12 +165,12 @@ pub struct StepResult {
     pub losses: Vec<(String, f64)>,
     /// Other values that the step reports, by name.
     pub metrics: Vec<(String, f64)>,
-    /// Whether nothing but running statistics was updated: the loss was not a number or too large, or something
-    /// overflowed on the simulated device.
+    /// Whether only running statistics were updated, because the loss was NaN or too large, or there was an overflow
+    /// on the simulated device.
     pub skipped: bool,
     /// The network's outputs by name, as row-major tensors.
     pub outputs: Vec<(String, Tensor)>,
-    /// Largest sum of the tensors that lived at one time, variables and inputs included; kernels' scratch is not.
+    /// Peak memory of live tensors, with variables and inputs, but without the kernels' workspace.
     pub peak_memory: Bytes,
 }
 
@@ -190,7 +190,7 @@ enum Executor {
     Fast(Box<fast::Executor>),
 }
 
-/// Brings a graph into the form that the kernels compute, on a simulated device with its casts.
+/// Rewrites a graph into the form that the kernels compute, with the casts of a simulated device.
 pub(crate) fn rewrite(
     graph: &mut Graph,
     kernels: Kernels,
@@ -204,7 +204,7 @@ pub(crate) fn rewrite(
 }
 
 impl Executor {
-    /// Prepares a graph, rewriting it as the kernels want it.
+    /// Prepares a graph, and rewrites it for the kernels.
     fn new(graph: &mut Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         let Options { kernels, level, .. } = options;
         let simulation = rewrite(graph, kernels, arithmetic)?;
@@ -279,7 +279,7 @@ pub struct Step {
     graph: Graph,
     executor: Executor,
     pool: Option<ThreadPool>,
-    /// Whether it waits for the steps of other ranks, which may be run in the same pool.
+    /// Whether it waits for the steps of other ranks, which may run in the same pool.
     has_others: bool,
 }
 
@@ -292,7 +292,8 @@ impl Step {
         Self::prepare(graph, options, None)
     }
 
-    /// The same with the arithmetic of a device: [`Arithmetic`] determines where values are rounded, and to which type.
+    /// The same with the arithmetic of a device: [`Arithmetic`] determines where values are rounded, and to which
+    /// type.
     ///
     /// # Errors
     /// As [`Step::new`]; and operators that the device does not support in the requested type.
@@ -328,7 +329,7 @@ impl Step {
         &self.graph
     }
 
-    /// What the last step ran into on a simulated device.
+    /// Overflow and underflow in the last step, on a simulated device.
     pub fn findings(&self) -> Option<&Findings> {
         self.executor.findings()
     }
@@ -350,27 +351,27 @@ impl Step {
         Ok(())
     }
 
-    /// All variables in the order of the graph, with their present values as row-major tensors.
+    /// All variables in the order of the graph, with their current values as row-major tensors.
     ///
     /// # Errors
-    /// candle's, in moving the elements of a variable in a blocked layout.
+    /// An error of candle while it moves the elements of a variable in a blocked layout.
     pub fn variables(&self) -> Result<Vec<(&Variable, Tensor)>, EngineError> {
         let value = |(i, variable)| Ok((variable, self.executor.variable(&self.graph, VariableId(i))?));
         self.graph.variables.iter().enumerate().map(value).collect()
     }
 
-    /// Present value of a variable, as a row-major tensor.
+    /// Current value of a variable, as a row-major tensor.
     ///
     /// # Errors
-    /// No variable of this name.
+    /// There is no variable with this name.
     pub fn variable(&self, name: &str) -> Result<Tensor, EngineError> {
         self.executor.variable(&self.graph, self.find(name)?)
     }
 
-    /// The first variable that holds a NaN or an infinity.
+    /// The first variable that contains a NaN or an infinity.
     ///
     /// # Errors
-    /// candle's, in looking at a variable of the reference kernels.
+    /// An error of candle while it reads a variable of the reference kernels.
     pub fn not_finite(&self) -> Result<Option<&str>, EngineError> {
         let look = || {
             for (i, variable) in self.graph.variables.iter().enumerate() {
@@ -386,7 +387,7 @@ impl Step {
     /// Sets a variable to a row-major tensor, independent of its layout in the graph.
     ///
     /// # Errors
-    /// No variable of this name, or a tensor of another shape or element type.
+    /// There is no variable with this name, or the tensor has another shape or element type.
     pub fn set_variable(&mut self, name: &str, tensor: &Tensor) -> Result<(), EngineError> {
         let id = self.find(name)?;
         let tensor = checked(name, self.graph.ty(self.graph.variable(id).value), tensor)?;
@@ -396,7 +397,7 @@ impl Step {
     /// Runs the step once. Variables change only if all of it succeeds.
     ///
     /// # Errors
-    /// Inputs that do not fit the graph's, or a node that cannot be computed.
+    /// Inputs that do not fit the graph, or a node that cannot be computed.
     pub fn run(
         &mut self,
         inputs: &Inputs,
@@ -408,9 +409,10 @@ impl Step {
         let mut execute = || executor.run(graph, &inputs, scalars, observer);
         let Outcome { losses, metrics, outputs } = match &self.pool {
             Some(pool) => pool.install(execute)?,
-            // Ranks that waited for each other on threads of one pool would leave none to those they wait for.
+            // Ranks that wait for each other on threads of one pool would leave no threads for those they wait for.
             None if self.has_others => execute()?,
-            // On a thread of the pool: one outside would sleep through each node, and be woken for the next.
+            // On a thread of the pool: a thread outside of it would sleep during each node, and be woken for the
+            // next.
             None => rayon::scope(|_| execute())?,
         };
         Ok(StepResult {
@@ -427,7 +429,7 @@ impl Step {
         self.graph.find_variable(name).ok_or_else(|| EngineError::UnknownVariable(name.to_owned()))
     }
 
-    /// The tensors given, in the order of the graph's inputs, each checked.
+    /// The given tensors in the order of the graph's inputs, after checks.
     fn arrange(&self, inputs: &Inputs) -> Result<Vec<Tensor>, EngineError> {
         let known = || self.graph.inputs.iter().map(|i| i.name.clone()).collect();
         if let Some((name, _)) = inputs.0.iter().find(|(name, _)| self.graph.inputs.iter().all(|i| i.name != *name)) {
@@ -443,7 +445,7 @@ impl Step {
     }
 }
 
-/// A tensor from outside, on the host, contiguous and without history, if it fits its type.
+/// An external tensor on the host, contiguous and without history, if it fits its type.
 fn checked(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<Tensor, EngineError> {
     if tensor.dims() != &ty.shape[..] || tensor.dtype() != candle_dtype(ty.dtype) {
         let found = format!("{} {}", tensor.dtype().as_str(), Shape::from(tensor.dims()));

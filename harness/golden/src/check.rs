@@ -1,4 +1,4 @@
-//! The check itself: one recipe, one golden, all stages.
+//! The check: one recipe against one golden, in all stages.
 
 use crate::{
     compare::{Distance, F32_MEDIAN, LOSS_FLOOR, Precision},
@@ -17,20 +17,20 @@ use std::{collections::HashSet, path::Path};
 use zoo_graph::{Bytes, Graph, GraphError, ValueId};
 use zoo_recipe::{BuildOptions, MIXED_LABEL, Mode, Recipe, ResolvedLayer, ResolvedModel};
 
-/// How a check is made.
+/// How to check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Which arithmetic is judged, and by which measure.
+    /// The arithmetic that is judged, which also selects the measure of error.
     pub precision: Precision,
-    /// Kernels and threads. In f64 always the reference kernels.
+    /// Kernels and threads. Steps in f64 always use the reference kernels.
     pub engine: zoo_engine::Options,
-    /// Memory that a step in f64 may take where f32 does not decide, on top of what the process has before the check;
-    /// `None`: as much as it takes.
+    /// Memory that a deciding step in f64 may take, on top of what the process has before the check. `None`: no
+    /// limit.
     pub room: Option<Bytes>,
 }
 
 impl CheckOptions {
-    /// How steps are computed: in f64 by the reference kernels, whatever trains.
+    /// How steps are computed: in f64 with the reference kernels, whichever kernels the training uses.
     pub(crate) fn engine(&self) -> zoo_engine::Options {
         match self.precision {
             Precision::F64 => zoo_engine::Options { kernels: zoo_engine::Kernels::Reference, ..self.engine },
@@ -41,12 +41,12 @@ impl CheckOptions {
 
 /// Checks a recipe's step against a golden.
 ///
-/// `folder` is where the recipe's other truths lie (schedule, preprocessing, initial distributions): that of its own
-/// golden, also when another golden is given. `progress` hears what is being computed.
+/// `folder` contains the other reference values of the recipe (schedule, preprocessing, initialisers). It is the
+/// folder of the recipe's own golden, even if another golden is passed. `progress` is told what is computed.
 ///
 /// # Errors
-/// A golden that cannot be read or an engine that fails. A recipe that differs, or whose layers do not even fit each
-/// other under the golden's conditions, is a failed report and no error.
+/// A golden that cannot be read, or an engine that fails. A recipe that differs from the golden, or whose layers do
+/// not fit each other under its conditions, gives a failed report and no error.
 pub fn check(
     recipe: &Recipe,
     golden: &Golden,
@@ -89,15 +89,15 @@ pub fn check(
     Ok(checking.finish(&run))
 }
 
-/// How many things the `progress` of [`check`] hears of, unless f64 has to decide.
+/// Number of calls of [`check`]'s `progress`, unless a step in f64 has to decide.
 pub fn phases(golden: &Golden, precision: Precision) -> usize {
     const FACTS: usize = 2;
     let unfused = usize::from(precision == Precision::F32);
     FACTS + golden.manifest.losses_f64.len() + unfused + golden.manifest.variants.len()
 }
 
-/// Checks a recipe with a planted fault, up to the first stage that fails; the conditions stage does not count.
-/// `None`: the recipe has no place for the fault.
+/// Checks a recipe with a planted fault, up to the first stage that fails. The stage of the conditions is left out.
+/// `None`: the fault cannot be planted in this recipe.
 pub(crate) fn check_faulty(
     recipe: &Recipe,
     golden: &Golden,
@@ -136,7 +136,7 @@ pub(crate) fn check_faulty(
     Ok(Some(checking.finish(&run)))
 }
 
-/// A check on its way through the stages.
+/// A check in progress.
 struct Checking<'a> {
     recipe: &'a Recipe,
     golden: &'a Golden,
@@ -168,7 +168,7 @@ impl<'a> Checking<'a> {
         self.report.conditions_differ = differences;
     }
 
-    /// Stages that run nothing.
+    /// Stages that need no step.
     fn facts(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         let (recipe, graph) = (self.recipe, self.setup.graph());
         progress("preprocessing");
@@ -215,8 +215,8 @@ impl<'a> Checking<'a> {
         Ok(variants)
     }
 
-    /// Whether f32 alone cannot tell: kernels, outputs and losses are right, and something that depends on the branches
-    /// that ReLUs took is beyond the golden's floors.
+    /// Whether f32 cannot decide: kernels, outputs and losses pass, but values that depend on the branches of ReLUs
+    /// exceed the limits.
     fn is_undecided(&self) -> bool {
         let fails = |stage: &&StageReport| stage.verdict == Verdict::Fail;
         let failed: Vec<Stage> = self.report.stages.iter().filter(fails).map(|stage| stage.stage).collect();
@@ -225,7 +225,7 @@ impl<'a> Checking<'a> {
             && failed.iter().all(|stage| *stage > Stage::Loss)
     }
 
-    /// Puts what the step in f64 says in the place of what f32 could not tell.
+    /// Replaces the stages that f32 cannot decide by those of the step in f64.
     fn decide(&mut self, exact: &Run<'_>, options: &CheckOptions) -> Result<(), GoldenError> {
         let variants = self.variants(options, &mut |_| {})?;
         let in_f64 = [
@@ -254,7 +254,7 @@ impl<'a> Checking<'a> {
         StageReport::of(stage, items, precision.limit(), median)
     }
 
-    /// A stage whose items carry their own tolerance.
+    /// Adds a stage whose items have their own tolerance.
     fn push_exact(&mut self, stage: Stage, items: Vec<Item>) {
         self.report.stages.push(StageReport::of(stage, items, 1.0, None));
     }
@@ -282,7 +282,7 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
     }
 }
 
-/// The golden as the recipe is bound to it: the main run, or a variant with another optimizer.
+/// The golden to which the recipe is bound: the main run, or a variant with another optimizer.
 pub(crate) fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenError> {
     match recipe.golden.as_ref().and_then(|golden| golden.variant.as_deref()) {
         Some(variant) => golden.bound_to(variant),
@@ -290,10 +290,10 @@ pub(crate) fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenEr
     }
 }
 
-/// The recipe with what a golden decides instead of it, except where the command line named it.
+/// The recipe with the settings that the golden determines, except those set on the command line.
 pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     let mut recipe = with_parts_of_golden(recipe);
-    // Classes are the last axis of samples and tokens, and the first after the batch of pixels.
+    // Classes are the last axis of samples and tokens, and the first axis after the batch for pixels.
     if let Some([_, classes, _, _] | [_, .., classes]) =
         golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
         && !conditions::overridden(&recipe, "model.classes")
@@ -314,7 +314,7 @@ pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     recipe
 }
 
-/// The recipe with the parts trained that its golden section names.
+/// The recipe, with the trained parts that its golden section names.
 pub(crate) fn with_parts_of_golden(recipe: &Recipe) -> Recipe {
     let mut recipe = recipe.clone();
     if let Some(parts) = recipe.golden.as_ref().and_then(|golden| golden.parts.clone())
@@ -325,7 +325,8 @@ pub(crate) fn with_parts_of_golden(recipe: &Recipe) -> Recipe {
     recipe
 }
 
-/// How the step's graph is built under a golden's conditions: its batch, and no dropout unless the command line asks.
+/// Options for the step's graph under the golden's conditions: its batch, and no dropout unless set on the command
+/// line.
 pub(crate) fn build_options(
     recipe: &Recipe,
     model: &ResolvedModel,
@@ -340,7 +341,7 @@ pub(crate) fn build_options(
     BuildOptions { mode: Mode::Train, batch, dtype, dropout: chance_overridden(recipe, &model.body), epoch: 0 }
 }
 
-/// Whether the command line sets how much a layer leaves to chance; goldens leave such layers out.
+/// Whether the command line sets a probability of a random layer. Goldens leave such layers out.
 fn chance_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
     layers.iter().any(|layer| {
         let path = |key| layer.path.key(layer.kind.tag()).key(key);
@@ -349,7 +350,7 @@ fn chance_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
     })
 }
 
-/// The stage of the conditions.
+/// The stage that reports the conditions.
 pub(crate) fn conditions_stage(differences: &[Difference]) -> StageReport {
     let counts = differences.iter().filter(|d| d.declared.is_none());
     let failed: Vec<Item> = counts
@@ -368,7 +369,7 @@ pub(crate) fn conditions_stage(differences: &[Difference]) -> StageReport {
     }
 }
 
-/// Layers that do not fit each other: nothing can be computed, and the forward pass has failed.
+/// Report if layers do not fit each other: nothing can be computed, so the forward pass fails.
 fn impossible(mut report: Report, error: GraphError) -> Report {
     let (tensor, line) = match &error {
         GraphError::Shape { name, origin, .. } => (name.clone(), origin.as_ref().map(|o| o.span.to_string())),
@@ -446,7 +447,7 @@ fn first_divergence(
     Some(divergence)
 }
 
-/// Finds node, recipe line and suspects of a divergence inside the step.
+/// Finds the node, the line of the recipe and the suspects of a divergence in the step.
 fn locate(divergence: &mut Divergence, run: &Run<'_>, graph: &Graph) {
     let key = (divergence.stage, divergence.tensor.clone());
     let Some(value) = run.values.get(&key).copied() else { return };
@@ -460,7 +461,7 @@ fn locate(divergence: &mut Divergence, run: &Run<'_>, graph: &Graph) {
     divergence::locate(divergence, graph, value, &proven);
 }
 
-/// Known mistakes that would give exactly the loss that was found.
+/// Known mistakes that would give exactly this loss.
 pub(crate) fn loss_hints(found: Option<f64>, golden: &Golden) -> Vec<String> {
     let (Some(found), Some(losses)) = (found, golden.manifest.losses_f64.first()) else { return Vec::new() };
     let same = |truth: f64| Distance::new((found - truth).abs() / truth.abs(), LOSS_FLOOR / 4.0).ratio() <= 1.0;

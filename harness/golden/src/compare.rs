@@ -1,4 +1,4 @@
-//! One tensor against the truth.
+//! Compares one tensor with its reference values.
 
 use crate::{
     manifest::{Samples, TensorFacts},
@@ -6,52 +6,55 @@ use crate::{
 };
 use serde::Serialize;
 
-/// Which arithmetic is being judged, and how strictly.
+/// The arithmetic that is judged, and how strictly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// Decides about the recipe: relative error at most [`F64_TOLERANCE`], or what rounding in f64 makes of the tensor.
+    /// Judges the recipe: the relative error is at most [`F64_TOLERANCE`], or the effect of rounding in f64 on the
+    /// tensor.
     F64,
-    /// Decides about the kernels: at most [`F32_WORST`] floors per tensor and [`F32_MEDIAN`] in a stage's median.
+    /// Judges the kernels: the error is at most [`F32_WORST`] floors per tensor, and [`F32_MEDIAN`] in the median of
+    /// a stage.
     F32,
 }
 
-/// Largest relative error in f64: a thousand times what orders of summation cost, a millionth of what any
-/// change of formula does.
+/// Limit of the relative error in f64: a thousand times the effect of another order of summation, and a millionth of
+/// the effect of any change of a formula.
 pub const F64_TOLERANCE: f64 = 1e-9;
-/// Most floors that one tensor may be off in f32.
+/// Limit of the error of one tensor in f32, in floors.
 pub const F32_WORST: f64 = 10.0;
-/// Most floors in the median of a stage in f32.
+/// Limit of the median error of a stage in f32, in floors.
 pub const F32_MEDIAN: f64 = 3.0;
-/// The largest tolerance for rounding in f64, however badly a step is conditioned: a thousandth of the effect of a
-/// changed formula.
+/// Largest tolerance for rounding in f64, however ill-conditioned a step is: a thousandth of the effect of a changed
+/// formula.
 pub const F64_MOST: f64 = 1e-6;
-/// Least floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
+/// Smallest floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
 pub const TENSOR_FLOOR: f64 = 1.0 / (1u64 << 23) as f64;
-/// Least relative floor of a scalar loss.
+/// Smallest relative floor of a scalar loss.
 pub const LOSS_FLOOR: f64 = 1.0 / (1u64 << 20) as f64;
-/// A degenerate tensor may be this many times as large as the error of the reference's f32 run, in f64 as that error is
-/// when eps is that of f64. Orders of summation make a hundredth to ten of it; a real gradient is seven orders of
-/// magnitude larger than the error in f32, and sixteen than that in f64.
+/// Largest size of a degenerate tensor, relative to the error of the reference's f32 run (in f64, that error is
+/// scaled to the eps of f64). Other orders of summation give 0.01 to 10 times the error. A real gradient is seven
+/// orders of magnitude larger than the error in f32, and sixteen orders larger than the error in f64.
 pub const DEGENERATE_FACTOR: f64 = 1e3;
-/// Times as much as one order of summation makes of rounding alone, another one may.
+/// Another order of summation may give rounding errors that are larger by this factor.
 pub const ORDERS: f64 = 10.0;
 
-/// Whether a tensor whose f32 run is off by `f32_error`, relative to it, is degenerate: f32 keeps no digit of it,
-/// because its exact value is zero and rounding alone makes something of it (a bias before a normalisation). No ReLU
-/// that falls on the other side moves a gradient by as much as itself: in the goldens here the largest error is 0.083
-/// (0.61 in one of densenet121 under other conditions), and the least of a degenerate gradient 2.7e7.
+/// Whether a tensor is degenerate. `f32_error` is the relative error of its f32 run. A degenerate tensor has an exact
+/// value of zero and consists of rounding errors (for example, a bias before a normalisation), so f32 keeps no
+/// correct digit of it. A ReLU that takes the other branch never changes a gradient by as much as its size: the
+/// largest error in the goldens here is 0.083 (0.61 in one of densenet121 under other conditions), and the smallest
+/// of a degenerate gradient is 2.7e7.
 pub fn is_degenerate(f32_error: f64) -> bool {
     f32_error >= 1.0
 }
 
-/// What rounding does to a tensor, relative to it, as the reference found.
+/// Relative effect of rounding on a tensor, measured in the reference framework.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noise {
-    /// Error of its run in f32.
+    /// Error of the reference's f32 run.
     pub in_f32: f64,
-    /// Distance of its run in f64 from inputs and parameters that are moved in their last place; 0 where the golden has
-    /// none: the step is well conditioned, or older than the figure.
+    /// Distance of the f64 run from one with inputs and parameters changed in their last place. 0 if the golden does
+    /// not have it: then the step is well-conditioned, or the golden is older than this figure.
     pub in_f64: f64,
 }
 
@@ -64,7 +67,7 @@ impl Precision {
         }
     }
 
-    /// The error of a run in this arithmetic, where that of one in f32 is `f32_error` and rounding is all there is.
+    /// The error of a run in this arithmetic that is only due to rounding, given the error of such a run in f32.
     pub fn rounding(self, f32_error: f64) -> f64 {
         match self {
             Self::F64 => f32_error * (f64::EPSILON / f64::from(f32::EPSILON)),
@@ -72,11 +75,12 @@ impl Precision {
         }
     }
 
-    /// The error that counts as one floor, for a tensor to which rounding does `noise`.
+    /// The error that counts as one floor, for a tensor with this `noise`.
     pub fn floor(self, noise: Noise, least: f64) -> f64 {
         match self {
-            // More than the tolerance only where f32 keeps hardly a digit of the tensor, an error of 0.054 and more, or
-            // where the reference in f64 moves by 1e-10 and more when its start does in the last place.
+            // Above the tolerance only if f32 keeps hardly a correct digit of the tensor (an error of at least
+            // 0.054), or if the reference's f64 run changes by at least 1e-10 when its start changes in the last
+            // place.
             Self::F64 => F64_TOLERANCE
                 .max(F32_WORST * self.rounding(noise.in_f32.min(1.0)))
                 .max((F32_WORST * noise.in_f64).min(F64_MOST)),
@@ -85,7 +89,7 @@ impl Precision {
     }
 }
 
-/// Summary of a tensor of the engine, in f64 whatever the tensor's type.
+/// Statistics and samples of a tensor of the engine, in f64 for every element type.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Shape.
@@ -96,12 +100,12 @@ pub struct Measured {
     pub samples: Vec<f64>,
 }
 
-/// How far a tensor is off.
+/// Distance of a tensor from its reference values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
-    /// The worst of the relative errors of samples and statistics; NaN and infinity count as infinite.
+    /// The largest relative error of samples and statistics; infinite for NaN and infinity.
     pub error: f64,
-    /// The error that counts as one.
+    /// The error that counts as one floor.
     pub floor: f64,
 }
 
@@ -111,16 +115,17 @@ impl Distance {
         self.error / self.floor
     }
 
-    /// From a pair, taking what is not a number for infinitely far.
+    /// From an error and a floor; NaN becomes an infinite error.
     pub fn new(error: f64, floor: f64) -> Self {
         Self { error: if error.is_nan() { f64::INFINITY } else { error }, floor }
     }
 }
 
-/// Relative L2 distance of samples `found` from `truth`; absolute where the truth is all zero (it must be zero).
+/// Relative L2 distance of the samples `found` from `truth`; absolute if `truth` is zero, since `found` must then be
+/// zero.
 ///
-/// The scale is the samples' norm, but no less than what samples of a tensor with norm `l2` and `numel` elements have
-/// on average: a few samples may be nearly zero by chance, and then hold nothing but rounding.
+/// The scale is the norm of the samples, but at least the average norm of as many samples of a tensor with norm `l2`
+/// and `numel` elements: a few samples may be nearly zero by chance, and then contain only rounding errors.
 pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
     if found.len() != truth.len() {
         return f64::INFINITY;
@@ -135,17 +140,18 @@ pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
     }
 }
 
-/// Whether shapes are equal but for axes of one element that frameworks put before what is the same for all samples:
-/// transformers' positions are `[1, T, E]`.
+/// Whether shapes are equal, apart from leading axes of one element. Frameworks add them to values that are equal for
+/// all samples: transformers' positions are `[1, T, E]`.
 pub fn same_shape(found: &[usize], truth: &[usize]) -> bool {
     let shared = |shape: &[usize]| shape.iter().copied().skip_while(|extent| *extent == 1).collect::<Vec<_>>();
     shared(found) == shared(truth)
 }
 
-/// Distance of a tensor from the truth: samples, and mean, deviation, norm and largest magnitude over all elements.
+/// Distance of a tensor from its reference values: samples, and mean, deviation, norm and largest magnitude over all
+/// elements.
 ///
-/// Differences of mean and deviation count relative to the root mean square: both are bounded by the tensor's relative
-/// L2 error, so that a floor for that is one for them.
+/// Errors of mean and deviation are relative to the root mean square. Both are bounded by the relative L2 error of
+/// the tensor, so its floor is also a floor for them.
 pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, precision: Precision) -> Distance {
     let numel: usize = facts.shape.iter().product();
     let noise = Noise { in_f32: facts.f32_rel, in_f64: facts.f64_rel };
@@ -160,7 +166,7 @@ pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, preci
     };
     let rms = facts.l2 / (numel as f64).sqrt();
     let stats = &found.stats;
-    // The largest magnitude has a floor of its own; expressed here in floors of the tensor.
+    // The largest magnitude has its own floor; this converts its error to floors of the tensor.
     let peak_floor = precision.floor(Noise { in_f32: facts.f32_max, ..noise }, TENSOR_FLOOR);
     let errors = [
         relative_l2(&found.samples, truth.values, facts.l2, numel),
@@ -213,8 +219,8 @@ mod tests {
         assert!(distance(&near, &truth, Precision::F32).ratio() < 0.1);
     }
 
-    /// The gradient of `features.norm0.weight` of densenet121 without what hides it is a difference of terms that are a
-    /// million times as large: 0.6 in f32, and what is left of that in f64.
+    /// Before later terms hide it, the gradient of `features.norm0.weight` of densenet121 is a difference of terms
+    /// that are a million times larger. Its error is 0.6 in f32, and accordingly smaller in f64.
     #[test]
     fn where_f32_keeps_hardly_a_digit_f64_may_round_too() {
         let floor = |in_f32| Precision::F64.floor(Noise { in_f32, in_f64: 0.0 }, TENSOR_FLOOR);
@@ -224,7 +230,7 @@ mod tests {
         assert!((floor / (6.05 / (1u64 << 29) as f64) - 1.0).abs() < 1e-12, "{floor}");
     }
 
-    /// The third step of regnet_x_400mf moves by 2.7e-8 when its image does in the last place.
+    /// The third step of regnet_x_400mf changes by 2.7e-8 if its image changes in the last place.
     #[test]
     fn a_badly_conditioned_step_may_move_as_the_reference_does_but_never_by_what_a_mistake_does() {
         let floor = |precision: Precision, in_f64| precision.floor(Noise { in_f32: 1e-5, in_f64 }, TENSOR_FLOOR);

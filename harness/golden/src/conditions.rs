@@ -1,8 +1,8 @@
-//! Where recipe and golden disagree about the step, beyond what a golden is free to decide.
+//! Settings in which recipe and golden disagree, except those that the golden may choose.
 //!
-//! A golden decides batch, shapes, number of classes, learning rates, weights, inputs and dropout. Everything else must
-//! be as the recipe says, unless the recipe's `golden:` section declares the difference, or `--set` names it: then the
-//! numbers have to catch it.
+//! A golden may choose the batch, shapes, number of classes, learning rates, weights, inputs and dropout. Everything
+//! else must be as in the recipe, unless its section `golden:` declares the difference or `--set` changes the
+//! setting. In these cases the other stages must detect the effect.
 
 use crate::manifest::Manifest;
 use serde::Serialize;
@@ -12,23 +12,23 @@ use zoo_recipe::{
     schema::{Clip, L2Over, SmoothingOver},
 };
 
-/// One disagreement.
+/// A setting that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Path in the recipe.
     pub path: String,
-    /// What the recipe says.
+    /// Value in the recipe.
     pub recipe: String,
-    /// What the golden was made with.
+    /// Value in the golden.
     pub golden: String,
     /// `file:line:column` of the recipe.
     pub line: String,
-    /// Why it does not count, if the recipe declares it.
+    /// Why the difference does not count, if the recipe declares it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<String>,
 }
 
-/// What the normalisation adds to its variance whose statistics a `BNRunningUpdate` takes over.
+/// The eps of the normalisation that gives its statistics to this `BNRunningUpdate`.
 pub(crate) fn eps(graph: &Graph, running: &Node) -> Option<f64> {
     let mean = running.inputs.get(2)?;
     graph.nodes.iter().find_map(|node| match &node.op {
@@ -40,7 +40,7 @@ pub(crate) fn eps(graph: &Graph, running: &Node) -> Option<f64> {
 /// Number of conditions that are compared.
 pub const COMPARED: usize = 14;
 
-/// A setting as a difference shows it: numbers in one form, whole or not.
+/// Text of a setting in a difference. Numbers have one form, whether written as integers or not.
 fn text(value: &serde_json::Value) -> String {
     value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string())
 }
@@ -63,7 +63,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Notes a disagreement, unless the command line asked for it.
+    /// Records a difference, unless the command line sets the value.
     fn note(&mut self, path: &str, recipe: impl ToString, golden: impl ToString) {
         let span = self.recipe.span(path);
         let (recipe, golden) = (recipe.to_string(), golden.to_string());
@@ -106,7 +106,7 @@ impl Found<'_> {
         }
     }
 
-    /// Learning rates relative to the fastest, per parameter.
+    /// Learning rates per parameter, relative to the largest.
     fn rates(&mut self, graph: &Graph, golden: &Manifest) {
         let base = golden.optimizer.base_lr();
         for node in &graph.nodes {
@@ -121,7 +121,7 @@ impl Found<'_> {
         }
     }
 
-    /// Decay is compared per parameter: groups are only a way of writing it.
+    /// Decay is compared per parameter, because groups are only a notation.
     fn decay(&mut self, graph: &Graph, golden: &Manifest) {
         let mut wrong: Vec<(&str, f64, f64)> = Vec::new();
         for node in &graph.nodes {
@@ -136,7 +136,7 @@ impl Found<'_> {
         }
         if let Some((name, ours, theirs)) = wrong.first() {
             let optimizer = format!("optimizer.{}", self.recipe.optimizer.tag());
-            // Zero on one side only means that the groups differ, not the value.
+            // If one side is zero, the groups differ and not the value.
             let exempt = (*ours == 0.0) != (*theirs == 0.0) && self.recipe.optimizer.decay().0 != 0.0;
             let key = if exempt { "no_decay" } else { "weight_decay" };
             let more = match wrong.len() - 1 {
@@ -183,7 +183,7 @@ impl Found<'_> {
         }
     }
 
-    /// Outputs of the reference's network that the recipe declares it does not give.
+    /// Outputs of the reference's network that, as the recipe declares, it does not have.
     fn outputs(&mut self, golden: &Manifest) {
         let declares: Vec<String> =
             self.recipe.golden.iter().flat_map(|g| &g.declares).map(|difference| difference.path.clone()).collect();
@@ -212,7 +212,7 @@ impl Found<'_> {
     }
 }
 
-/// Whether the command line names this part of the recipe.
+/// Whether the command line sets this part of the recipe.
 pub fn overridden(recipe: &Recipe, path: &str) -> bool {
     recipe.span_of(&ConfigPath::from(path)).is_override()
 }

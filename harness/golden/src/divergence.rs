@@ -1,13 +1,13 @@
-//! From a tensor that is off to the layer that is wrong.
+//! Finds the layer that causes the error of a tensor.
 
 use crate::report::{Divergence, Stage};
 use std::collections::HashSet;
 use zoo_graph::{Graph, NodeId, Phase, Source, ValueId};
 
-/// Suspects that a report lists.
+/// Most suspects in a report.
 const MOST_SUSPECTS: usize = 12;
 
-/// Finds node, recipe line and suspects of a divergence at `value`; `proven` as for [`suspects`].
+/// Finds node, line of the recipe and suspects of a divergence at `value`. For `proven`, see [`suspects`].
 pub fn locate(divergence: &mut Divergence, graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) {
     let suspects = suspects(graph, value, proven);
     if matches!(divergence.stage, Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update) {
@@ -20,11 +20,11 @@ pub fn locate(divergence: &mut Divergence, graph: &Graph, value: ValueId, proven
     divergence.suspects = suspects.iter().take(MOST_SUSPECTS).map(|n| graph.node(*n).name.clone()).collect();
 }
 
-/// Nodes that may be at fault for a wrong `value`, nearest first: everything it depends on, up to values that are
-/// proven.
+/// Nodes that may cause a wrong `value`, nearest first: everything that it depends on, back to proven values.
 ///
-/// `proven` are values that the golden covers and that pass. In the backward pass the operands of a proven gradient
-/// count as proven too: had the gradient that flowed into it been wrong, so would be what was computed from it.
+/// `proven` contains the values that the golden covers and that pass. In the backward pass, the operands of a proven
+/// gradient count as proven too: if the incoming gradient were wrong, the gradient computed from it would be wrong
+/// too.
 pub fn suspects(graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) -> Vec<NodeId> {
     let mut trusted = proven.clone();
     for node in &graph.nodes {
@@ -46,8 +46,8 @@ pub fn suspects(graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) -> Vec
     nodes
 }
 
-/// Whether the fault lies in the layer that computes `value`: yes if all suspects belong to it, unknown otherwise.
-/// Never "no": the first divergence has no failing ancestor.
+/// Whether the fault is in the layer that computes `value`: true if all suspects belong to it, and unknown otherwise.
+/// It is never false, because the first divergence has no failing ancestor.
 pub fn is_local(graph: &Graph, suspects: &[NodeId]) -> Option<bool> {
     let layer = |n: &NodeId| {
         let name = &graph.node(*n).name;

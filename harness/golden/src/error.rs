@@ -1,11 +1,11 @@
-//! Why a golden check could not be made. A difference is not an error but a verdict.
+//! Errors of the golden check. A difference from the golden is a verdict, not an error.
 
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_graph::Bytes;
 use zoo_tensors::TensorsError;
 
-/// A check that could not be made.
+/// Why a check is impossible.
 #[derive(Debug, Error)]
 pub enum GoldenError {
     /// A file that cannot be opened or read.
@@ -13,7 +13,7 @@ pub enum GoldenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The operating system's complaint.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A file that cannot be written.
@@ -21,10 +21,10 @@ pub enum GoldenError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// The operating system's complaint.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file that is not of the format, or contradicts itself.
+    /// A file with another format or with contradictions.
     #[error("{}: {message}", path.display())]
     Malformed {
         /// The file.
@@ -32,7 +32,7 @@ pub enum GoldenError {
         /// What is wrong with it.
         message: String,
     },
-    /// A step that is to be recorded comes to nothing.
+    /// A recorded step with a value that is not finite.
     #[error("{what} is not finite at the learning rate {learning_rate}: record at a lower one (--learning-rate)")]
     NotFinite {
         /// The loss or tensor.
@@ -50,7 +50,7 @@ pub enum GoldenError {
         /// What differs.
         message: String,
     },
-    /// The recipe makes no step graph under the golden's conditions.
+    /// No graph can be built from the recipe under the golden's conditions.
     #[error(transparent)]
     Graph(#[from] zoo_graph::GraphError),
     /// The recipe's architecture cannot be resolved.
@@ -59,13 +59,12 @@ pub enum GoldenError {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] zoo_engine::EngineError),
-    /// Gradients in f32 are beyond the golden's floors, and the step in f64 that decides would take more memory than
-    /// there may be.
+    /// Gradients in f32 exceed the limits, and the deciding step in f64 would need more memory than is available.
     #[error(
         "f32 gradients exceed the limits, and the f64 step that decides needs {needed}, more than the available memory: use `--dtype f64`"
     )]
     NoRoom {
-        /// What the check would take with it, on top of what the process has before the check.
+        /// The memory of the check with this step, on top of what the process has before the check.
         needed: Bytes,
     },
     /// The recipe has no golden.

@@ -1,6 +1,6 @@
-//! Truths about a recipe that are not part of a step: learning rates and preprocessing.
+//! Reference values of a recipe that are not part of a step: learning rates and preprocessing.
 //!
-//! They lie beside the step in `golden/<recipe>/` and were computed by the reference framework.
+//! They are stored next to the step in `golden/<recipe>/`, and were computed by the reference framework.
 
 use crate::{
     error::GoldenError,
@@ -18,11 +18,11 @@ pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
 /// Largest relative error of preprocessed pixels: one rounding of f32.
 pub const PIXEL_TOLERANCE: f64 = 1.0 / (1u64 << 23) as f64;
 
-/// The recipe's learning rates against those that the golden brings along, or else against `schedule.json`, step by
-/// step; neither: no items.
+/// Compares the recipe's learning rates with those in the golden, or else with `schedule.json`, step by step. Without
+/// either, there are no items.
 ///
 /// # Errors
-/// A file that is there and cannot be read.
+/// A file that exists but cannot be read.
 pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let (path, table) = match &golden.manifest.schedule {
         Some(table) => (golden.path.clone(), table.clone()),
@@ -72,10 +72,10 @@ struct PreprocessEntry {
     l2: f64,
 }
 
-/// The recipe's evaluation preprocessing against `preprocess.json`; no file: no items.
+/// Compares the recipe's preprocessing for evaluation with `preprocess.json`. Without the file, there are no items.
 ///
 /// # Errors
-/// A file that is there and cannot be read.
+/// A file that exists but cannot be read.
 pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let path = folder.join("preprocess.json");
     let Some(table) = read_json::<PreprocessTable>(&path)? else { return Ok(Vec::new()) };
@@ -117,7 +117,7 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
     Ok(items)
 }
 
-/// Reads a JSON file that may be absent.
+/// Reads an optional JSON file.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GoldenError> {
     if !path.exists() {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! What variables start with, against what the reference framework starts them with.
+//! Compares initial values with those of the reference framework.
 //!
-//! A golden brings its own weights, so that a step says nothing of the initialisers: they are judged by what they draw.
+//! A golden has its own weights, so a step does not test initialisers. Instead, values drawn by them are tested.
 
 use crate::{
     error::GoldenError,
@@ -18,15 +18,14 @@ use std::{
 use zoo_engine::init::first_values;
 use zoo_graph::{Graph, Variable, VariableId, VariableRole};
 
-/// Standard errors that a statistic of initial values may be off.
+/// Largest deviation of a statistic of initial values, in standard errors.
 pub const INIT_SIGMAS: f64 = 6.0;
-/// A distance of Kolmogorov and Smirnov that chance exceeds once in a thousand million times, 2 exp(-2 x^2) (Smirnov
-/// 1948).
+/// A Kolmogorov-Smirnov distance that chance exceeds once in 10^9 cases: 2 exp(-2 x^2) (Smirnov 1948).
 const DISTANCE: f64 = 3.3;
-/// Elements of a parameter that are drawn to judge its initialiser, at most and, from as many seeds as it takes, at
-/// least.
+/// Number of values that are drawn to test the initialiser of a parameter: at least the lower bound, with as many
+/// seeds as necessary, and at most the upper bound.
 const DRAWN: std::ops::Range<usize> = 1 << 12..1 << 16;
-/// Values that two parameters would have in common if they drew the same random numbers.
+/// Number of first values that are compared to find parameters that draw the same random numbers.
 const BEGINNING: usize = 4;
 
 #[derive(Deserialize)]
@@ -34,7 +33,7 @@ struct InitTable {
     parameters: BTreeMap<String, InitFacts>,
 }
 
-/// What is known of a parameter's initial values.
+/// Reference distribution of a parameter's initial values.
 #[derive(Deserialize)]
 struct InitFacts {
     kind: Kind,
@@ -48,16 +47,16 @@ struct InitFacts {
 enum Kind {
     Constant,
     Normal,
-    /// Without what lies beyond two deviations, the bound.
+    /// Truncated at two standard deviations, which is the bound.
     TruncatedNormal,
     Uniform,
 }
 
-/// The recipe's initialisers against `init.json`, by statistics of drawn values, and what the framework starts running
-/// statistics and optimizers with; no file: no items.
+/// Compares the recipe's initialisers with `init.json` by statistics of drawn values, and the initial running
+/// statistics and optimizer states with those of the framework. Without the file, there are no items.
 ///
 /// # Errors
-/// A file that is there and cannot be read, or an initialiser that cannot be drawn from.
+/// A file that exists but cannot be read, or an initialiser that cannot be drawn from.
 pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
     let mut items = Vec::new();
@@ -94,9 +93,9 @@ pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Ite
     Ok(items)
 }
 
-/// What PyTorch starts a variable with that is not a parameter: torch.nn.BatchNorm2d (`running_mean`, `running_var`),
-/// and the states of torch.optim, which are zero unless the golden says otherwise. An average starts where its
-/// parameter does.
+/// PyTorch's initial value of a variable that is not a parameter: torch.nn.BatchNorm2d (`running_mean`,
+/// `running_var`), and the states of torch.optim, which are zero unless the golden states otherwise. An average
+/// starts at the value of its parameter.
 fn start(variable: &Variable, manifest: &Manifest) -> Option<f64> {
     match variable.role {
         VariableRole::RunningMean => Some(0.0),
@@ -114,7 +113,7 @@ fn start(variable: &Variable, manifest: &Manifest) -> Option<f64> {
     }
 }
 
-/// The first values in standard deviations, rounded; `None` for constants and for fewer values.
+/// The first values, in standard deviations and rounded; `None` for constants and if there are too few values.
 fn beginning(values: &[f32], facts: &InitFacts) -> Option<[i64; BEGINNING]> {
     let first = values.first_chunk::<BEGINNING>().filter(|_| facts.std > 0.0)?;
     Some(first.map(|v| ((f64::from(v) - facts.mean) / facts.std * 1e3).round() as i64))
@@ -127,8 +126,7 @@ fn constant(item: &str, values: &[f32], truth: f64) -> Item {
     }
 }
 
-/// Judges values of several seeds: mean, deviation, bound, the shape of their distribution, and whether neighbours are
-/// independent.
+/// Tests the values of several seeds: mean, deviation, bound, distribution, and independence of adjacent values.
 fn judge(item: &str, seeds: &[Vec<f32>], facts: &InitFacts) -> Item {
     let values: Vec<f64> = seeds.iter().flatten().map(|v| f64::from(*v)).collect();
     if matches!(facts.kind, Kind::Constant) {
@@ -162,7 +160,8 @@ fn judge(item: &str, seeds: &[Vec<f32>], facts: &InitFacts) -> Item {
     Item::measured(item, errors[0].max(errors[1]), INIT_SIGMAS)
 }
 
-/// Kolmogorov and Smirnov's distance from the reference's distribution, times the square root of the number of values.
+/// Kolmogorov-Smirnov distance from the reference's distribution, multiplied by the square root of the number of
+/// values.
 fn distance(mut values: Vec<f64>, facts: &InitFacts) -> f64 {
     let below: Box<dyn Fn(f64) -> f64> = match facts.kind {
         Kind::Constant => return 0.0,
@@ -231,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Drawn again beyond two deviations, which leaves 0.8796 of the deviation.
+    /// Values beyond two deviations are drawn again, which reduces the deviation to 0.8796.
     #[test]
     fn truncated_draws_are_told_from_whole_ones() {
         let cut = |seed| normal(seed, 6000).into_iter().filter(|x| x.abs() <= 2.0).collect::<Vec<f32>>();

@@ -1,4 +1,4 @@
-//! What a run gives, tensor by tensor, against the golden: missing, surplus and misshapen ones fail.
+//! Compares the tensors of a run with the golden. Missing tensors, additional ones and other shapes fail.
 
 use crate::{
     GoldenError,
@@ -17,12 +17,12 @@ use zoo_graph::{Graph, ValueId, Variable, VariableRole, ops::LongestStep};
 
 /// Prefix of the golden's keys of module outputs.
 pub(crate) const OUT: &str = "out/";
-/// Prefix of the golden's keys of what the whole network returns.
+/// Prefix of the golden's keys of the outputs of the whole network.
 const ROOT: &str = "out/@root";
 /// Prefix of the golden's keys of gradients.
 pub(crate) const GRAD: &str = "grad/";
 
-/// Facts of the main run, or of a variant.
+/// Tensors of the main run, or of a variant.
 pub(crate) fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&'g BTreeMap<String, TensorFacts>> {
     match variant {
         None => Some(&golden.manifest.tensors),
@@ -30,7 +30,7 @@ pub(crate) fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&
     }
 }
 
-/// Names, shapes, counts, hash test vectors and first values of weights and inputs.
+/// Names, shapes, counts, test vectors of the hash, and first values of weights and inputs.
 pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
     let manifest = &golden.manifest;
     let mut items = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
             None => Item::wrong(&variable.name, "the reference has no such parameter"),
         });
     }
-    // Counters and tables of indices start by no rule.
+    // Counters and tables of indices have no rule for their start.
     let trained = |name: &&String| manifest.init.contains_key(*name);
     for name in manifest.shapes.keys().filter(trained).filter(|name| graph.find_variable(name).is_none()) {
         items.push(Item::wrong(name, "the recipe has no such parameter"));
@@ -84,7 +84,7 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
     items
 }
 
-/// Module outputs, in the order of the modules' return; missing and surplus ones fail.
+/// Module outputs, in the order in which modules return. Missing and additional ones fail.
 pub(crate) fn outputs<'m>(
     graph: &Graph,
     not_given: &[String],
@@ -104,7 +104,7 @@ pub(crate) fn outputs<'m>(
     items
 }
 
-/// Gradients in the order in which the backward pass computes them; missing and surplus ones fail.
+/// Gradients, in the order in which the backward pass computes them. Missing and additional ones fail.
 pub(crate) fn gradients<'m>(
     graph: &Graph,
     golden: &Golden,
@@ -130,7 +130,7 @@ pub(crate) fn gradients<'m>(
     items
 }
 
-/// One tensor against its truth.
+/// Compares one tensor with its reference values.
 fn judge<'m>(
     name: &str,
     key: &str,
@@ -155,7 +155,7 @@ fn judge<'m>(
     }
 }
 
-/// Degenerate tensors, whose truth is zero but for rounding, are only asked to be at the level of their own rounding.
+/// Degenerate tensors have an exact value of zero, so they only have to be as small as their rounding errors.
 fn forgive_degenerate<'m>(
     items: &mut [Item],
     prefix: &str,
@@ -177,8 +177,8 @@ fn rms(l2: f64, shape: &[usize]) -> f64 {
     l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
 }
 
-/// The largest allowed root mean square of a degenerate tensor, from its own facts; `None` for other tensors. In f64 it
-/// is at least [`compare::ORDERS`] times that of the reference's f64 run: if rounding happened to cancel in f32, the f32
+/// Largest allowed root mean square of a degenerate tensor, from its facts; `None` for other tensors. In f64 it is at
+/// least [`compare::ORDERS`] times that of the reference's f64 run: if rounding errors cancel by chance in f32, the f32
 /// error says little about f64.
 fn rounding_level(facts: &TensorFacts, precision: Precision) -> Option<f64> {
     let rounding = (DEGENERATE_FACTOR * precision.rounding(facts.f32_rel)).max(compare::ORDERS);
@@ -186,14 +186,14 @@ fn rounding_level(facts: &TensorFacts, precision: Precision) -> Option<f64> {
     is_degenerate(facts.f32_rel).then_some(rounding)
 }
 
-/// How far the reference's own f32 run is from its f64 run in the network's outputs. What a loss is off is one number,
-/// and small by luck now and then; what it is computed from is off by that.
+/// Relative error of the reference's f32 run in the network's outputs. The error of a loss is a single number that
+/// can be small by chance, so the error of what it is computed from is used instead.
 fn outputs_rounding(golden: &Golden, variant: Option<&str>) -> f64 {
     let outputs = tensors(golden, variant).into_iter().flatten().filter(|(key, _)| key.starts_with(ROOT));
     outputs.map(|(_, facts)| facts.f32_rel).fold(0.0, f64::max)
 }
 
-/// The losses before update `n`; alternatives that the golden records beside (`loss_...`) are not components.
+/// The losses before update `n`. Alternatives that the golden also records (`loss_...`) are not components.
 pub(crate) fn losses(
     result: &StepResult,
     golden: &Golden,
@@ -211,7 +211,7 @@ pub(crate) fn losses(
     let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
     let label = |name: &str| if n == 0 { name.to_string() } else { format!("{name} of step {}", n + 1) };
     let mut items = Vec::new();
-    // What a step reports beside its losses counts where the golden knows it.
+    // Metrics that a step reports with its losses count if the golden has them.
     let metrics = result.metrics.iter().filter(|(name, _)| truth.contains_key(name));
     let found = result.losses.iter().chain(metrics);
     for (name, found) in found.clone() {
@@ -231,26 +231,26 @@ pub(crate) fn losses(
     items
 }
 
-/// Whether a module output is one of the whole network.
+/// Whether a module output is an output of the whole network.
 pub(crate) fn is_of_network(item: &Item) -> bool {
     format!("{OUT}{}", item.name).starts_with(ROOT)
 }
 
-/// Whether a quantity that is recorded with the losses is one of the gradients.
+/// Whether a quantity recorded with the losses belongs to the gradients.
 pub(crate) fn is_of_gradients(item: &Item) -> bool {
     ["grad_norm", "clip_coef"].contains(&item.name.as_str())
 }
 
-/// What the golden records of a step to say how well conditioned it is, and what is not a quantity of the step: the
-/// distance between the last picked negative's loss and the next one's.
+/// Values that the golden records to show how well-conditioned the step is, and that are not quantities of the step:
+/// the distance between the loss of the last selected negative and that of the next one.
 const DIAGNOSTICS: [&str; 1] = ["ohem_gap_to_next"];
 
-/// The golden's name of what an optimizer keeps beside each parameter.
+/// The golden's name of an optimizer slot.
 pub(crate) fn slot_key(slot: &'static str) -> &'static str {
     if slot == "momentum_buffer" { "momentum" } else { slot }
 }
 
-/// Changes of parameters since the start, what the optimizer keeps and running statistics after `steps` steps.
+/// Changes of parameters since the start, and optimizer slots and running statistics after `steps` steps.
 pub(crate) fn changes(
     step: &Step,
     golden: &Golden,
@@ -258,7 +258,7 @@ pub(crate) fn changes(
     precision: Precision,
 ) -> Result<Vec<Item>, GoldenError> {
     let tensors = &golden.manifest.tensors;
-    // The golden may leave out a kind altogether, and has all of any other.
+    // The golden may omit a kind altogether, but has all tensors of every other kind.
     let has = |key: &str| {
         let kind = &key[..=key.find('/').unwrap_or_default()];
         tensors.keys().any(|known| known.starts_with(kind))
@@ -278,7 +278,7 @@ pub(crate) fn changes(
     Ok(items.into_iter().flatten().chain(missing).collect())
 }
 
-/// The golden's key of a variable after so many steps; `None` of what no golden records.
+/// The golden's key of a variable after `steps` steps; `None` for variables that goldens do not record.
 fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String> {
     match &variable.role {
         VariableRole::Slot { parameter, slot } => {
@@ -290,7 +290,7 @@ fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String
     }
 }
 
-/// How variables are judged after so many steps.
+/// Compares variables after a number of steps.
 struct Changing<'a> {
     golden: &'a Golden,
     graph: &'a Graph,
@@ -299,7 +299,7 @@ struct Changing<'a> {
 }
 
 impl Changing<'_> {
-    /// A variable against what the golden has under `key`; `None` if it has nothing and need not.
+    /// Compares a variable with the golden's tensor under `key`; `None` if there is none and none is needed.
     fn item(&self, key: &str, variable: &Variable, tensor: &Tensor) -> Result<Option<Item>, GoldenError> {
         let Self { golden, graph, steps, precision } = *self;
         let (manifest, name) = (&golden.manifest, &variable.name);
@@ -345,30 +345,30 @@ impl Changing<'_> {
         let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
         let allowed = rate * steps as f64 * level;
         Ok(Some(match facts.delta_l2.filter(|_| is_parameter) {
-            // The reference's own change was lost in the parameter's last bit.
+            // The reference's own change was lost in the last bit of the parameter.
             Some(0.0) => rounding_alone(name, &now, start.as_deref().unwrap_or_default(), allowed, precision),
             size => forgive_rounding(item, allowed / rms(size.unwrap_or(facts.l2), &facts.shape), precision),
         }))
     }
 }
 
-/// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the
-/// momentum by one such gradient per step, the parameter by the learning rate times that, once more per step. Decay is
-/// judged as ever as far as it is larger than this.
+/// Allows the effect of a degenerate gradient, `allowed`, relative to its size. With SGD, the momentum may differ by
+/// one such gradient per step, and the parameter by the learning rate times that, once more per step. Decay is still
+/// judged if it is larger than this.
 fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
     let floor = if allowed.is_finite() { item.floor.max(allowed / precision.limit()) } else { item.floor };
     Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
 }
 
-/// The change of a parameter that in the reference is none, its degenerate gradient being too small: no more, in its
-/// root mean square, than the rounding of such gradients makes, `allowed`.
+/// Judges a parameter that does not change in the reference, because its degenerate gradient is too small. The root
+/// mean square of its change may be at most `allowed`, the rounding error of such gradients.
 fn rounding_alone(name: &str, now: &[f64], start: &[f32], allowed: f64, precision: Precision) -> Item {
     let change = now.iter().zip(start).map(|(now, start)| (now - f64::from(*start)).powi(2)).sum::<f64>().sqrt();
     let size = if now.len() == start.len() { rms(change, &[now.len()]) } else { f64::INFINITY };
     Item { counts: false, ..Item::measured(name, size / allowed * precision.limit(), 1.0) }
 }
 
-/// Compares the change of a parameter: the parameter itself would hide errors of its small changes.
+/// Compares the change of a parameter; the parameter itself would hide errors of its small changes.
 fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2: f64, floor: f64) -> Item {
     let delta = |p: &usize| now[*p] - f64::from(start[*p]);
     let found: Vec<f64> = truth.positions.iter().map(delta).collect();
@@ -381,8 +381,8 @@ fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2:
     Item::measured(name, error, floor)
 }
 
-/// The furthest that an element of a parameter comes in so many steps whose direction is chance; `None` if the steps
-/// are as small as the gradients.
+/// Largest possible change of an element of a parameter in `steps` steps with random directions; `None` if the size
+/// of a step follows the gradient.
 fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) -> Option<f64> {
     match longest {
         LongestStep::OfGradient => None,
@@ -394,8 +394,8 @@ fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) 
     }
 }
 
-/// The change of a parameter whose gradient is nothing but rounding, under an optimizer that divides it by its own
-/// size, so that the direction is chance.
+/// Judges the change of a parameter whose gradient consists of rounding errors, with an optimizer that divides the
+/// gradient by its own size, so that the direction is random.
 fn bounded_change(name: &str, now: &[f64], start: &[f32], longest: f64, precision: Precision) -> Item {
     let largest = now.iter().zip(start).fold(0.0f64, |largest, (now, start)| {
         let change = (now - f64::from(*start)).abs();
@@ -427,7 +427,7 @@ mod tests {
         }
     }
 
-    /// Rounding of 2e-16 in f64 and 1e-7 in f32.
+    /// The rounding error is 2e-16 in f64 and 1e-7 in f32.
     #[test]
     fn a_gradient_that_is_rounding_is_known_by_its_f32_run() {
         let tensors = BTreeMap::from([("grad/bias".to_owned(), facts(2e-16, 5e8))]);
@@ -438,14 +438,14 @@ mod tests {
             forgive_degenerate(&mut items, GRAD, &tensors, precision, &|_: &str| Some(&found));
             items.remove(0).ratio <= precision.limit()
         };
-        // Ten times the reference's rounding is rounding, a millionth of a real gradient of 1 is not.
+        // Ten times the reference's rounding error is accepted; a millionth of a real gradient of 1 is not.
         assert!(judged(2e-15, Precision::F64) && !judged(1e-6, Precision::F64));
         assert!(judged(1e-6, Precision::F32) && !judged(1e-3, Precision::F32));
         assert!(!judged(f64::NAN, Precision::F64) && !judged(f64::INFINITY, Precision::F32));
     }
 
-    /// Where f32 happened to cancel, its error is a ten-thousandth of what it would be: a tensor is still as large as
-    /// itself.
+    /// If errors cancelled by chance in f32, the f32 error is a ten-thousandth of the usual one. The reference's own
+    /// tensor must still pass.
     #[test]
     fn a_gradient_that_is_rounding_may_be_what_it_was() {
         let facts = facts(2e-16, 5e4);
@@ -453,8 +453,8 @@ mod tests {
         assert!(rounding_level(&facts, Precision::F64).unwrap() < 1e-14);
     }
 
-    /// A bias of 0.5 that three steps of 0.01 move by 1e-17 each stays where it is in one order of summation, and is
-    /// moved by its last bit in another; decay of 1e-4 moves it by 1.5e-6.
+    /// A bias of 0.5 that three steps of 0.01 change by 1e-17 each stays the same with one order of summation, and
+    /// changes in its last bit with another. A decay of 1e-4 changes it by 1.5e-6.
     #[test]
     fn a_change_that_is_lost_in_the_last_bit_may_be_found_and_no_more() {
         let level = rounding_level(&facts(2e-16, 5e8), Precision::F64).unwrap();

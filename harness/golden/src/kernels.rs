@@ -1,8 +1,8 @@
-//! Kernels node by node: what each node of a step in f32 computed, against the same operator in f64 on the operands
-//! that it really read. No difference is inherited, so none is hidden by what others make of it, and no branch that a
-//! ReLU takes matters.
+//! Judges kernels node by node: the results of each node of a step in f32 are compared with the same operator in f64
+//! on the same operands. So errors are neither inherited nor hidden by other nodes, and branches of ReLUs do not
+//! matter.
 //!
-//! The bound on each element is what rounding can do to it (see [`zoo_engine::bounds`]).
+//! The bound of each element is the largest effect of rounding on it (see [`zoo_engine::bounds`]).
 
 use crate::{
     GoldenError,
@@ -21,7 +21,7 @@ use zoo_engine::{
 use zoo_graph::{Graph, Node, NodeId, Phase, ValueId};
 use zoo_recipe::Recipe;
 
-/// Judges every node of a step while it runs; shows a probe what it asks for.
+/// Judges every node of a step while it runs, and passes values to a probe.
 pub(crate) struct Judge<'a> {
     graph: &'a Graph,
     machine: Machine,
@@ -36,10 +36,10 @@ impl<'a> Judge<'a> {
         Self { graph, machine: Machine::of(engine), scalars, probe, found: Vec::new(), failed: None }
     }
 
-    /// What the probe has read, and an item for every node, in the order in which they ran.
+    /// The probe with its readings, and an item for every node, in execution order.
     ///
     /// # Errors
-    /// A node that could not be computed once more.
+    /// A node that could not be recomputed.
     pub(crate) fn finish(self) -> Result<(Probe, Vec<(NodeId, Item)>), GoldenError> {
         let Self { graph, probe, found, failed, .. } = self;
         failed.map_or(Ok(()), Err)?;
@@ -48,7 +48,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The element of a node that is farthest off, in its bound.
+/// The item of a node: its worst element, relative to the bound.
 fn item(node: &Node, farthest: Farthest) -> Item {
     let Farthest { ratio, result, element, found, exact, bound } = farthest;
     let note = (ratio > 1.0).then(|| {
@@ -84,7 +84,7 @@ impl Observer for Judge<'_> {
     }
 }
 
-/// A relative error that was planted in one tile of one result of a node.
+/// A relative error planted in one tile of one result of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {
     /// The node.
@@ -93,16 +93,16 @@ pub struct Planted {
     pub op: &'static str,
     /// Part of the step.
     pub phase: Phase,
-    /// Which of its results.
+    /// Index of the result.
     pub result: usize,
-    /// How far the node's farthest element is from its bound without it.
+    /// Error of the node's worst element without the planted error, relative to its bound.
     pub before: f64,
-    /// And with it: above 1 it is found.
+    /// The same with the planted error; found if above 1.
     pub after: f64,
 }
 
-/// Plants a relative error `by` in a tile of each result of every node of the golden's first step, where `seed` says,
-/// and tells how far each then is off. A tile without any number other than zero is not drawn.
+/// Plants a relative error `by` in a tile of each result of every node of the golden's first step, and measures the
+/// error of the node. `seed` determines the tiles. Tiles that contain only zeros are not used.
 ///
 /// # Errors
 /// As [`crate::check`].
@@ -126,7 +126,7 @@ pub fn sensitivity(
     Ok(planted)
 }
 
-/// Judges every node as it is, and again with a planted error.
+/// Judges every node twice: as it is, and with a planted error.
 struct Planter<'a> {
     judge: Judge<'a>,
     by: f64,
@@ -134,17 +134,17 @@ struct Planter<'a> {
     planted: Vec<Planted>,
 }
 
-/// Elements of a tile: fourteen pixels of sixteen channels of a map, or as many neighbours.
+/// Elements of a tile: sixteen channels by fourteen pixels of a map, or the same number of adjacent elements.
 const TILE: [usize; 2] = [16, 14];
 
-/// Draws until a tile has a number in it.
+/// Attempts to find a tile that is not zero.
 const DRAWS: usize = 20;
 
 impl Planter<'_> {
-    /// A result with an error in a tile; `None` if it has none but zeros.
+    /// A result with an error in one tile; `None` if no tile with a nonzero element was found.
     fn plant(&mut self, result: &Tensor) -> Result<Option<Tensor>, candle_core::Error> {
         let mut values: Vec<f32> = result.flatten_all()?.to_vec1()?;
-        // Channels lie a plane apart; what is not a map is one long row.
+        // Channels are a plane apart. A tensor that is not a map counts as one long row.
         let (channels, plane) = match *result.dims() {
             [n, c, h, w] => (n * c, h * w),
             _ => (1, values.len()),

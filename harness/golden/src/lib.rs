@@ -1,7 +1,7 @@
-//! Golden steps: reading, running the recipe's step under a golden's conditions, and judging every tensor.
+//! Goldens: reads them, runs the recipe's step under their conditions, and judges every tensor.
 //!
-//! [`check()`] executes the same [`zoo_engine::Step`] that training does and compares it, stage by stage, with what the
-//! reference framework computed.
+//! [`check()`] executes the same [`zoo_engine::Step`] as a training, and compares it stage by stage with the values
+//! that the reference framework computed.
 //!
 //! ```
 //! use std::path::Path;

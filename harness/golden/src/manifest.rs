@@ -1,4 +1,4 @@
-//! The golden format: a JSON manifest and a safetensors file of the same stem beside it.
+//! The golden format: a JSON manifest and a safetensors file with the same stem.
 //!
 //! `golden/README.md` describes the format for exporters of other frameworks.
 
@@ -11,22 +11,22 @@ use std::{
 };
 use zoo_datasets::{files, hash::sample_positions};
 
-/// Elements up to which a tensor's samples are all its elements in order.
+/// If a tensor has at most this many elements, its samples are all elements in order.
 pub(crate) const STORED_IN_ORDER: usize = 64;
 
 /// Most elements of a tensor.
 const MOST_ELEMENTS: usize = 1 << 31;
 
-/// This project, in [`Manifest::made_with`].
+/// Name of this project in [`Manifest::made_with`].
 pub(crate) const MAKER: &str = "zoo";
 
 /// Largest manifest or tensor file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// A golden as read from its two files.
+/// A golden, read from its two files.
 #[derive(Clone, Debug)]
 pub struct Golden {
-    /// Where the manifest lies.
+    /// Path of the manifest.
     pub path: PathBuf,
     /// The manifest.
     pub manifest: Manifest,
@@ -34,7 +34,7 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Whether this project recorded it: then it is a baseline, which shows regressions but proves nothing about a
+    /// Whether this project recorded it. Then it is a baseline: it detects regressions, but proves nothing about a
     /// reference framework.
     pub fn is_baseline(&self) -> bool {
         self.manifest.made_with.contains_key(MAKER)
@@ -53,23 +53,23 @@ pub fn is_baseline(manifest: &Path) -> Option<bool> {
     Some(made.made_with.contains_key(MAKER))
 }
 
-/// Everything but bulk numbers. Keys that only inform people are not read.
+/// All parts of a golden except its arrays. Keys that are only informative for people are not read.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Manifest {
     /// The reference's name of the model.
     pub model: String,
-    /// Put before the names of weights and inputs before hashing.
+    /// Prefix of the names of weights and inputs before hashing.
     #[serde(default)]
     pub salt: String,
-    /// What truth and floors were computed with, in words.
+    /// Description of the precision of reference values and floors.
     #[serde(default)]
     pub precision: String,
-    /// Versions of what computed it.
+    /// Versions of the software that computed it.
     #[serde(default)]
     pub made_with: BTreeMap<String, String>,
-    /// The step rule.
+    /// The update rule.
     pub optimizer: Optimizer,
-    /// Hyper-parameters that are not the optimizer's.
+    /// Hyper-parameters that do not belong to the optimizer.
     #[serde(default)]
     pub hyper: Hyper,
     /// Number of trained elements.
@@ -84,31 +84,31 @@ pub struct Manifest {
     pub inputs: BTreeMap<String, Input>,
     /// Shapes of all parameters and buffers.
     pub shapes: BTreeMap<String, Vec<usize>>,
-    /// How they start.
+    /// Initial values of parameters and buffers.
     pub init: BTreeMap<String, Init>,
-    /// Parameters that the step leaves alone.
+    /// Parameters that the step does not update.
     #[serde(default)]
     pub parameters_without_gradient: Vec<String>,
     /// Loss and components before each update, in f64.
     pub losses_f64: Vec<BTreeMap<String, f64>>,
     /// The same in f32.
     pub losses_f32: Vec<BTreeMap<String, f64>>,
-    /// The same in f64 from inputs and parameters moved in their last place; left out where that changes little.
+    /// The same in f64, from inputs and parameters changed in their last place; omitted if the differences are small.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses_moved: Vec<BTreeMap<String, f64>>,
-    /// Keys of module outputs in the order of the modules' return.
+    /// Keys of module outputs, in the order in which modules return.
     pub output_order: Vec<String>,
-    /// What is known of each tensor.
+    /// Facts of each tensor.
     pub tensors: BTreeMap<String, TensorFacts>,
     /// Variants of the run.
     #[serde(default)]
     pub variants: BTreeMap<String, Variant>,
-    /// The recipe's own learning rates, where they are not in a `schedule.json` beside the golden.
+    /// The recipe's own learning rates, if they are not in a `schedule.json` next to the golden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleTable>,
 }
 
-/// Learning rates of a training, at some of its steps.
+/// Learning rates at some steps of a training.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ScheduleTable {
     /// Steps of an epoch.
@@ -121,35 +121,35 @@ pub struct ScheduleTable {
     pub lr: BTreeMap<String, f64>,
 }
 
-/// The step rule.
+/// The update rule.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Optimizer {
     /// The rule in words and formulas; starts with its name.
     pub kind: String,
-    /// Momentum, for SGD, where there are no `settings`.
+    /// Momentum of SGD, if there are no `settings`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
-    /// Nesterov's form of it.
+    /// Whether it is Nesterov's momentum.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nesterov: bool,
-    /// Moments' decay, for Adam, where there are no `settings`.
+    /// Adam's decay rates of the moments, if there are no `settings`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub betas: Option<(f64, f64)>,
     /// Adam's epsilon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eps: Option<f64>,
-    /// The settings of the rule under the names that recipes have for them.
+    /// The settings of the rule, with their names in recipes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, serde_json::Value>,
-    /// Bound on the norm of all gradients.
+    /// Limit of the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
-    /// Parameters by learning rate and decay.
+    /// Parameters, grouped by learning rate and decay.
     pub groups: Vec<Group>,
 }
 
 impl Optimizer {
-    /// The optimizer of a variant from its rule, such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`,
+    /// The optimizer of a variant, read from a rule such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`,
     /// for the parameters of the main run.
     fn of_rule(rule: &str, main: &Self) -> Option<Self> {
         let rest = rule.strip_prefix("Adam ")?;
@@ -173,13 +173,13 @@ impl Optimizer {
         })
     }
 
-    /// The name that the rule has in recipes.
+    /// The name of the rule in recipes.
     pub fn tag(&self) -> String {
         let name = self.kind.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
         name.to_ascii_lowercase()
     }
 
-    /// The settings of the rule under the names that recipes have for them.
+    /// The settings of the rule, with their names in recipes.
     pub fn settings(&self) -> BTreeMap<String, serde_json::Value> {
         let mut settings = self.settings.clone();
         if settings.is_empty() {
@@ -199,7 +199,7 @@ impl Optimizer {
         settings
     }
 
-    /// Learning rate of the parameters that learn fastest; the others have a factor on it.
+    /// The largest learning rate. The other groups have a factor on it.
     pub fn base_lr(&self) -> f64 {
         self.groups.iter().map(|group| group.lr).fold(0.0, f64::max)
     }
@@ -216,7 +216,7 @@ pub struct Group {
     pub params: Vec<String>,
 }
 
-/// Hyper-parameters that are not the optimizer's.
+/// Hyper-parameters that do not belong to the optimizer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Hyper {
     /// Label smoothing over all classes.
@@ -249,15 +249,15 @@ pub struct HashVectors {
 pub struct Input {
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Its rule, which names the hash behind it; none for what is stored alone.
+    /// The rule of its values, which names the hash; none for inputs that are only stored.
     #[serde(default)]
     pub rule: Option<String>,
-    /// Whether `input/<name>` holds it.
+    /// Whether it is stored as `input/<name>`.
     #[serde(default)]
     pub stored: bool,
 }
 
-/// How a parameter or buffer starts.
+/// Initial values of a parameter or buffer.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Init {
@@ -280,7 +280,7 @@ pub enum Init {
     },
 }
 
-/// What is known of a tensor beside its samples.
+/// Facts of a tensor, apart from its samples.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct TensorFacts {
     /// Shape.
@@ -293,14 +293,14 @@ pub struct TensorFacts {
     pub absmax: f64,
     /// Euclidean norm.
     pub l2: f64,
-    /// Relative error of the reference's own f32 run; null where the truth is zero.
+    /// Relative error of the reference's f32 run; null if the exact value is zero.
     #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_rel: f64,
-    /// Largest difference of that run over `absmax`; null where the truth is zero.
+    /// Largest difference of that run, divided by `absmax`; null if the exact value is zero.
     #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_max: f64,
-    /// Relative distance between the reference's f64 run and one with inputs and parameters moved in their last place;
-    /// omitted if small.
+    /// Relative distance between the reference's f64 run and one with inputs and parameters changed in their last
+    /// place; omitted if small.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub f64_rel: f64,
     /// Norm of the change since the start.
@@ -309,13 +309,13 @@ pub struct TensorFacts {
     /// Relative error of the f32 run's change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_f32_rel: Option<f64>,
-    /// Relative distance of that f64 run's change; left out where it is small.
+    /// Relative distance of the change in that f64 run; omitted if small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_f64_rel: Option<f64>,
-    /// Type of the module whose output it is.
+    /// Type of the module that returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Whether the exact value is zero and only rounding is left.
+    /// Whether its exact value is zero, so that only rounding errors are left.
     #[serde(default)]
     pub degenerate: bool,
 }
@@ -325,15 +325,15 @@ fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// A relative error that has no scale counts as none: a tensor that is zero has to be zero.
+/// A relative error without a scale counts as zero: a tensor that is zero in the reference must be zero.
 fn null_is_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Another run under changed conditions.
+/// Another run, under changed conditions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Variant {
-    /// What is different, in words; an optimizer's are read (see [`Golden::bound_to`]).
+    /// Description of the difference. That of an optimizer is parsed (see [`Golden::bound_to`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Losses per step, in f64.
@@ -342,7 +342,7 @@ pub struct Variant {
     /// Losses per step, in f32.
     #[serde(default)]
     pub losses_f32: Vec<BTreeMap<String, f64>>,
-    /// Losses per step, in f64 from inputs and parameters moved in their last place.
+    /// Losses per step, in f64 from inputs and parameters changed in their last place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses_moved: Vec<BTreeMap<String, f64>>,
     /// Tensors, stored as `variant.<name>/<key>`.
@@ -350,7 +350,7 @@ pub struct Variant {
     pub tensors: BTreeMap<String, TensorFacts>,
 }
 
-/// Numbers of the tensor file.
+/// Values of an array in the tensor file.
 #[derive(Clone, Debug)]
 enum Array {
     Float(Vec<f64>),
@@ -358,11 +358,11 @@ enum Array {
 }
 
 impl Golden {
-    /// Reads a manifest and the tensor file beside it.
+    /// Reads a manifest and its tensor file.
     ///
     /// # Errors
-    /// A file that cannot be read or is not of the format, a tensor that the manifest lists and the file lacks,
-    /// a surplus one, or hash test vectors that do not hold.
+    /// A file that cannot be read or has another format, a tensor of the manifest that the file lacks, an additional
+    /// tensor, or test vectors of the hash that do not match.
     pub fn read(path: &Path) -> Result<Self, GoldenError> {
         let manifest: Manifest = serde_json::from_slice(&read_capped(path)?)
             .map_err(|e| GoldenError::Malformed { path: path.into(), message: format!("not a golden: {e}") })?;
@@ -381,10 +381,10 @@ impl Golden {
         Ok(golden)
     }
 
-    /// Samples of a tensor with their flat positions, `variant` named if not the main run.
+    /// Samples of a tensor with their flat positions. `variant` is `None` for the main run.
     ///
     /// # Errors
-    /// No samples, or more than the tensor has elements.
+    /// There are no samples, or more than the tensor has elements.
     pub fn samples(&self, key: &str, variant: Option<&str>, numel: usize) -> Result<Samples<'_>, GoldenError> {
         let stored = match variant {
             Some(variant) => format!("variant.{variant}/{key}"),
@@ -414,7 +414,7 @@ impl Golden {
     /// A stored input, such as labels. Integers are exact.
     ///
     /// # Errors
-    /// Not stored.
+    /// The input is not stored.
     pub fn stored(&self, key: &str) -> Result<Vec<f64>, GoldenError> {
         match self.arrays.get(key) {
             Some(Array::Integer(values)) => Ok(values.iter().map(|v| *v as f64).collect()),
@@ -423,7 +423,7 @@ impl Golden {
         }
     }
 
-    /// The stored start value of a running statistic, where no rule gives it.
+    /// The stored initial value of a running statistic, if no rule gives it.
     pub fn start(&self, name: &str) -> Option<&[f64]> {
         match self.arrays.get(&format!("init/{name}")) {
             Some(Array::Float(values)) => Some(values),
@@ -431,12 +431,12 @@ impl Golden {
         }
     }
 
-    /// The golden of a variant with another optimizer, as if it were the main run: weights, inputs, outputs and
-    /// gradients of the first step are the main run's; losses and parameters after it are the variant's own. Without
-    /// such a variant, the golden as it is.
+    /// The golden of a variant with another optimizer, in the form of a main run: weights, inputs, and outputs and
+    /// gradients of the first step are those of the main run; losses, and parameters after the step, are those of the
+    /// variant. Without such a variant, the golden is unchanged.
     ///
     /// # Errors
-    /// A variant whose rule names no optimizer that is known.
+    /// The rule of the variant does not name a known optimizer.
     pub fn bound_to(&self, variant: &str) -> Result<Self, GoldenError> {
         let mut bound = self.clone();
         let Some(facts) = bound.manifest.variants.remove(variant) else { return Ok(bound) };
@@ -457,7 +457,7 @@ impl Golden {
         Ok(bound)
     }
 
-    /// First values of tensors that the hash rules give: `init_head/<name>` and `input_head/<name>`.
+    /// First values of tensors that are generated with the hash: `init_head/<name>` and `input_head/<name>`.
     pub fn heads(&self, prefix: &str) -> Vec<(&str, &[f64])> {
         let mut heads: Vec<_> = self
             .arrays
@@ -471,7 +471,8 @@ impl Golden {
         heads
     }
 
-    /// Every listed tensor is there, and no other: the check fails closed. No shape claims more than a step can have.
+    /// Checks that every listed tensor exists and no other: the check fails closed. Also limits the size of all
+    /// shapes.
     fn expect_complete(&self) -> Result<(), String> {
         let manifest = &self.manifest;
         let facts = manifest.variants.values().flat_map(|variant| &variant.tensors).chain(&manifest.tensors);
@@ -509,9 +510,9 @@ impl Golden {
 /// Stored elements of a tensor.
 #[derive(Clone, Debug)]
 pub struct Samples<'g> {
-    /// Flat row-major positions; repeats can happen.
+    /// Flat row-major positions; may repeat.
     pub positions: Vec<usize>,
-    /// The reference's values there.
+    /// The reference's values at these positions.
     pub values: &'g [f64],
 }
 

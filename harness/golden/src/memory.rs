@@ -1,4 +1,4 @@
-//! How much memory a check will take, before it computes anything.
+//! Forecasts the memory of a check before it computes anything.
 
 use crate::{
     check::{CheckOptions, bound, under_conditions},
@@ -13,20 +13,20 @@ use zoo_engine::{Kernels, StepMemory};
 use zoo_graph::{Bytes, Graph, Node};
 use zoo_recipe::Recipe;
 
-/// Copies of the largest value of a step in f32 that are made while it is compared: twice in f64.
-/// Measured: docs/reliability.md, "Memory".
+/// Temporary copies of the largest value of a step in f32 while it is compared: two, in f64. Measured:
+/// docs/reliability.md, "Memory".
 const COPIES: u64 = 4;
 
-/// What [`crate::check`] takes on top of what the process has, at its peak: the step; beside it the forward pass
-/// without fusion, or all variables row-major (which reference kernels keep them in), or the step of a variant; and
+/// Peak memory of [`crate::check`], on top of what the process has: the step; in addition the forward pass without
+/// fusion, or all variables in row-major order (as reference kernels store them), or the step of a variant; and
 /// copies of the largest value.
 ///
-/// In f32 every node is computed once more: `judged`. Not counted is the step in f64 that decides where f32 is beyond
-/// the golden's floors: only the first judgement tells whether there is one. It is held against [`CheckOptions::room`]
-/// then.
+/// In f32, every node is recomputed: `judged`. The forecast does not include the step in f64 that decides if f32
+/// exceeds the limits: only the first verdict shows whether it is needed. Its memory is then compared with
+/// [`CheckOptions::room`].
 ///
 /// # Errors
-/// A recipe whose layers do not fit the golden, or a step that the kernels cannot compute.
+/// A recipe with layers that do not fit the golden, or a step that the kernels cannot compute.
 pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Bytes, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let conditions = under_conditions(recipe, golden);
@@ -49,8 +49,8 @@ pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Resul
     Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
 }
 
-/// The most that a node takes that is computed once more: what it reads and computes as row-major tensors, and, except
-/// for updates, which are judged piece by piece, in f64 as well, with magnitudes and bounds.
+/// The largest memory of a recomputed node: its operands and results as row-major tensors, and, except for updates
+/// (which are judged piece by piece), also in f64 with magnitudes and bounds.
 fn judged(graph: &Graph) -> Bytes {
     const IN_F64: u64 = 5;
     let node = |node: &Node| {
@@ -60,8 +60,8 @@ fn judged(graph: &Graph) -> Bytes {
     Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
 }
 
-/// What the step in f64 takes that decides after the one in f32, of the graph `before`: itself, a copy of its largest
-/// value, and what the allocator keeps of the other, three eighths of its smaller buffers (measured:
+/// Memory of the deciding step in f64, after the step in f32 with the graph `before`: the step itself, a copy of its
+/// largest value, and what the allocator keeps of the other step, three eighths of its smaller buffers (measured:
 /// docs/reliability.md).
 ///
 /// # Errors
@@ -77,11 +77,11 @@ pub(crate) fn deciding(
     Ok(step.peak() + step.inputs + step.largest + Bytes(kept.0 / 8 * 3))
 }
 
-/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the step with the device's
-/// arithmetic, the node that is judged, and copies of the largest value.
+/// Peak memory of [`crate::device::check_device`], on top of what the process has: the step with the device's
+/// arithmetic, the judged node, and copies of the largest value.
 ///
 /// # Errors
-/// As [`memory`], or an operator that the device does not have in the type that is asked for.
+/// As [`memory`], or an operator that the device does not have in the requested type.
 pub fn memory_on_device(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Bytes, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let check = CheckOptions { precision: Precision::F32, engine: options.engine, room: None };

@@ -1,8 +1,8 @@
-//! The check's own check: known mistakes are planted one at a time, and each has to be caught.
+//! Tests the check itself: known mistakes are planted one at a time, and the check has to detect each of them.
 //!
-//! A mutant of the recipe is judged as if the command line had named the change: the conditions stage does not count,
-//! so that the numbers have to catch it. A mutant of the graph stands for a defect of an operator, a gradient or the
-//! update.
+//! A mutant of the recipe is judged as if the change were set on the command line: the stage of the conditions is
+//! left out, so the values must reveal the mistake. A mutant of the graph represents a defect in an operator, a
+//! gradient or the update.
 
 #![allow(clippy::unit_arg, reason = "`Some(place = fault)` reads as: planted there")]
 
@@ -25,15 +25,15 @@ use zoo_recipe::{Recipe, ResolvedModel};
 
 /// A known mistake.
 pub struct Mutant {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: &'static str,
-    /// The stage that should catch it first.
+    /// The first stage that should detect it.
     pub expected: Stage,
-    /// How it is planted.
+    /// How to plant it.
     pub(crate) fault: Fault,
 }
 
-/// Plants a mistake; `false` where there is nothing to plant it in.
+/// Plants a mistake; returns `false` if it cannot be planted.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
     Recipe(fn(&mut Recipe) -> bool),
@@ -41,20 +41,20 @@ pub(crate) enum Fault {
     Graph(fn(&mut Graph) -> bool),
 }
 
-/// What became of a mutant.
+/// Result of a mutant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The mutant.
     pub name: &'static str,
-    /// The stage that should catch it first.
+    /// The first stage that should detect it.
     pub expected: Stage,
-    /// The stage that did; `None`: it was missed.
+    /// The stage that detected it; `None` if none did.
     pub caught: Option<Stage>,
     /// The first tensor that differed.
     pub tensor: Option<String>,
 }
 
-/// All mutants, in the order of the stages that should catch them.
+/// All mutants, in the order of the stages that should detect them.
 pub fn all() -> Vec<Mutant> {
     let families =
         [recipe_faults::all(), model_faults::all(), graph_faults::all(), dense_faults::all(), siamese_faults::all()];
@@ -63,7 +63,7 @@ pub fn all() -> Vec<Mutant> {
     mutants
 }
 
-/// Moves a window by a pixel, along the axes on which it is padded; `None` where there are none.
+/// Shifts a window by a pixel along its padded axes; `None` if there are none.
 fn shift(pad: &mut [usize; 4]) -> Option<()> {
     let before = *pad;
     for axis in pad.as_chunks_mut::<2>().0 {
@@ -74,8 +74,8 @@ fn shift(pad: &mut [usize; 4]) -> Option<()> {
     (*pad != before).then_some(())
 }
 
-/// Plants every mutant that the recipe has a place for, and checks each until the first stage that fails.
-/// `progress` hears the name of each.
+/// Plants every mutant that is possible in the recipe, and checks each up to the first stage that fails. `progress`
+/// is told the name of each.
 ///
 /// # Errors
 /// As [`crate::check()`].

@@ -1,4 +1,4 @@
-//! Reads tensors of a running step: statistics and samples, as soon as they exist.
+//! Reads tensors of a running step as soon as they exist: statistics and samples.
 
 use crate::{compare::Measured, stats::Stats};
 use candle_core::{DType, Error, Tensor, WithDType};
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use zoo_engine::{Elements, Observer};
 use zoo_graph::ValueId;
 
-/// What is to be read of a value: one reading per golden tensor that it stands for.
+/// What to read of a value: one reading for each golden tensor that it corresponds to.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// Name under which the result is kept.
+    /// Name of the result.
     pub key: String,
     /// Flat row-major positions of the samples.
     pub positions: Vec<usize>,
 }
 
-/// Observes chosen values of a step.
+/// Observes selected values of a step.
 #[derive(Debug, Default)]
 pub struct Probe {
     readings: HashMap<ValueId, Vec<Reading>>,
@@ -23,12 +23,12 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Asks for a reading of a value.
+    /// Requests a reading of a value.
     pub fn ask(&mut self, value: ValueId, reading: Reading) {
         self.readings.entry(value).or_default().push(reading);
     }
 
-    /// What was read under a key.
+    /// The result under a key.
     pub fn measured(&self, key: &str) -> Option<&Measured> {
         self.measured.get(key)
     }
@@ -50,7 +50,7 @@ impl Observer for Probe {
     }
 }
 
-/// What the readings ask for, without a copy of the tensor.
+/// Takes the readings without copying the tensor.
 fn read<T: WithDType + Into<f64>>(tensor: &Tensor, readings: &[Reading]) -> Result<Vec<(String, Measured)>, Error> {
     let elements = Elements::of(tensor)?;
     let values = elements.slice::<T>()?;

@@ -1,7 +1,8 @@
-//! Makes a golden from the engine's own step: for regressions, and for comparing devices or versions.
+//! Records a golden from the engine's own step, to detect regressions and to compare devices or versions.
 //!
-//! The truth is the engine's f64 run, the floors are what its f32 run is off on the stored samples. Such a golden says
-//! nothing about a reference framework; its `made_with` names the engine, so that nobody takes it for more.
+//! The reference values are the engine's f64 run; the floors are the errors of its f32 run on the stored samples.
+//! Such a golden says nothing about a reference framework. Its `made_with` names the engine, so that it cannot be
+//! mistaken for one.
 
 mod conditions;
 mod inputs;
@@ -38,19 +39,19 @@ pub struct RecordOptions {
     pub batch: usize,
     /// Learning rate of all steps.
     pub learning_rate: f64,
-    /// Put before the names of weights and inputs before hashing.
+    /// Prefix of the names of weights and inputs before hashing.
     pub salt: String,
     /// Samples per tensor.
     pub samples: usize,
 }
 
-/// What computes a golden.
+/// Engine options for the steps of a golden.
 const REFERENCE: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
 
-/// Steps of a golden.
+/// Number of steps in a golden.
 const STEPS: usize = 3;
 
-/// The two files of a golden: `<stem>.json` and `<stem>.safetensors`. The name of either stands for the stem too.
+/// The two files of a golden: `<stem>.json` and `<stem>.safetensors`. `stem` may also be the name of one of them.
 pub fn files(stem: &Path) -> [PathBuf; 2] {
     let named = stem.extension().is_some_and(|e| e == "json" || e == "safetensors");
     let stem = if named { stem.with_extension("") } else { stem.to_owned() };
@@ -62,7 +63,7 @@ pub fn files(stem: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// The step that is recorded.
+/// Graph of the recorded step.
 fn graph(
     recipe: &Recipe,
     model: &ResolvedModel,
@@ -73,8 +74,7 @@ fn graph(
     zoo_recipe::build(recipe, model, &options)
 }
 
-/// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of
-/// it.
+/// Peak memory of [`record`], on top of what the process has: its step in f64, and copies of what is read.
 ///
 /// # Errors
 /// As [`record`].
@@ -85,18 +85,18 @@ pub fn memory(recipe: &Recipe, options: &RecordOptions) -> Result<Bytes, GoldenE
     Ok(step.peak() + step.inputs + step.largest)
 }
 
-/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` hears what is being
-/// done, and how many steps follow it.
+/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` is told what is
+/// done, and how many steps remain.
 ///
 /// # Errors
-/// A recipe that makes no step, or files that cannot be written.
+/// A recipe from which no step can be built, or files that cannot be written.
 pub fn record(
     recipe: &Recipe,
     options: &RecordOptions,
     stem: &Path,
     progress: &mut dyn FnMut(&str, usize),
 ) -> Result<(), GoldenError> {
-    // What a check of it will train.
+    // The parts that a check of the golden trains.
     let recipe = &with_parts_of_golden(recipe);
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let build = |dtype| graph(recipe, &model, options, dtype);
@@ -125,12 +125,12 @@ pub fn record(
     write(stem, &manifest, &samples, &inputs)
 }
 
-/// A noise floor; none where the truth is zero, or has not changed.
+/// A noise floor; zero if the exact value is zero or has not changed.
 fn floor(relative: f64) -> f64 {
     if relative.is_finite() { relative } else { 0.0 }
 }
 
-/// What is known of a tensor, from its f64 and its f32 run.
+/// Facts of a tensor, from its f64 and f32 runs.
 fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<String, Start>) -> TensorFacts {
     let numel = truth.shape.iter().product();
     let rel = relative_l2(&rounded.samples, &truth.samples, truth.stats.l2, numel);
@@ -157,13 +157,13 @@ fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<Strin
     }
 }
 
-/// A parameter before the first step, as far as the change since then needs it.
+/// A parameter before the first step, as needed for its change.
 struct Start {
     samples: Vec<f64>,
     delta_l2: f64,
 }
 
-/// Everything that a run of three steps shows.
+/// Observations of a run of three steps.
 struct Recording {
     losses: Vec<BTreeMap<String, f64>>,
     tensors: BTreeMap<String, Measured>,
@@ -172,7 +172,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// The first loss or tensor with a number that is not finite.
+    /// The first loss or tensor with a value that is not finite.
     fn not_finite(&self) -> Option<String> {
         let loss = self.losses.iter().position(|losses| losses.values().any(|loss| !loss.is_finite()));
         let tensor = || self.tensors.iter().find(|(_, measured)| !measured.stats.l2.is_finite());
@@ -198,7 +198,7 @@ impl Recording {
         }
         let mut probe = Probe::default();
         let mut keys = Vec::new();
-        // As many samples as there are elements are read as all of them, in order.
+        // If there are as many samples as elements, all elements are read in order.
         let positions = |key: &str, numel: usize| match numel <= STORED_IN_ORDER || numel == options.samples {
             true => (0..numel).collect(),
             false => sample_positions(key, numel, options.samples).collect::<Vec<_>>(),
@@ -281,7 +281,7 @@ fn start_values(manifest: &Manifest, name: &str, numel: usize) -> Vec<f32> {
     }
 }
 
-/// Writes both files, and reads them again: what is written can be checked against.
+/// Writes both files and reads them again, so that the golden is known to be usable.
 fn write(
     stem: &Path,
     manifest: &Manifest,

@@ -1,4 +1,4 @@
-//! The step in f64 as a recording: for the comparison tools of others, and to see what `zoo judge` says of it.
+//! Writes the step in f64 as a recording: for external comparison tools, and as input of `zoo judge`.
 
 use crate::{
     GoldenError,
@@ -22,20 +22,20 @@ use zoo_graph::ValueId;
 use zoo_recipe::Recipe;
 use zoo_tensors::{Array, ElementType, npy};
 
-/// What a reference is written as.
+/// Format of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A folder of `.npy` files in f64, by the golden's keys.
+    /// A folder of `.npy` files in f64, named by the golden's keys.
     Named,
     /// A dump of msprobe for PyTorch in f32: `dump.json`, `construct.json`, `stack.json` and a `.pt` file per tensor.
     Msprobe,
 }
 
-/// Runs the first step of the golden in f64 and writes what it has of the golden's keys. Returns how many tensors there
-/// are.
+/// Runs the first step of the golden in f64 and writes the values that have a golden key. Returns the number of
+/// tensors.
 ///
 /// # Errors
-/// A step that cannot be made or run, or files that cannot be written.
+/// A step that cannot be built or run, or files that cannot be written.
 pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Result<usize, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let recipe = &under_conditions(recipe, golden);
@@ -62,7 +62,7 @@ pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Res
     Ok(written)
 }
 
-/// Writes a file, and its folder if that is not there.
+/// Writes a file, and creates its folder if necessary.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
     let unwritable = |path: PathBuf| move |source| GoldenError::Unwritable { path, source };
     if let Some(folder) = path.parent() {
@@ -71,7 +71,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
     atomic::replace(path, |out| out.write_all(content)).map_err(unwritable(path.to_owned()))
 }
 
-/// Hands on what a step has of the golden's keys.
+/// Passes on the values of a step that have a golden key.
 struct Shown<'a> {
     targets: &'a Targets,
     by_value: HashMap<ValueId, Vec<usize>>,

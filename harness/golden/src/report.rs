@@ -4,13 +4,13 @@ use crate::{compare::Precision, conditions::Difference};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Pass or fail of a part, or nothing to compare with.
+/// Result of a part of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Everything within tolerance.
+    /// Everything is within tolerance.
     Pass,
-    /// Something is not.
+    /// Something is not within tolerance.
     Fail,
     /// The golden has no data for it.
     Absent,
@@ -30,29 +30,29 @@ impl fmt::Display for Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Recipe and golden speak of the same step.
+    /// Recipe and golden describe the same step.
     Conditions,
     /// Evaluation preprocessing of stored images.
     Preprocess,
     /// Learning rates over the whole training.
     Schedule,
-    /// Names, shapes and start values.
+    /// Names, shapes and initial values.
     Init,
-    /// In f32, each node against the same operator in f64 on the operands that it read.
+    /// In f32, each node against the same operator in f64 on the same operands.
     Kernels,
     /// Module outputs.
     Forward,
     /// Loss and its components.
     Loss,
-    /// Gradients by the parameters.
+    /// Gradients of the parameters.
     Backward,
     /// Changes of parameters, momentum and running statistics in one step.
     Update,
-    /// The same after three steps, and the losses on the way.
+    /// The same after three steps, and the losses of these steps.
     Trajectory,
     /// Forward, loss and backward of the variant in which hardly any ReLU input is near zero.
     Lifted,
-    /// Losses of variants without a part of the rules: no clipping, the recipe's own freezing.
+    /// Losses of variants without some of the rules: without clipping, or with the recipe's own freezing.
     Variants,
 }
 
@@ -75,20 +75,20 @@ impl fmt::Display for Stage {
     }
 }
 
-/// One compared thing.
+/// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Item {
     /// Its name within the stage.
     pub name: String,
-    /// Relative error; infinite for what is missing, surplus, of another shape, or not a number.
+    /// Relative error; infinite if it is missing, additional, of another shape, or NaN.
     #[serde(serialize_with = "finite_or_null")]
     pub error: f64,
-    /// The error that counts as one.
+    /// The error that counts as one floor.
     pub floor: f64,
     /// Error in floors.
     #[serde(serialize_with = "finite_or_null")]
     pub ratio: f64,
-    /// What is wrong, where a number does not say it.
+    /// What is wrong, if a number does not show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Whether it counts in the median.
@@ -108,7 +108,7 @@ impl Item {
         Self { name: name.into(), error, floor, ratio: error / floor, note: None, counts: true }
     }
 
-    /// Something that fails without a number.
+    /// A failure without a number.
     pub fn wrong(name: impl Into<String>, note: impl Into<String>) -> Self {
         let note = Some(note.into());
         Self { name: name.into(), error: f64::INFINITY, floor: 1.0, ratio: f64::INFINITY, note, counts: true }
@@ -120,23 +120,23 @@ impl Item {
 pub struct StageReport {
     /// The stage.
     pub stage: Stage,
-    /// Things compared.
+    /// Number of comparisons.
     pub tensors: usize,
-    /// Module outputs that a fusion absorbed; the unfused run of this check covers them.
+    /// Module outputs that a fusion absorbed; the unfused run of this check judges them.
     pub fused: usize,
-    /// The one that is farthest off, in floors.
+    /// The worst item, by its ratio.
     pub worst: Option<Item>,
     /// Median of the errors in floors.
     #[serde(serialize_with = "optional_finite")]
     pub median_ratio: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The smallest number of floors per tensor that would have let it pass.
+    /// The smallest limit, in floors per tensor, with which it would have passed.
     #[serde(serialize_with = "optional_finite")]
     pub would_pass_at: Option<f64>,
-    /// Everything that failed, in graph order.
+    /// All failures, in graph order.
     pub failed: Vec<Item>,
-    /// The one that is farthest off in f32, where f32 is beyond the golden's floors and f64 has decided.
+    /// The worst item in f32, if f32 exceeds the limits and f64 has decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_f32: Option<Item>,
 }
@@ -149,7 +149,7 @@ fn optional_finite<S: serde::Serializer>(value: &Option<f64>, serializer: S) -> 
 }
 
 impl StageReport {
-    /// The verdict over `items`, which are in graph order. No items: absent.
+    /// The verdict on `items`, which are in graph order. Absent if there are none.
     pub fn of(stage: Stage, items: Vec<Item>, limit: f64, median_limit: Option<f64>) -> Self {
         let counted = || items.iter().filter(|i| i.counts);
         let worst = counted().max_by(|a, b| a.ratio.total_cmp(&b.ratio)).or(items.first()).cloned();
@@ -178,22 +178,22 @@ impl StageReport {
     }
 }
 
-/// Where the first thing went wrong, in the order of the stages and of the graph.
+/// The first failure, in the order of the stages and of the graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Divergence {
     /// The stage.
     pub stage: Stage,
-    /// The tensor, by its golden name without the stage.
+    /// The tensor, by its golden name without the prefix of the stage.
     pub tensor: String,
     /// The node that computes it.
     pub node: Option<String>,
-    /// Whether the fault is in this very layer: everything it depends on is proven. `None` where coverage cannot tell.
+    /// Whether the fault is in this layer, because everything that it depends on is proven. `None` if unknown.
     pub local: Option<bool>,
     /// Nodes that may be at fault, nearest first.
     pub suspects: Vec<String>,
     /// `file:line:column` of the recipe.
     pub line: Option<String>,
-    /// What it looks like.
+    /// Possible explanations.
     pub hints: Vec<String>,
 }
 
@@ -206,8 +206,8 @@ pub struct Report {
     pub recipe: String,
     /// The golden's manifest.
     pub golden: String,
-    /// Whether this project recorded the golden itself: then a pass tells that nothing has changed, and proves nothing
-    /// about a reference framework.
+    /// Whether this project recorded the golden itself. Then a pass shows that nothing has changed, and proves
+    /// nothing about a reference framework.
     pub baseline: bool,
     /// The arithmetic that was judged.
     pub dtype: Precision,
@@ -215,7 +215,7 @@ pub struct Report {
     pub verdict: Verdict,
     /// Verdict by stage.
     pub stages: Vec<StageReport>,
-    /// The first thing that went wrong.
+    /// The first failure.
     pub first_divergence: Option<Divergence>,
     /// Conditions in which recipe and golden differ.
     pub conditions_differ: Vec<Difference>,
@@ -224,7 +224,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Fails if any stage does.
+    /// Whether no stage fails.
     pub fn passed(&self) -> bool {
         self.verdict == Verdict::Pass
     }

@@ -1,4 +1,4 @@
-//! Three steps under a golden's conditions, and the variant with lifted shifts, each tensor compared.
+//! Runs three steps under a golden's conditions, and its lifted variant, and compares each tensor.
 
 use crate::{
     GoldenError,
@@ -21,7 +21,7 @@ use zoo_recipe::{Recipe, ResolvedModel};
 /// A recipe's step under a golden's conditions.
 pub(crate) struct Setup {
     graph: Graph,
-    /// Outputs of the reference's network that the recipe declares it does not give.
+    /// Outputs of the reference's network that, as the recipe declares, it does not have.
     not_given: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Setup {
         Ok(Self { graph, not_given: declared(recipe) })
     }
 
-    /// Builds the graph with a fault in the model or the graph; `None` where there is no place for it.
+    /// Builds the graph with a fault in the model or the graph; `None` if the fault cannot be planted.
     pub fn with_fault(
         recipe: &Recipe,
         golden: &Golden,
@@ -57,7 +57,7 @@ impl Setup {
         Ok(Some(Self { graph, not_given: declared(recipe) }))
     }
 
-    /// Whether an output of the reference's network is a loss or of one: some networks compute their own.
+    /// Whether an output of the reference's network is a loss or part of one: some networks compute their own.
     fn is_of_losses(&self, item: &Item) -> bool {
         let tap = self.graph.taps.iter().find(|tap| tap.key() == item.name);
         let value = tap.and_then(|tap| if let TapState::Value(v) = tap.state { Some(v) } else { None });
@@ -70,7 +70,7 @@ impl Setup {
     }
 }
 
-/// The golden has every input that the step takes, in its shape.
+/// Checks that the golden has every input of the step, with the same shape.
 fn expect_inputs(graph: &Graph, golden: &Golden) -> Result<(), GoldenError> {
     for input in &graph.inputs {
         let (name, shape) = (&input.name, &graph.ty(input.value).shape);
@@ -84,7 +84,7 @@ fn expect_inputs(graph: &Graph, golden: &Golden) -> Result<(), GoldenError> {
     Ok(())
 }
 
-/// What the recipe's golden section declares.
+/// The differences that the recipe's golden section declares.
 fn declared(recipe: &Recipe) -> Vec<String> {
     recipe.golden.iter().flat_map(|golden| &golden.declares).map(|difference| difference.path.clone()).collect()
 }
@@ -93,14 +93,14 @@ fn resolve(recipe: &Recipe) -> Result<ResolvedModel, GoldenError> {
     recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))
 }
 
-/// A run and every comparison of it, in graph order.
+/// A run with all its comparisons, in graph order.
 pub(crate) struct Run<'a> {
     setup: &'a Setup,
     golden: &'a Golden,
     options: &'a CheckOptions,
     pub step: Step,
     inputs: Inputs,
-    /// In f32, a node each.
+    /// In f32, one item per node.
     pub kernels: Vec<(NodeId, Item)>,
     pub forward: Vec<Item>,
     pub loss: Vec<Item>,
@@ -112,7 +112,7 @@ pub(crate) struct Run<'a> {
     pub fused: Vec<String>,
     /// Total loss of the first step.
     pub first_loss: Option<f64>,
-    /// The value behind each item.
+    /// The graph value of each item.
     pub values: HashMap<(Stage, String), ValueId>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The variant with lifted shifts, where the golden has it.
+    /// The lifted variant, if the golden has it.
     pub fn lifted(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         let (golden, precision) = (self.golden, self.options.precision);
         if !golden.manifest.variants.contains_key(LIFTED) {
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether an item of this name is there and passes.
+    /// Whether an item with this name exists and passes.
     pub fn passed(&self, stage: Stage, name: &str) -> bool {
         let items = match stage {
             Stage::Forward => &self.forward,
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Judges the module outputs that fusions absorbed, by a step without fusion.
+    /// Judges the module outputs that fusions absorbed, with a step without fusion.
     fn cover_fused(&mut self) -> Result<(), GoldenError> {
         let mut step = Step::new(self.setup.graph.forward(), self.options.engine().without_fusion())?;
         set_weights(&mut step, self.golden, false)?;
@@ -280,12 +280,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// All steps of a golden have one learning rate.
+/// Scalars of a step. All steps of a golden have the same learning rate.
 pub(crate) fn scalars(golden: &Golden, step: u64) -> Scalars {
     Scalars { learning_rate: golden.manifest.optimizer.base_lr(), step, seed: 0, ..Scalars::default() }
 }
 
-/// Losses of a variant of the golden that records nothing else, step by step; `setup` is its step.
+/// Losses, step by step, of a variant for which the golden records nothing else. `setup` is its step.
 pub(crate) fn variant_losses(
     setup: &Setup,
     golden: &Golden,
@@ -305,7 +305,7 @@ pub(crate) fn variant_losses(
     Ok(items)
 }
 
-/// Module outputs that are inside a fused operator, with the pass that put them there.
+/// Module outputs inside a fused operator, with the pass that placed it.
 fn fused_taps(graph: &Graph) -> impl Iterator<Item = (String, &'static str)> + '_ {
     graph.taps.iter().filter_map(|tap| match tap.state {
         TapState::Fused(pass) => Some((tap.key(), pass)),
@@ -313,7 +313,7 @@ fn fused_taps(graph: &Graph) -> impl Iterator<Item = (String, &'static str)> + '
     })
 }
 
-/// Asks for every gradient and every wanted output that the golden has.
+/// A probe for every gradient and every wanted output that the golden has.
 pub(crate) fn probe(
     graph: &Graph,
     golden: &Golden,
@@ -336,7 +336,7 @@ pub(crate) fn probe(
     Ok(probe)
 }
 
-/// The golden's inputs, as the graph takes them.
+/// The golden's inputs, with the types of the graph.
 pub(crate) fn inputs(golden: &Golden, graph: &Graph) -> Result<Inputs, GoldenError> {
     let mut inputs = Inputs::new();
     for input in &graph.inputs {
@@ -362,7 +362,8 @@ fn indices(golden: &Golden, name: &str, values: &[f64]) -> Result<Vec<u32>, Gold
     })
 }
 
-/// Sets all variables as the golden starts; what it has no rule for starts at zero (slots) or stays.
+/// Sets all variables to the golden's initial values. Without a rule, slots become zero, and other variables keep
+/// their values.
 pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Result<(), GoldenError> {
     let manifest = &golden.manifest;
     let graph = step.graph();

@@ -1,4 +1,4 @@
-//! What a golden's step begins with, as tensors for whoever computes it.
+//! The start of a golden's step, as tensors for other programs.
 
 use crate::{
     GoldenError,
@@ -16,7 +16,7 @@ use zoo_graph::VariableRole;
 use zoo_recipe::Recipe;
 use zoo_tensors::{Array, ElementType};
 
-/// Whose names parameters have.
+/// Naming convention of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// PyTorch's state_dict.
@@ -25,14 +25,14 @@ pub enum Spelling {
     MindSpore,
 }
 
-/// What a step begins with, and how it is computed.
+/// The start of a step, and its conditions.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Parameters and running statistics, in the order of the network.
     pub weights: Vec<(String, Array)>,
     /// Inputs; classes are integers.
     pub inputs: Vec<(String, Array)>,
-    /// The rest.
+    /// The conditions.
     pub conditions: Conditions,
 }
 
@@ -47,20 +47,20 @@ pub struct Conditions {
     pub golden: String,
     /// The recipe's loss.
     pub loss: serde_json::Value,
-    /// Settings, learning rates and decays, by group of parameters.
+    /// Settings, and learning rates and decays by group of parameters.
     pub optimizer: Optimizer,
-    /// Hyper-parameters that are not the optimizer's.
+    /// Hyper-parameters that do not belong to the optimizer.
     pub hyper: Hyper,
     /// Losses of the step in f64.
     pub losses: BTreeMap<String, f64>,
-    /// Keys under which `zoo judge` looks for what modules return.
+    /// Keys under which `zoo judge` expects module outputs.
     pub outputs: Vec<String>,
 }
 
-/// What the first step of a golden begins with.
+/// The start of a golden's first step.
 ///
 /// # Errors
-/// A recipe that does not fit the golden, or an input of no known rule.
+/// A recipe that does not fit the golden, or an input without a known rule.
 pub fn start(recipe: &Recipe, golden: &Golden, spelling: Spelling) -> Result<Start, GoldenError> {
     let golden = bound(recipe, golden)?;
     let recipe = under_conditions(recipe, &golden);
@@ -111,10 +111,10 @@ pub fn start(recipe: &Recipe, golden: &Golden, spelling: Spelling) -> Result<Sta
     Ok(Start { weights, inputs, conditions })
 }
 
-/// PyTorch's count of batches beside running statistics.
+/// PyTorch's counter of batches next to running statistics.
 const COUNTER: &str = "num_batches_tracked";
 
-/// The name of a parameter or statistic.
+/// The name of a parameter or statistic in this convention.
 fn spelt(name: &str, role: &VariableRole, spelling: Spelling) -> String {
     let normalises = matches!(
         role,

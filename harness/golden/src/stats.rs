@@ -1,4 +1,4 @@
-//! Statistics over all elements of a tensor, in f64 whatever the tensor's type.
+//! Statistics over all elements of a tensor, in f64 for every element type.
 
 use rayon::prelude::*;
 use zoo_engine::{Isa, Loops};
@@ -16,12 +16,12 @@ pub struct Stats {
     pub l2: f64,
 }
 
-/// Elements that are summed by one task. Sums are split by this and never by the number of threads.
+/// Elements per task. Sums are split by this number and never by the number of threads.
 const CHUNK: usize = 1 << 15;
-/// Sums that run side by side in a task, so that an addition does not wait for the one before.
+/// Parallel sums in a task, so that an addition does not wait for the previous one.
 const LANES: usize = 8;
 
-/// Sums of a part of the elements.
+/// Sums over a part of the elements.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sum: f64,
@@ -30,9 +30,9 @@ struct Sums {
 }
 
 impl Stats {
-    /// Statistics of `values`, of f32 or f64. Deviations are summed about the mean of a part, and the part's own
-    /// deviation is added (Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983), so that one
-    /// far smaller than the mean is exact.
+    /// Statistics of `values` in f32 or f64. Deviations are summed around the mean of each part, and the deviation of
+    /// that mean is added (Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983). So a
+    /// deviation that is much smaller than the mean is accurate.
     pub fn of<T: Copy + Into<f64> + Sync>(values: &[T]) -> Self {
         let n = values.len() as f64;
         let isa = Isa::best();
@@ -44,7 +44,7 @@ impl Stats {
         };
         let parts: Vec<(Sums, f64, f64)> = values.par_chunks(CHUNK).map(part).collect();
         let mut total = parts.iter().fold(Sums::default(), |total, (sums, ..)| join(total, *sums));
-        // Comparisons pass over a NaN; the sum of squares does not, and nothing else makes it one.
+        // Comparisons ignore NaN. The sum of squares is NaN exactly if an element is.
         if total.squares.is_nan() {
             total.absmax = f64::NAN;
         }
@@ -57,7 +57,7 @@ impl Stats {
     }
 }
 
-/// Sums of a function of a chunk's elements.
+/// Sums of a function of the elements in a chunk.
 struct InLanes<'a, T, F> {
     values: &'a [T],
     f: F,
@@ -83,7 +83,7 @@ impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for InLanes<'_, T, F> {
     }
 }
 
-/// Sums that run side by side: a vector each.
+/// Parallel sums: one vector each.
 #[derive(Default)]
 struct Lanes {
     sum: [f64; LANES],

@@ -1,11 +1,11 @@
-//! Weights and inputs of a golden step: functions of a name and an index, never shipped.
+//! Weights and inputs of a golden step: computed from a name and an index, and never distributed.
 
 use crate::manifest::{Golden, Init};
 use rayon::prelude::*;
 use zoo_datasets::hash::{NameHash, fnv1a64};
 use zoo_engine::{Isa, Loops};
 
-/// The start value of a parameter or buffer: row-major, one f32 rounding per operation.
+/// Initial values of a parameter or buffer: row-major, with one f32 rounding per operation.
 pub fn initial(init: &Init, salt: &str, name: &str, numel: usize) -> Vec<f32> {
     let hash = NameHash::new(&format!("{salt}{name}"));
     match *init {
@@ -15,7 +15,7 @@ pub fn initial(init: &Init, salt: &str, name: &str, numel: usize) -> Vec<f32> {
     }
 }
 
-/// A function of each of the hash's numbers in [-1, 1).
+/// Applies a function to the hash's numbers in [-1, 1).
 fn drawn(hash: NameHash, numel: usize, of: impl Fn(f32) -> f32 + Copy + Sync) -> Vec<f32> {
     const CHUNK: usize = 1 << 14;
     let (isa, mut values) = (Isa::best(), vec![0.0; numel]);
@@ -43,7 +43,7 @@ impl<F: Fn(f32) -> f32> Loops for Draw<'_, F> {
     }
 }
 
-/// What the `lifted` variant adds to the shift of a normalisation whose scale starts by `scale`:
+/// The addend of the `lifted` variant for the shift of a normalisation whose scale has the initial values `scale`:
 /// `f32(bias + f32(4 * gain))`, so that almost no ReLU input is near zero.
 pub fn lift(bias: &mut [f32], scale: &Init) {
     let gain = match scale {
@@ -56,11 +56,11 @@ pub fn lift(bias: &mut [f32], scale: &Init) {
     }
 }
 
-/// Makes or reads the input `name` of a golden, row-major. Classes and the like are exact in f64, pixels are f32
-/// values.
+/// The input `name` of a golden, generated or read, in row-major order. Classes and the like are exact in f64; pixels
+/// are f32 values.
 ///
 /// # Errors
-/// A rule that is not known, or a stored input that is not there.
+/// An unknown rule, or a stored input that does not exist.
 pub fn input(golden: &Golden, name: &str) -> Result<Vec<f64>, crate::GoldenError> {
     let malformed = |message: String| crate::GoldenError::Malformed { path: golden.path.clone(), message };
     let input = golden.manifest.inputs.get(name).ok_or_else(|| malformed(format!("no input `{name}`")))?;
@@ -82,7 +82,7 @@ pub fn input(golden: &Golden, name: &str) -> Result<Vec<f64>, crate::GoldenError
     }
 }
 
-/// The hash test vectors that do not hold, by name.
+/// Names of the test vectors of the hash that do not match.
 pub fn broken_hash_vectors(golden: &Golden) -> Vec<String> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let vectors = golden.manifest.hash_vectors.iter();

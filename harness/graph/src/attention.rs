@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 /// An attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attention {
-    /// The product that makes the scores, and the operators on them, in order: indices of nodes.
+    /// The product that computes the scores, and the operators on them, in order: indices of nodes.
     pub scores: Vec<usize>,
-    /// All nodes of the kernel, in order: the scores and the sum of values; in the backward pass everything between the
-    /// gradient of the sum and those of its three operands.
+    /// All nodes of the kernel, in order: the scores and the weighted sum; in the backward pass, everything between
+    /// the gradient of the sum and those of its three operands.
     pub nodes: Vec<usize>,
 }
 
-/// All attentions; in the backward pass those whose scores are computed there.
+/// All attentions. In the backward pass, those whose scores are recomputed there.
 pub fn attentions(graph: &Graph) -> Vec<Attention> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
@@ -37,7 +37,7 @@ fn is_softmax(op: &Op) -> bool {
     matches!(op, Op::Map(map) if map.formula.terms().iter().any(|term| matches!(term, Term::Softmax(_))))
 }
 
-/// Whether an operator changes scores one by one or row by row, so that it is allowed between the products.
+/// Whether an operator works on single scores or rows of them, so that it is allowed between the products.
 fn is_between(op: &Op) -> bool {
     matches!(op, Op::Map(_) | Op::Cast(_) | Op::Dropout(_))
 }
@@ -48,7 +48,7 @@ struct Search<'g> {
 }
 
 impl Search<'_> {
-    /// The attention that a softmax belongs to.
+    /// The attention to which a softmax belongs.
     fn around(&self, softmax: usize) -> Option<Attention> {
         let graph = self.graph;
         let phase = graph.nodes[softmax].phase;
@@ -58,7 +58,7 @@ impl Search<'_> {
             first = self.maker(graph.nodes[first].inputs[0]).filter(|by| self.may_join(*by, phase))?;
             scores.insert(0, first);
         }
-        // After it there is also a single path, until products read its result.
+        // After the softmax there is also a single path, until products read its result.
         let mut last = softmax;
         let mut sums: Vec<usize> = Vec::new();
         while sums.is_empty() {
@@ -86,7 +86,7 @@ impl Search<'_> {
         self.joins(n, phase) && (is_product(op) || is_between(op))
     }
 
-    /// The source of a value.
+    /// The node that computes a value.
     fn maker(&self, v: ValueId) -> Option<usize> {
         match self.graph.value(v).source {
             Source::Node(NodeId(n), _) => Some(n),
@@ -94,8 +94,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the nodes of the gradient: those that read the scores, up to the product that makes their gradient, down to
-    /// the products that use it.
+    /// Adds the nodes of the gradient: those that read the scores, the products that compute the gradient of the
+    /// scores, and the products that use it.
     fn gradient(&self, scores: &[usize], nodes: &mut BTreeSet<usize>) {
         let mut down: Vec<usize> = scores.to_vec();
         let mut up: Vec<usize> = Vec::new();
@@ -120,7 +120,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether an operator is a product of matrices.
+/// Whether an operator is a matrix product.
 fn is_product(op: &Op) -> bool {
     matches!(op, Op::MatMul(_))
 }

@@ -1,7 +1,7 @@
 //! Reverse-mode differentiation as a graph transform.
 //!
-//! Walks the forward nodes backwards; each operator adds the nodes of its own gradient. Values that do not depend on a
-//! trained parameter get no gradient, so the first convolution computes no input gradient. The contributions of several
+//! Walks the forward nodes backwards; each operator adds the nodes of its own gradient. Values that do not depend on
+//! a trained parameter get no gradient, so the first convolution computes no input gradient. Contributions of several
 //! consumers are summed by one explicit `AddN`.
 
 use crate::{
@@ -36,8 +36,8 @@ impl Gradient<'_> {
         self.node.outputs[n]
     }
 
-    /// Gradient of the loss by the node's n-th result. It is there for result 0 whenever the rule is
-    /// called, unless the operator has several results of which only others are used.
+    /// Gradient of the node's n-th result. It always exists for result 0 when the rule is called, unless the operator
+    /// has several results and only others are used.
     pub fn result_grad(&self, n: usize) -> Option<ValueId> {
         self.result_grads[n]
     }
@@ -75,7 +75,7 @@ impl Gradient<'_> {
         self.graph.add(&scope, format!("{}/{suffix}", self.node.name), op, inputs)
     }
 
-    /// States the gradient of the n-th operand.
+    /// Sets the gradient of the n-th operand.
     pub fn set(&mut self, n: usize, gradient: ValueId) {
         self.operand_grads[n] = Some(gradient);
     }
@@ -95,11 +95,11 @@ impl Gradient<'_> {
     }
 }
 
-/// Adds the backward nodes for the graph's total loss and records the gradient of each parameter in
-/// `trained`. Parameters that the loss does not depend on get none.
+/// Adds the backward nodes for the graph's total loss, and records the gradient of each parameter in `trained`.
+/// Parameters on which the loss does not depend get none.
 ///
 /// # Errors
-/// No loss, an operator without gradient on the way, or a gradient that breaks a shape rule.
+/// There is no loss, an operator on the path has no gradient, or a gradient violates a shape rule.
 pub fn differentiate(graph: &mut Graph, trained: &[VariableId]) -> Result<(), GraphError> {
     let Some(loss) = graph.loss() else {
         return Err(GraphError::Model { origin: None, message: "a step needs a loss: add a `loss:` section".into() });
@@ -149,7 +149,7 @@ pub fn differentiate(graph: &mut Graph, trained: &[VariableId]) -> Result<(), Gr
     Ok(())
 }
 
-/// Which values depend on a trained parameter.
+/// Whether each value depends on a trained parameter.
 fn needs_gradient(graph: &Graph, trained: &[VariableId]) -> Vec<bool> {
     let mut needs = vec![false; graph.values.len()];
     for &id in trained {
@@ -175,7 +175,7 @@ fn total(graph: &mut Graph, node: &Node, parts: Vec<ValueId>) -> Result<Option<V
     })
 }
 
-/// A gradient has the shape of its value.
+/// Checks that a gradient has the shape of its value.
 fn expect_same_shape(graph: &Graph, node: &Node, operand: ValueId, gradient: ValueId) -> Result<(), GraphError> {
     let (expected, found) = (&graph.ty(operand).shape, &graph.ty(gradient).shape);
     if expected == found {

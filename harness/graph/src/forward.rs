@@ -3,8 +3,8 @@
 use crate::graph::{Graph, NodeId, Phase, Source, TapState};
 
 impl Graph {
-    /// The same step as far as its losses: without backward pass and update, so that no variable changes. Values keep
-    /// their ids, and those that nothing computes any more stay as entries without a source.
+    /// The step up to its losses, without backward pass and update, so that no variable changes. Values keep their
+    /// ids; values that are no longer computed stay as entries without a source.
     #[must_use]
     pub fn forward(&self) -> Self {
         let mut graph = self.clone();

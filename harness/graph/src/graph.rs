@@ -22,13 +22,13 @@ pub struct ValueId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct VariableId(pub usize);
 
-/// Part of the step that a node belongs to.
+/// The part of the step to which a node belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The network.
     Forward,
-    /// From the network's output to one scalar.
+    /// From the network's output to a scalar.
     Loss,
     /// Gradients.
     Backward,
@@ -47,14 +47,14 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Which machine runs a node.
+/// The machine that runs a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The accelerator.
     #[default]
     Device,
-    /// The processor of the host: values that cross over are copied.
+    /// The processor of the host. Values between device and host are copied.
     Host,
 }
 
@@ -73,14 +73,14 @@ pub struct Node {
     pub phase: Phase,
     /// Its entry in the recipe; `None` if there is none.
     pub origin: Option<Origin>,
-    /// Which machine runs it.
+    /// The machine that runs it.
     pub place: Place,
 }
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Given with each step: index into [`Graph::inputs`].
+    /// An input of each step: index into [`Graph::inputs`].
     Input(usize),
     /// A variable's value at the start of the step.
     Variable(VariableId),
@@ -93,20 +93,20 @@ pub enum Source {
 pub struct Value {
     /// Shape, element type and layout.
     pub ty: TensorType,
-    /// Who defines it.
+    /// Its source.
     pub source: Source,
 }
 
-/// A tensor given from outside with each step.
+/// An input of each step.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Name as the recipe has it (`image`, `label`).
+    /// Name in the recipe (`image`, `label`).
     pub name: String,
     /// The value.
     pub value: ValueId,
 }
 
-/// How the name of a moving average ends: `PARAMETER/ema`.
+/// Suffix of the name of a moving average: `PARAMETER/ema`.
 pub const EMA: &str = "ema";
 
 /// The role of a variable.
@@ -126,12 +126,12 @@ pub enum VariableRole {
     RunningVar,
     /// Optimizer state of a parameter, with its name (`momentum`, `exp_avg`, ...).
     Slot {
-        /// The parameter that it belongs to.
+        /// The parameter to which it belongs.
         parameter: VariableId,
         /// The slot's name in PyTorch's optimizer state.
         slot: &'static str,
     },
-    /// The moving average of a parameter, which starts where its parameter does.
+    /// The moving average of a parameter, which starts with the value of the parameter.
     Average {
         /// The parameter.
         parameter: VariableId,
@@ -160,18 +160,18 @@ impl VariableRole {
     }
 }
 
-/// A tensor that outlives the step: parameter, running statistic, optimizer slot.
+/// A tensor that persists between steps: parameter, running statistic, optimizer slot.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// `state_dict` name; a slot's is `<parameter>/<slot>`.
+    /// Name as in `state_dict`; that of a slot is `<parameter>/<slot>`.
     pub name: String,
     /// Its role.
     pub role: VariableRole,
-    /// How it starts.
+    /// Its initial distribution.
     pub init: Init,
     /// Its value at the start of a step.
     pub value: ValueId,
-    /// Its value at the end of a step; `None` when a step leaves it alone.
+    /// Its value at the end of a step; `None` if the step does not change it.
     pub next: Option<ValueId>,
     /// The recipe entry that declares it.
     pub origin: Option<Origin>,
@@ -182,22 +182,22 @@ pub struct Variable {
 pub enum TapState {
     /// In this value.
     Value(ValueId),
-    /// Nowhere: the pass of this name computes it inside a fused operator.
+    /// Nowhere: the pass with this name computes it inside a fused operator.
     Fused(&'static str),
 }
 
 /// The output of one call of a named module, as PyTorch's forward hooks see it.
 #[derive(Clone, Debug)]
 pub struct Tap {
-    /// Dotted module name, `@root` for the whole network.
+    /// Dotted module name; `@root` for the whole network.
     pub module: String,
-    /// The module's how-manieth call in this step, from 0.
+    /// Index of the call of the module in this step, from 0.
     pub call: usize,
-    /// Which of the return values of the module.
+    /// One of the module's return values; `None` if there is only one.
     pub part: Option<String>,
-    /// Where its output is.
+    /// Location of its output.
     pub state: TapState,
-    /// The recipe entry that made it.
+    /// The recipe entry that it comes from.
     pub origin: Option<Origin>,
 }
 
@@ -211,7 +211,7 @@ impl Tap {
     }
 }
 
-/// A whole step, or an evaluation.
+/// A whole training step, or an evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// Nodes in execution order: every operand is defined before its use.
@@ -222,17 +222,18 @@ pub struct Graph {
     pub inputs: Vec<Input>,
     /// Persistent variables.
     pub variables: Vec<Variable>,
-    /// Module outputs in the order of the modules' return.
+    /// Module outputs, in the order in which modules return.
     pub taps: Vec<Tap>,
     /// Loss components by name, the total (`loss`) first. Empty in an evaluation graph.
     pub losses: Vec<(String, ValueId)>,
     /// Scalars that a step reports in addition to its losses, by name: counts, shares, the norm of the gradients.
     pub metrics: Vec<(String, ValueId)>,
-    /// A step whose total loss is above this, or no number, leaves parameters, optimizer slots and averages alone.
+    /// If the total loss exceeds this value or is NaN, the step does not change parameters, optimizer slots and
+    /// averages.
     pub skip_loss_above: Option<f64>,
-    /// The start of differentiation: the gradient of the total loss by itself. None in an evaluation.
+    /// The start of differentiation: the gradient of the total loss with respect to itself. None in an evaluation.
     pub seed: Option<ValueId>,
-    /// Gradient of the total loss, per parameter that has one, before any clipping.
+    /// Gradients of the parameters, before any clipping. Parameters without a gradient are left out.
     pub gradients: Vec<(VariableId, ValueId)>,
     /// The network's outputs, by name.
     pub outputs: Vec<(String, ValueId)>,
@@ -243,11 +244,11 @@ pub struct Graph {
 pub struct Optimized {
     /// The parameter.
     pub parameter: VariableId,
-    /// The gradient that it is moved by.
+    /// The gradient for the update.
     pub gradient: ValueId,
     /// Its weight decay and learning rate.
     pub group: Group,
-    /// The longest step along a gradient whose direction is chance.
+    /// The largest possible step if the direction of the gradient is random.
     pub longest: LongestStep,
 }
 
@@ -261,7 +262,7 @@ pub struct Scope {
 }
 
 impl Graph {
-    /// The value behind an id.
+    /// The value with this id.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
     }
@@ -276,7 +277,7 @@ impl Graph {
         ids.iter().map(|v| self.ty(*v)).collect()
     }
 
-    /// The node behind an id.
+    /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
     }
@@ -289,12 +290,12 @@ impl Graph {
         }
     }
 
-    /// The variable behind an id.
+    /// The variable with this id.
     pub fn variable(&self, id: VariableId) -> &Variable {
         &self.variables[id.0]
     }
 
-    /// The variable of a name.
+    /// The variable with this name.
     pub fn find_variable(&self, name: &str) -> Option<VariableId> {
         self.variables.iter().position(|v| v.name == name).map(VariableId)
     }
@@ -309,14 +310,14 @@ impl Graph {
         self.losses.first().map(|(_, value)| *value)
     }
 
-    /// Adds a tensor given from outside.
+    /// Adds an input of each step.
     pub fn add_input(&mut self, name: impl Into<String>, ty: TensorType) -> ValueId {
         let value = self.add_value(ty, Source::Input(self.inputs.len()));
         self.inputs.push(Input { name: name.into(), value });
         value
     }
 
-    /// Adds a tensor that outlives the step.
+    /// Adds a persistent tensor.
     pub fn add_variable(
         &mut self,
         name: impl Into<String>,
@@ -331,10 +332,10 @@ impl Graph {
         id
     }
 
-    /// Appends a node, with outputs by the shape rule of the operator.
+    /// Appends a node. The shape rule of the operator determines the outputs.
     ///
     /// # Errors
-    /// The operator's complaint about its operands, with the name and the recipe line of the node.
+    /// The operator's error about its operands, with the name and the recipe line of the node.
     pub fn add_node(
         &mut self,
         scope: &Scope,
@@ -399,13 +400,13 @@ impl Graph {
         Some(Optimized { parameter, gradient: *node.inputs.last()?, group, longest })
     }
 
-    /// Whether a step with this total loss updates nothing but running statistics.
+    /// Whether a step with this total loss only updates running statistics.
     pub fn skips(&self, loss: f64) -> bool {
         self.skip_loss_above.is_some_and(|bound| !(loss <= bound && loss.is_finite()))
     }
 
-    /// Number of results that a node takes unchanged from the operands of the same places, given the total loss and
-    /// whether something overflowed on a simulated device; `None`: it computes.
+    /// Number of results that a node takes unchanged from the operands at the same positions, given the total loss
+    /// and whether there was an overflow on a simulated device. `None`: the node computes its results.
     ///
     /// A skipped step does not change the variables of the optimizer. Running statistics are still updated, as in
     /// PyTorch, unless the loss is NaN: they would become NaN and never recover.
@@ -426,5 +427,5 @@ impl Graph {
     }
 }
 
-/// Largest tensor of a graph, in elements: the limit of 64-bit addresses in f64, so that byte counts never overflow.
+/// Largest tensor of a graph, in elements. With this limit, byte counts never overflow 64 bits, even in f64.
 const MAX_ELEMENTS: usize = 1 << 48;

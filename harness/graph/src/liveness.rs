@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, NodeId, ValueId};
 
-/// For each node the values that no later node reads.
+/// For each node, the values that no later node reads.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     dies_after: Vec<Vec<ValueId>>,
@@ -29,7 +29,7 @@ impl Liveness {
         Self { dies_after }
     }
 
-    /// Values whose last use is this node (its own unused outputs among them).
+    /// Values whose last use is this node (including its own unused outputs).
     pub fn dies_after(&self, node: NodeId) -> &[ValueId] {
         &self.dies_after[node.0]
     }

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub usize);
 
-/// Buffers of a graph's values.
+/// The buffers for the values of a graph.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
     /// By value; `None` for values that no node reads or writes, and for class indices, which are not planned.
@@ -24,9 +24,9 @@ pub struct MemoryPlan {
     sizes: Vec<usize>,
     /// Bytes of all buffers.
     bytes: Bytes,
-    /// By node: for each result the operand that it overwrites.
+    /// By node, for each result the operand that it overwrites.
     in_place: Vec<Vec<Option<usize>>>,
-    /// By node: sum of the values that are live while it runs, its results among them.
+    /// By node, total size of the values that are live while it runs, including its results.
     live: Vec<Bytes>,
 }
 
@@ -46,7 +46,7 @@ impl MemoryPlan {
         &self.sizes
     }
 
-    /// Memory of all buffers: variables, inputs, and everything in between.
+    /// Memory of all buffers: variables, inputs, and intermediate values.
     pub fn bytes(&self) -> Bytes {
         self.bytes
     }
@@ -169,8 +169,8 @@ impl<'g> Planner<'g> {
         })
     }
 
-    /// A buffer for a value: the smallest free one that is large enough, else the largest free one, grown, else a new
-    /// one.
+    /// A buffer for a value: the smallest free one that is large enough; otherwise the largest free one, enlarged;
+    /// otherwise a new one.
     fn allocate(&mut self, v: ValueId) -> BufferId {
         let ty = self.graph.ty(v);
         let (need, width) = (ty.stored_numel(), ty.dtype.bytes().0);

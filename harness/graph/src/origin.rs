@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The entry of the recipe that made a node, a variable or a tap.
+/// The recipe entry from which a node, variable or tap comes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
     /// Path of the recipe entry, e.g. `model.body[3]`.
@@ -12,10 +12,10 @@ pub struct Origin {
     pub span: Span,
 }
 
-/// A place in a source: a recipe file, or the pseudo file `--set` for overrides given on the command line.
+/// A position in a source: a recipe file, or the pseudo file `--set` for overrides on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// File as it was named when loading, or `--set`.
+    /// File as named when it was loaded, or `--set`.
     pub file: Arc<str>,
     /// Line, from 1.
     pub line: usize,
@@ -24,10 +24,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// The pseudo file that overrides of the command line are written in; its line `n` is the `n`-th override.
+    /// The pseudo file of overrides on the command line. Its line `n` is the `n`-th override.
     pub const OVERRIDES: &'static str = "--set";
 
-    /// Whether this was given on the command line.
+    /// Whether this was set on the command line.
     pub fn is_override(&self) -> bool {
         &*self.file == Self::OVERRIDES
     }

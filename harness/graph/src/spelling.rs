@@ -1,7 +1,7 @@
 //! Suggestions for misspelt names.
 
-/// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near
-/// enough.
+/// The candidate that was probably meant by `word`: the nearest one by edit distance (transpositions count once), if
+/// it is near enough.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = word.chars().count().div_ceil(3).min(3);
     candidates

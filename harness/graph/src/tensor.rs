@@ -4,7 +4,7 @@ use crate::units::Bytes;
 use serde::Serialize;
 use std::{fmt, ops::Deref};
 
-/// Channels per block of the blocked layouts (the Cube's edge, and the lanes of an AVX-512 register).
+/// Channels per block in blocked layouts (the edge of the Cube, and the lanes of an AVX-512 register).
 pub const C0: usize = 16;
 
 /// Sizes of a tensor's axes, outermost first. A scalar has none.
@@ -17,7 +17,7 @@ impl Shape {
         Self(Vec::new())
     }
 
-    /// Number of elements, `None` when it overflows.
+    /// Number of elements; `None` if it overflows.
     pub fn checked_numel(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
     }
@@ -83,7 +83,7 @@ pub enum DType {
     Bf16,
     /// IEEE single precision.
     F32,
-    /// IEEE double precision: the golden check's arithmetic.
+    /// IEEE double precision, for the golden check.
     F64,
     /// Class indices.
     U32,
@@ -99,7 +99,7 @@ impl DType {
         })
     }
 
-    /// The type in which sums of values of this type are kept: half-precision types are summed in f32.
+    /// The type in which values of this type are summed: f32 for half-precision types.
     pub fn accumulator(self) -> Self {
         match self {
             Self::F16 | Self::Bf16 => Self::F32,
@@ -131,7 +131,7 @@ impl fmt::Display for DType {
 pub enum Layout {
     /// Row-major: NCHW for feature maps, OIHW for filters.
     Plain,
-    /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`, the last block filled with zeros.
+    /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`. The last block is padded with zeros.
     Nc1hwc0,
     /// Filters in the layout of the matrix unit: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i`
     /// counts the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs
@@ -179,7 +179,7 @@ impl TensorType {
         Self { dtype, ..self.clone() }
     }
 
-    /// One value per channel of this tensor, in the type in which sums over it are kept.
+    /// One value per channel of this tensor, in the type in which values are summed.
     pub fn per_channel(&self, channels: usize) -> Self {
         Self::plain([channels], self.dtype.accumulator())
     }
@@ -189,7 +189,7 @@ impl TensorType {
         Self { layout, ..self.clone() }
     }
 
-    /// Elements in memory, the blocked layouts' filling included.
+    /// Elements in memory, including the padding of blocked layouts.
     pub fn stored_numel(&self) -> usize {
         let up = |n: usize| n.div_ceil(C0) * C0;
         match (self.layout, self.shape.nchw()) {
@@ -205,7 +205,7 @@ impl TensorType {
     }
 }
 
-/// Rows of [`C0`] filters per tap in FRACTAL_Z, for `o` output channels that each see `i` input channels.
+/// Rows of [`C0`] filters per tap in FRACTAL_Z, for `o` output channels that each read `i` input channels.
 fn fractal_z_matrices(o: usize, i: usize, groups: usize) -> usize {
     if i == 1 && o == groups {
         return o.div_ceil(C0);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(t.stored_numel(), 600);
         assert_eq!(t.with_layout(Layout::Nc1hwc0).stored_numel(), 2 * 32 * 15);
         let w = TensorType::plain([40, 3, 7, 7], DType::F32);
-        // 3 output blocks, each seeing all 6 input channels in one block.
+        // 3 output blocks, each reading all 6 input channels in one block.
         assert_eq!(w.with_layout(Layout::FractalZ { groups: 2 }).stored_numel(), 3 * 6 * 16 * 49);
         let w = TensorType::plain([64, 1, 3, 3], DType::F32);
         assert_eq!(w.with_layout(Layout::FractalZ { groups: 64 }).stored_numel(), 64 * 9);

@@ -48,7 +48,7 @@ impl fmt::Display for Flop {
     }
 }
 
-/// Writes `value` with the largest unit that keeps it at or above one.
+/// Writes `value` in the largest unit in which it is at least one.
 fn scaled(f: &mut fmt::Formatter<'_>, mut value: f64, step: f64, units: &[&str]) -> fmt::Result {
     let mut unit = 0;
     while value >= step && unit + 1 < units.len() {

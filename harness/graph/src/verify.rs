@@ -14,7 +14,7 @@ use crate::{
 /// - a training normalisation gets the statistics of its own input.
 ///
 /// # Errors
-/// The first rule that is broken, with the name of `after`, the pass that ran last.
+/// The first violated invariant, with the name of `after`, the pass that ran last.
 pub fn verify(graph: &Graph, after: Option<&'static str>) -> Result<(), GraphError> {
     let broken = |message: String| GraphError::Invariant { after, message };
     let mut defined = vec![false; graph.values.len()];
@@ -69,7 +69,8 @@ fn define(graph: &Graph, defined: &mut [bool], v: ValueId, source: Source) -> Re
     Ok(())
 }
 
-/// The gradient of `BNTrainingUpdate` assumes that mean and variance are those of its input, on this rank or on all.
+/// Checks that mean and variance are those of the input, on this rank or on all. The gradient of `BNTrainingUpdate`
+/// assumes this.
 fn expect_own_statistics(graph: &Graph, node: &crate::Node) -> Result<(), String> {
     let [x, mut mean, mut var] = [0, 1, 2].map(|i| node.inputs[i]);
     if let Some(gather) = graph.producer(mean).filter(|node| matches!(node.op, Op::GatherStatistics(_)))

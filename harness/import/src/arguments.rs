@@ -1,5 +1,5 @@
-//! The arguments of a call, by position and name, with PyTorch's defaults. A call with an argument that was not read is
-//! refused, so that no argument is ignored.
+//! The arguments of a call, by position and name, with PyTorch's defaults. A call is refused if one of its arguments
+//! was not read, so that no argument is ignored.
 
 use zoo_recipe::schema::{Padding, Pair};
 
@@ -7,10 +7,10 @@ use crate::Refusal;
 use crate::operation::Unit;
 use crate::trace::{Argument, FunctionCall, Made};
 
-/// Arguments of any function that do not change the result.
+/// Arguments that do not change the result of any function.
 const WITHOUT_EFFECT: &[&str] = &["inplace", "_stacklevel", "memory_format", "non_blocking", "copy", "device"];
 
-/// The place of an argument that is given by name alone.
+/// The position of a keyword-only argument.
 pub(crate) const NAMED: usize = usize::MAX;
 
 /// A call of a function inside a module, and the operations of that module so far.
@@ -30,7 +30,7 @@ impl<'c> At<'c> {
         Self { module, call, units, read: Vec::new() }
     }
 
-    /// Why it is not supported.
+    /// The refusal of this call.
     pub fn refuse(&self, what: impl Into<String>, nearest: impl Into<String>) -> Refusal {
         Refusal {
             module: self.module.to_owned(),
@@ -41,7 +41,7 @@ impl<'c> At<'c> {
         }
     }
 
-    /// An argument that has another form than is known.
+    /// The refusal of an argument with an unknown form.
     pub fn unknown_form(&self, key: &str) -> Refusal {
         self.refuse(
             format!("its argument `{key}` has a form that is not supported"),
@@ -49,7 +49,7 @@ impl<'c> At<'c> {
         )
     }
 
-    /// The argument at this place, or of one of these names; `None` also where Python's `None` is given.
+    /// The argument at this position, or with one of these names. Python's `None` counts as absent.
     pub fn argument(&mut self, place: usize, names: &[&str]) -> Option<&'c Argument> {
         let call = self.call;
         let named = || names.iter().find_map(|name| call.kwargs.get(*name));
@@ -58,7 +58,7 @@ impl<'c> At<'c> {
         (*found != Argument::None).then_some(found)
     }
 
-    /// An argument that is given by name alone.
+    /// A keyword-only argument.
     pub fn named(&mut self, name: &str) -> Option<&'c Argument> {
         self.argument(NAMED, &[name])
     }
@@ -74,12 +74,12 @@ impl<'c> At<'c> {
         self.call.outputs.values().next().ok_or_else(none)
     }
 
-    /// The shape of the result contains all information of the arguments.
+    /// Marks all arguments as read, because the shape of the result contains their information.
     pub fn told_by_the_result(&mut self) {
         self.read = self.call.args.iter().chain(self.call.kwargs.values()).collect();
     }
 
-    /// Refuses a call with an argument that nothing has read.
+    /// Refuses a call with an argument that was not read.
     pub fn all_read(&self) -> Result<(), Refusal> {
         let places = self.call.args.iter().enumerate().map(|(place, it)| (format!("number {}", place + 1), it));
         let names = self.call.kwargs.iter().filter(|(name, _)| !WITHOUT_EFFECT.contains(&name.as_str()));
@@ -117,7 +117,7 @@ impl<'c> At<'c> {
         found.ok_or_else(|| self.unknown_form(key))
     }
 
-    /// Whole numbers: one, or several in a list.
+    /// Integers: one, or several in a list.
     pub fn numbers(&mut self, place: usize, key: &str) -> Result<Vec<i64>, Refusal> {
         let found = match self.argument(place, &[key]) {
             Some(Argument::List(items)) => items.iter().map(Argument::int).collect(),
@@ -148,14 +148,14 @@ impl<'c> At<'c> {
         Ok(Padding([height, height, width, width]))
     }
 
-    /// Kernel, stride and margins of windows; the stride where it is not the kernel.
+    /// Kernel, stride and margins of windows. The stride is `None` if it equals the kernel.
     pub fn window(&mut self) -> Result<(Pair, Option<Pair>, Padding), Refusal> {
         let kernel = self.pair(1, "kernel_size", None)?;
         let stride = self.pair(2, "stride", Some(kernel))?;
         Ok((Pair(kernel), (stride != kernel).then_some(Pair(stride)), self.padding(3, "padding")?))
     }
 
-    /// Refuses a setting that has another value than the layer, and than PyTorch's default.
+    /// Refuses a setting whose value differs from that of the layer, which is PyTorch's default.
     pub fn only<T: PartialEq + std::fmt::Debug>(&self, key: &str, found: T, only: T) -> Result<(), Refusal> {
         match found == only {
             true => Ok(()),
@@ -163,7 +163,7 @@ impl<'c> At<'c> {
         }
     }
 
-    /// An axis that may be counted from the end.
+    /// An axis, which may be counted from the end.
     pub fn axis(&mut self, place: usize, names: &[&str], rank: usize) -> Result<usize, Refusal> {
         let argument = self.argument(place, names);
         let axis = argument.and_then(Argument::int).and_then(|axis| wrapped(axis, rank));
@@ -171,7 +171,7 @@ impl<'c> At<'c> {
     }
 }
 
-/// An index that can be negative, relative to the given length.
+/// An index, counted from the end of `count` elements if it is negative.
 pub(crate) fn wrapped(index: i64, count: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(i64::try_from(count).ok()?)? } else { index };
     usize::try_from(index).ok().filter(|index| *index < count)

@@ -14,8 +14,8 @@ use crate::view::View;
 use crate::word::Word;
 
 impl Reader<'_> {
-    /// PyTorch's `scaled_dot_product_attention`, queries, keys and values `[n, heads, t, d]` being views of `[n, t,
-    /// heads*d]` or of one tensor `[n, t, 3*heads*d]`.
+    /// PyTorch's `scaled_dot_product_attention`. Queries, keys and values `[n, heads, t, d]` must be views of `[n, t,
+    /// heads*d]`, or of one tensor `[n, t, 3*heads*d]`.
     pub(crate) fn dot_product_attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let names = ["query", "key", "value"];
         let mut given = Vec::new();
@@ -57,7 +57,7 @@ impl Reader<'_> {
                 "with `causal`, the last query sees all keys",
             ));
         }
-        // Queries have as many heads as keys, as their shapes show.
+        // The shapes show that there are as many heads of queries as of keys.
         at.named("enable_gqa");
         let mut operands = Vec::new();
         for (value, name) in given.iter().zip(names) {
@@ -118,7 +118,7 @@ impl Reader<'_> {
         self.gives_viewed(at, what, operands, None, shape, apart.to_vec())
     }
 
-    /// PyTorch's MultiheadAttention, of one tensor.
+    /// PyTorch's MultiheadAttention with a single input tensor.
     pub(crate) fn attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         for key in ["bias_k", "bias_v", "key_padding_mask", "attn_mask"] {
             if at.named(key).is_some() {
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Whether weights are returned, and averaged over heads, only matters if they are used; the width is that of
+        // Whether weights are returned, and averaged over heads, only matters if they are used. The width is that of
         // the matrix.
         for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);

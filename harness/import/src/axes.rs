@@ -110,7 +110,8 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Pieces of an axis. Equal ones: the axis is split in two, and one index of the first taken.
+    /// Divides an axis into pieces. For equal pieces, the axis is split in two, and an index of the first one is
+    /// selected.
     pub(crate) fn pieces(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let unbinds = at.call.name() == "unbind";
         let Some(mut shape) = self.shape_of_input(at)? else { return Ok(()) };
@@ -119,7 +120,7 @@ impl Reader<'_> {
             None => Some(0),
         };
         let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
-        // Number and size of pieces: given by the results.
+        // The results determine number and size of pieces.
         at.told_by_the_result();
         let made = at.call.outputs.values();
         if !unbinds {
@@ -243,7 +244,8 @@ impl Reader<'_> {
     }
 }
 
-/// The first index and the number of those from `start` to before `stop`, as Python counts them; `None` of none.
+/// First index and number of the elements from `start` to before `stop`, in Python's notation; `None` if there are
+/// none.
 fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
     let count = i64::try_from(extent).ok()?;
     let place = |index: i64| if index < 0 { index.saturating_add(count).max(0) } else { index.min(count) };

@@ -8,17 +8,16 @@ use crate::Trace;
 /// Errors of an import.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The file is no trace.
+    /// The file is not a trace.
     #[error("not a trace that this version can read: {0}")]
     Malformed(String),
     /// The network uses something that is not supported.
     #[error(transparent)]
     Refused(Box<Refusal>),
-    /// The network has sizes or names that recipes may not have.
+    /// The network has sizes or names that recipes cannot have.
     #[error("the resulting recipe is not valid, so nothing is written:\n{0}")]
     Invalid(Box<Diagnostics>),
-    /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is
-    /// written.
+    /// The recipe differs from the traced network. This is a defect of the importer, so nothing is written.
     #[error("the resulting recipe differs from the traced network, so nothing is written: {0}")]
     Differs(String),
 }

@@ -1,4 +1,4 @@
-//! Turns repeated modules into blocks, and consecutive ones into stacks.
+//! Converts repeated modules to blocks, and consecutive ones to stacks.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::word::{Entry, Setting};
 pub struct Block {
     /// Its name.
     pub name: String,
-    /// Its class, and where that was written.
+    /// Its class, and where the class is defined.
     pub comment: Option<String>,
     /// Its arguments.
     pub args: Vec<Argument>,
@@ -23,16 +23,16 @@ pub struct Block {
     pub body: Vec<Item>,
 }
 
-/// A model with its parts folded.
+/// A model with blocks for its repeated parts.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// The parts, inner ones first.
+    /// The blocks, inner ones first.
     pub blocks: Vec<Block>,
     /// The layers.
     pub body: Vec<Item>,
 }
 
-/// Fewest layers of a part that is worth a block where it repeats.
+/// Smallest number of layers in a repeated part that becomes a block.
 const WORTH: usize = 3;
 
 /// Folds repeated parts.
@@ -60,7 +60,7 @@ pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
     folded
 }
 
-/// A module whose inner modules are all decided.
+/// A module whose inner modules are all processed.
 struct Part {
     name: String,
     path: String,
@@ -70,7 +70,8 @@ struct Part {
     returns: IndexMap<String, String>,
 }
 
-/// The modules that can be decided next; `None` when all are. Modules of a class come together where that is possible.
+/// The modules that can be processed next; `None` if all are processed. If possible, modules of the same class are
+/// processed together.
 fn ready(items: &mut Vec<Item>) -> Option<Vec<Part>> {
     let (mut parts, mut waiting) = (Vec::new(), Vec::new());
     each_list(items, &mut |list| {
@@ -108,7 +109,7 @@ fn is_open(items: &[Item]) -> bool {
     })
 }
 
-/// Parts of one class and outline; with and without a shortcut where that is all the difference.
+/// Groups parts by class and outline. Parts that only differ in having a shortcut form one group.
 fn grouped(parts: Vec<Part>) -> Vec<Vec<Part>> {
     let mut groups: IndexMap<String, Vec<Part>> = IndexMap::new();
     for mut part in parts {
@@ -139,7 +140,7 @@ fn has_shortcut(items: &[Item]) -> bool {
     items.iter().any(|item| matches!(item, Item::Residual { shortcut, .. } if !shortcut.is_empty()))
 }
 
-/// Whether every shortcut is one module, which can be switched off.
+/// Whether every shortcut is a single module, which can be switched off.
 fn lone_shortcuts(items: &[Item]) -> bool {
     items.iter().all(|item| match item {
         Item::Residual { shortcut, .. } => matches!(shortcut[..], [] | [Item::Module { .. }]),
@@ -147,7 +148,7 @@ fn lone_shortcuts(items: &[Item]) -> bool {
     })
 }
 
-/// Decides how the parts of a group are written.
+/// Determines how the parts of a group are written.
 fn close(
     group: Vec<Part>,
     blocks: &mut Vec<Block>,
@@ -203,8 +204,8 @@ fn close(
     blocks.push(Block { name, comment, args, body });
 }
 
-/// The class in lower case; for a `Sequential`, its name in the enclosing class. Further blocks of the same name are
-/// distinguished by modules that the first one does not have.
+/// The class in lower case; for a `Sequential`, its name in the enclosing class. Further blocks with the same name
+/// are distinguished by modules that the first one does not have.
 fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
     let name = match part.class.as_str() {
         "Sequential" => {
@@ -267,7 +268,7 @@ fn snake(class: &str) -> String {
     name.trim_matches('_').to_owned()
 }
 
-/// Writes rows of one block as a stack, here and inside. `module`: the name of the module whose whole body this is.
+/// Converts sequences of one block to stacks, at all levels. `module` is the name of the module whose body this is.
 fn stack(items: &mut Vec<Item>, module: Option<&str>) {
     for item in items.iter_mut() {
         match item {
@@ -306,7 +307,8 @@ fn stack(items: &mut Vec<Item>, module: Option<&str>) {
     }
 }
 
-/// A list of uses of one block as a stack, if they are numbered from 0 and only the first differs from the others.
+/// Converts a list of uses of one block to a stack, if they are numbered from 0 and only the first differs from the
+/// others.
 fn row(items: &[Item]) -> Option<Item> {
     let uses: Vec<_> = items
         .iter()
@@ -327,7 +329,7 @@ fn row(items: &[Item]) -> Option<Item> {
     }
     let first = first_args.iter().filter(|(key, entry)| args.get(*key) != Some(entry));
     let first = first.map(|(key, entry)| {
-        // Said of the first even where it is the block's default: the others have something else.
+        // Written for the first even if it is the default of the block, because the others have another value.
         let said_of_others = args.get(key).is_some_and(|other| other.default.as_ref() != Some(&other.value));
         let default = if said_of_others { None } else { entry.default.clone() };
         (key.clone(), Entry { value: entry.value.clone(), default })
@@ -383,7 +385,7 @@ fn unfold_lone(folded: &mut Folded) {
     }
 }
 
-/// Puts arguments in the place of expressions.
+/// Replaces expressions by arguments.
 fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[Argument]) {
     let value = |setting: &Setting| match setting {
         Setting::Text(text) => {

@@ -110,7 +110,7 @@ impl Reader<'_> {
     /// Adds the operation of a function.
     pub(crate) fn function(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let name = at.call.name();
-        // `relu_` is `relu` in place: the trace distinguishes the value before and after.
+        // `relu_` is `relu` in place. The trace distinguishes the values before and after it.
         let name = if name.starts_with("__") { name } else { name.trim_end_matches('_') };
         let Some((_, reading)) = FUNCTIONS.iter().find(|(names, _)| names.contains(&name)) else {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
@@ -120,13 +120,13 @@ impl Reader<'_> {
         at.all_read()
     }
 
-    /// The operand that a function works on.
+    /// The first operand of a function.
     pub(crate) fn first(&mut self, at: &mut At<'_>) -> Result<Tensor, Refusal> {
         let argument = at.input();
         self.operand(at, argument)
     }
 
-    /// A function of one operand that is a layer.
+    /// A function with one operand that is a layer.
     pub(crate) fn unary(&mut self, at: &mut At<'_>, layer: Layer) -> Result<(), Refusal> {
         let input = at.input();
         let (x, views) = self.rows(at, input, None)?;

@@ -17,15 +17,15 @@ pub struct Argument {
     pub values: Vec<Option<Setting>>,
 }
 
-/// The common parts of bodies, and their differences.
+/// The common part of bodies, and their differences.
 pub struct General {
-    /// The layers, with expressions of the arguments.
+    /// The layers, with expressions of arguments.
     pub body: Vec<Item>,
     /// The arguments.
     pub args: Vec<Argument>,
 }
 
-/// Numbers of one kind in all bodies.
+/// Values of one slot in all bodies.
 struct Column {
     key: String,
     layer: String,
@@ -33,7 +33,7 @@ struct Column {
     values: Vec<Option<Setting>>,
 }
 
-/// One body for several of the same outline.
+/// One body for several bodies with the same outline.
 pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
     complete(bodies);
     even_out(bodies);
@@ -58,7 +58,7 @@ pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
     General { body: template, args }
 }
 
-/// Gives bodies without the shortcut of others a copy that is switched off.
+/// Adds a disabled copy of the shortcut to bodies that do not have it.
 fn complete(bodies: &mut [Vec<Item>]) {
     let Some(whole) = bodies.iter().max_by_key(|body| slots(body).len()).cloned() else { return };
     if bodies.iter().all(|body| slots(body).len() == slots(&whole).len()) {
@@ -94,7 +94,7 @@ fn adopt(items: &mut [Item], whole: &[Item]) {
     }
 }
 
-/// Writes a size as a list wherever another body has a list there.
+/// Writes a size as a list if another body has a list in its place.
 fn even_out(bodies: &mut [Vec<Item>]) {
     let lengths: Vec<Vec<usize>> = bodies
         .iter()
@@ -125,7 +125,7 @@ fn even_out(bodies: &mut [Vec<Item>]) {
     }
 }
 
-/// The slot of all bodies at a place: one column, or one for each element of a list.
+/// The slot at an index in all bodies: one column, or one for each element of a list.
 fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
     let column = |values: Vec<Option<Setting>>, suffix: &str| {
         let slot = &tables[0][index];
@@ -158,7 +158,7 @@ fn varies(column: &Column) -> bool {
     defined.next().is_some_and(|first| defined.any(|other| other != first))
 }
 
-/// An argument that has no name yet.
+/// An argument without a name.
 struct Found {
     key: String,
     layer: String,
@@ -167,8 +167,8 @@ struct Found {
     uses: usize,
 }
 
-/// A column as a literal, or as an expression of an argument, which is created if needed; `$#2*4` means four times the
-/// third.
+/// A column as a literal, or as an expression of an argument, which is created if needed. `$#2*4` means four times
+/// the third argument.
 fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     let is_partial = column.values.iter().any(Option::is_none);
     if !varies(column) && !is_partial {
@@ -200,7 +200,7 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     Setting::Text(format!("$#{}", found.len() - 1))
 }
 
-/// `*4` where all second numbers are four times the first, `/4` the other way round.
+/// `*4` if all second numbers are four times the first ones, `/4` for the reverse.
 fn ratio(pairs: &[(&Setting, &Setting)]) -> Option<String> {
     let numbers: Vec<(i64, i64)> = pairs
         .iter()
@@ -217,7 +217,7 @@ fn ratio(pairs: &[(&Setting, &Setting)]) -> Option<String> {
     (under > 1 && numbers.iter().all(|(a, b)| b.checked_mul(under) == Some(*a))).then(|| format!("/{under}"))
 }
 
-/// Gives arguments their names, and expressions the names of their arguments.
+/// Assigns names to arguments, and replaces their numbers in expressions.
 fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
     let mut args: Vec<Argument> = Vec::new();
     for arg in &found {
@@ -237,8 +237,8 @@ fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
     args
 }
 
-/// The most frequent value of bodies, if more than half of them have it and it is not a number of channels; any value
-/// if it does not matter.
+/// The most frequent value in the bodies, if more than half of them have it and it is not a number of channels. Any
+/// value if it has no effect.
 fn default(arg: &Found) -> Option<Setting> {
     let mut counts: Vec<(&Setting, usize)> = Vec::new();
     for value in arg.values.iter().flatten() {
@@ -252,7 +252,7 @@ fn default(arg: &Found) -> Option<Setting> {
     (is_partial || !arg.channels && 2 * count > arg.values.len()).then(|| most.clone())
 }
 
-/// The key; where several arguments have it, with the name of the layer before it.
+/// The key. If several arguments have the same key, the name of the layer is placed before it.
 fn name(arg: &Found, many: bool, args: &[Argument]) -> String {
     let taken = |name: &str| name == "classes" || args.iter().any(|arg| arg.name == name);
     let layer: String = arg.layer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -5,31 +5,30 @@ use zoo_recipe::layers::Axis;
 
 use crate::word::{Entry, Kind, Word};
 
-/// A layer as it is written.
+/// A layer, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A separate layer.
     Layer {
-        /// Its operations.
+        /// Its key and settings.
         word: Word,
-        /// Its name, which is the path of its module or of its parameter until it is laid out; `None`: a plain
-        /// function.
+        /// Its name; before layout, the path of its module or parameter. `None` for a plain function.
         name: Option<String>,
     },
-    /// Keeps the present value under a name.
+    /// Stores the current value under a name.
     Tap(String),
-    /// Goes on from a kept value.
+    /// Continues from a stored value.
     From(String),
-    /// Adds, subtracts or multiplies by a kept value.
+    /// Adds, subtracts or multiplies by a stored value.
     Join(&'static str, String),
     /// Sum of two branches.
     Residual {
-        /// The branch that computes.
+        /// The branch with more layers.
         main: Vec<Item>,
-        /// The branch around it.
+        /// The other branch.
         shortcut: Vec<Item>,
     },
-    /// Branches, joined along an axis.
+    /// Branches that are concatenated along an axis.
     Concat {
         /// The branches, in order.
         branches: Vec<Vec<Item>>,
@@ -52,7 +51,7 @@ pub enum Item {
     },
     /// A module with its layers.
     Module {
-        /// Its name, which is its path until it is laid out.
+        /// Its name; before layout, its path.
         name: String,
         /// Its path in the network.
         path: String,
@@ -64,7 +63,7 @@ pub enum Item {
         body: Vec<Item>,
         /// Its return values by key, if there are several: taps inside it.
         returns: IndexMap<String, String>,
-        /// Whether it is there, where that differs between uses of the block around it.
+        /// Whether it exists, if this differs between uses of the enclosing block.
         enabled: Option<Entry>,
         /// Whether it is written inline.
         closed: bool,
@@ -73,7 +72,7 @@ pub enum Item {
     Use {
         /// The module's name.
         name: String,
-        /// The block's.
+        /// The name of the block.
         block: String,
         /// Its arguments.
         args: IndexMap<String, Entry>,
@@ -82,19 +81,19 @@ pub enum Item {
         /// Its return values by key, if there are several.
         returns: IndexMap<String, String>,
     },
-    /// A block several times in a row.
+    /// A block, repeated several times.
     Stack {
         /// The name of the module; empty if the uses have no common module.
         name: String,
-        /// The block's.
+        /// The name of the block.
         block: String,
         /// The prefix of the number in the name of each use.
         item: String,
-        /// How many times.
+        /// Number of uses.
         repeat: Entry,
         /// Arguments of every use.
         args: IndexMap<String, Entry>,
-        /// Those of the first that differ.
+        /// Arguments of the first use that differ.
         first: IndexMap<String, Entry>,
         /// Arguments that count channels.
         channels: IndexSet<String>,
@@ -140,7 +139,7 @@ pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
     visit(items);
 }
 
-/// Number of layers that are written.
+/// Number of written layers.
 pub fn size(items: &[Item]) -> usize {
     let one = |item: &Item| match item {
         Item::Layer { .. } | Item::Use { .. } | Item::Stack { .. } | Item::Join(..) => 1,

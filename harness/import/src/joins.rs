@@ -13,7 +13,7 @@ use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
 
-/// Longest axis that a sum is taken over term by term.
+/// Longest axis over which a sum is written term by term.
 const MOST_TERMS: usize = 8;
 
 const POSITIONS: &str = "`positions` adds to each token the row of its position";
@@ -22,7 +22,7 @@ const POSITIONS: &str = "`positions` adds to each token the row of its position"
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
-    /// A tensor and a parameter, in the shape that it is seen in.
+    /// A tensor and a parameter, with the shape in which the parameter is used.
     Parameter(Argument, String, Vec<usize>),
     /// A tensor and rows of a parameter.
     Picked(Argument, Picked),
@@ -84,7 +84,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Refuses a factor of the second operand.
+    /// Refuses a factor on the second operand.
     fn without_factor(&self, at: &mut At<'_>) -> Result<(), Refusal> {
         match at.named("alpha").map(Argument::number) {
             None | Some(Some(1.0)) => Ok(()),
@@ -111,7 +111,7 @@ impl Reader<'_> {
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         if let Some(Argument::Buffer(_)) = at.input() {
-            // The batch counters of normalisations are ignored, if nothing uses them.
+            // The batch counters of normalisations are ignored if nothing uses them.
             at.told_by_the_result();
             self.is(at.made()?.value, Seen::Unsaid("it computes with a buffer"));
             return Ok(());
@@ -216,7 +216,7 @@ impl Reader<'_> {
                     && let Some([n, h, w, c]) = self.shape(value).as_deref()
                     && (own, &seen[..]) == (&[*c][..], &[*c][..])
                 {
-                    // Channels last: the layer takes maps, [C, H, W].
+                    // Channels last: the layer reads maps, [C, H, W].
                     let (first, last) = (View::Permute(vec![0, 3, 1, 2]), View::Permute(vec![0, 2, 3, 1]));
                     let maps = vec![*n, *c, *h, *w];
                     let x = self.operand_viewed(at, Some(&x), &[first])?;
@@ -257,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The sum over a short axis, as a chain of sums.
+    /// The sum over a short axis, written as several sums.
     pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
         let shape = match input {
@@ -287,7 +287,7 @@ impl Reader<'_> {
         self.gives_viewed(at, What::Add, vec![sum, last], None, shape, views)
     }
 
-    /// Tensors side by side along a new axis: joined along the one behind it, which is split.
+    /// Stacks tensors along a new axis: they are concatenated along the next axis, which is then split.
     pub(crate) fn stack(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
             return Err(at.unknown_form("tensors"));

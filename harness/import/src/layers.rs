@@ -131,7 +131,7 @@ impl Reader<'_> {
                 at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` does not change its rows")
             );
         }
-        // Which norm matters with `max_norm` alone.
+        // The kind of norm only matters for `max_norm`.
         at.argument(4, &["norm_type"]);
         let by_frequency = at.flag(5, "scale_grad_by_freq", false)?;
         at.only("scale_grad_by_freq", by_frequency, false)?;
@@ -186,7 +186,7 @@ impl Reader<'_> {
         }
         let bias = self.bias(at, 3, &name)?;
         let eps = at.float(4, "eps", 1e-5)?;
-        // [n, c, h, w] seen as [n, h, w, c]: the channels of each pixel.
+        // [n, c, h, w] viewed as [n, h, w, c]: the channels of each pixel are normalised.
         if let Some(Seen::Of(base, views)) = self.seen(*value)
             && views[..] == [View::Permute(vec![0, 2, 3, 1])]
             && shape.len() == 1
@@ -238,7 +238,7 @@ impl Reader<'_> {
                 );
             }
         }
-        // Without running statistics, an instance is normalised by its own, and there is nothing that momentum moves.
+        // Without running statistics, an instance is normalised with its own statistics, and momentum has no effect.
         at.argument(5, &["use_input_stats"]);
         at.argument(6, &["momentum"]);
         let eps = at.float(7, "eps", 1e-5)?;
@@ -252,13 +252,13 @@ impl Reader<'_> {
         self.layer(at, Layer::Lrn(zoo::Lrn { size, alpha, beta, k }), x, None)
     }
 
-    /// The module that has a weight, and the weight's shape.
+    /// The module with a weight, and the shape of the weight.
     fn weight(&self, at: &mut At<'_>, place: usize) -> Result<(String, Vec<usize>), Refusal> {
         let argument = at.argument(place, &["weight"]);
         self.parameter(at, argument, "weight")
     }
 
-    /// The module that has a parameter, and the parameter's shape.
+    /// The module with a parameter, and the shape of the parameter.
     pub(crate) fn parameter(
         &self,
         at: &At<'_>,
@@ -281,7 +281,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether there is a bias, which belongs to the same module.
+    /// Whether there is a bias that belongs to the same module.
     fn bias(&self, at: &mut At<'_>, place: usize, owner: &str) -> Result<bool, Refusal> {
         match at.argument(place, &["bias"]) {
             None => Ok(false),

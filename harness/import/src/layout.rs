@@ -1,9 +1,9 @@
-//! Layers as they are written: names relative to the enclosing module, and scopes for names that are not modules.
+//! Determines names relative to the enclosing module, and scopes for names that are not modules.
 
 use crate::item::Item;
 use crate::word::{Entry, Kind, Setting};
 
-/// Gives layers inside the module `path` the names that they have there.
+/// Sets the names of layers inside the module `path`.
 pub fn lay_out(items: Vec<Item>, path: &str) -> Vec<Item> {
     let mut out: Vec<Item> = Vec::new();
     for item in items {
@@ -26,7 +26,7 @@ fn push(out: &mut Vec<Item>, scopes: &[String], item: Item) {
     out.push(Item::Scope { name: first.clone(), body });
 }
 
-/// The names between a module and something inside it, and its own.
+/// The names between a module and something inside it, and the last name.
 fn split(full: &str, path: &str) -> (Vec<String>, String) {
     let local = match path {
         "" => full,
@@ -78,7 +78,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
     (Vec::new(), laid)
 }
 
-/// Whether unnamed layers would get a name in a `sequential`, which numbers its content.
+/// Whether unnamed layers would get a name in a `sequential`, which numbers its layers.
 pub fn would_be_numbered(body: &[Item]) -> bool {
     body.iter().any(|item| match item {
         Item::Layer { word, name } => name.is_none() && word.kind != Kind::Formula,

@@ -1,11 +1,12 @@
-//! From the trace of a PyTorch network to a recipe.
+//! Converts the trace of a PyTorch network to a recipe.
 //!
-//! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe:
-//! functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`, `attention`,
-//! `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`), operands become
-//! branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts
-//! that down as an author would. `proof` holds what was written against the trace: operation by operation, module by
-//! module, parameter by parameter. Unsupported operations are never omitted: they are an [`ImportError::Refused`].
+//! [`Trace::read`] reads the document that `python -m zoo_golden port` writes. [`import`] returns the text of a
+//! recipe: functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`,
+//! `attention`, `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`),
+//! operands become branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`,
+//! `generalise`), and `write` writes all this in the style of an author. `proof` compares the result with the trace:
+//! operation by operation, module by module, parameter by parameter. Unsupported operations are never omitted: they
+//! are an [`ImportError::Refused`].
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,12 +53,12 @@ pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
 
 use zoo_recipe::{Library, LoadOptions};
 
-/// A recipe, and that it is the network that was traced.
+/// A recipe, and the proof that it equals the traced network.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// The text of the recipe.
     pub text: String,
-    /// Numbers of equal parts.
+    /// Numbers of parts that were found equal.
     pub proof: Proof,
 }
 

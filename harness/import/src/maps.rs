@@ -35,7 +35,7 @@ impl Reader<'_> {
                 "`avg_pool` divides by the number of pixels; `scale` multiplies",
             ));
         }
-        // Whether zeros count matters only where there are any.
+        // Whether zeros count only matters if there is padding.
         let count_include_pad = count_include_pad || pad == Padding::default();
         let layer = zoo::AvgPool { kernel, stride, pad, ceil_mode, count_include_pad };
         self.layer(at, Layer::AvgPool(layer), x, None)
@@ -65,7 +65,7 @@ impl Reader<'_> {
         let Some(mut axes) = axes else { return Err(at.unknown_form("dim")) };
         axes.sort_unstable();
         let keeps_axes = at.flag(2, "keepdim", false)?;
-        // `global_avg_pool` takes maps, [n, c, h, w]: tokens are maps of width 1.
+        // `global_avg_pool` reads maps, [n, c, h, w]; tokens become maps of width 1.
         let (n, c, views) = match (&shape[..], &axes[..]) {
             ([n, c, _, _], [2, 3]) => (n, c, Vec::new()),
             ([n, _, _, c], [1, 2]) => (n, c, vec![View::Permute(vec![0, 3, 1, 2])]),
@@ -144,7 +144,7 @@ impl Reader<'_> {
             return Err(at.unknown_form("size"));
         };
         let (size, from) = ([*h, *w], [*from_h, *from_w]);
-        // The size is that of the result.
+        // The result determines the size.
         at.argument(1, &["size"]);
         let recomputes = at.flag(5, "recompute_scale_factor", false)?;
         if let Some(scale) = at.argument(2, &["scale_factor"])

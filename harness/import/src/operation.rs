@@ -1,10 +1,10 @@
-//! The operations of a network in terms of recipes.
+//! The operations of a network, in the terms of recipes.
 
 use zoo_recipe::layers::Axis;
 
 use crate::word::Word;
 
-/// A tensor, by its number; numbers beyond those of the trace are of tensors that recipes make in between.
+/// A tensor, by its number. Numbers above those of the trace are intermediate tensors of the recipe.
 pub type Tensor = usize;
 
 /// One operation or one call of a module.
@@ -16,33 +16,33 @@ pub enum Unit {
     Module(Module),
 }
 
-/// An operation that a recipe has a layer for.
+/// An operation for which recipes have a layer.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Its operations.
+    /// The layer.
     pub what: What,
     /// Its operands: for a layer the current value, then taps.
     pub operands: Vec<Tensor>,
     /// Its result.
     pub result: Tensor,
-    /// The path of the module that it is, or of the parameter that it has.
+    /// The path of its module, or of its parameter.
     pub name: Option<String>,
     /// Its position in the source.
     pub at: String,
 }
 
-/// The layer of an operation.
+/// The kind of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// The description of this layer.
+    /// A layer with these settings.
     Layer(Word),
     /// The sum of two tensors.
     Add,
-    /// The first less the second.
+    /// The first tensor minus the second.
     Subtract,
     /// The product of two tensors.
     Mul,
-    /// All operands joined along an axis.
+    /// The concatenation of all operands along an axis.
     Concat(Axis),
     /// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`.
     Cut(Windows),
@@ -120,7 +120,7 @@ impl What {
         }
     }
 
-    /// Whether its operands may change places.
+    /// Whether its operands can be exchanged.
     pub fn commutes(&self) -> bool {
         match self {
             Self::Add | Self::Mul => true,
@@ -138,13 +138,13 @@ pub struct Module {
     pub path: String,
     /// Its class, without packages.
     pub class: String,
-    /// File and line of the class, where it is not PyTorch's own.
+    /// File and line of the class, unless it belongs to PyTorch.
     pub source: Option<String>,
-    /// File and line that called it.
+    /// File and line of the call.
     pub at: String,
-    /// The tensors that it is given.
+    /// The tensors that it reads.
     pub inputs: Vec<Tensor>,
-    /// Its result; the first one that it computed if there are several.
+    /// Its result; the first computed one if there are several.
     pub output: Tensor,
     /// Its return values by key, if there are several.
     pub returns: Vec<(String, Tensor)>,

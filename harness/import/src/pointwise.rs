@@ -1,4 +1,4 @@
-//! Functions of each element or row: activations, softmax, dropout.
+//! Functions of single elements or rows: activations, softmax, dropout.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -37,7 +37,7 @@ impl Reader<'_> {
         self.formula(at, "softplus(x)")
     }
 
-    /// The gradient is 0 at the bounds themselves, as it is where `max` and `min` name `x` first.
+    /// The gradient is 0 at the bounds, as for `max` and `min` with `x` as the first argument.
     pub(crate) fn hardtanh(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (least, most) = (at.float(1, "min_val", -1.0)?, at.float(2, "max_val", 1.0)?);
         match [least, most] {
@@ -46,7 +46,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The gradient passes at the bounds themselves, as it does where `max` and `min` name `x` last.
+    /// The gradient passes at the bounds, as for `max` and `min` with `x` as the last argument.
     pub(crate) fn clamp(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let mut bound = |place: usize, key: &str| match at.argument(place, &[key]) {
             None => Ok(None),

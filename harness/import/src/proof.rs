@@ -12,18 +12,18 @@ use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
-/// How much was found to be the same.
+/// Numbers of parts that were found equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Proof {
-    /// Operations.
+    /// Number of operations.
     pub operations: usize,
-    /// Outputs of modules.
+    /// Number of module outputs.
     pub modules: usize,
-    /// Parameters.
+    /// Number of parameters.
     pub parameters: usize,
 }
 
-/// Operations that are the same have the same number.
+/// Assigns numbers to operations; equal operations get equal numbers.
 #[derive(Default)]
 struct Numbers {
     known: HashMap<(String, Vec<usize>), usize>,
@@ -42,7 +42,7 @@ impl Numbers {
         }
         let key = name.map_or_else(|| what.key(), |name| format!("{} called {name}", what.key()));
         let What::Concat(axis) = what else { return self.number(key, operands) };
-        // Joined in two steps or at once: the same elements in the same order.
+        // Concatenations in two steps or at once are equal: they have the same elements in the same order.
         let inner = |operand: &usize| match self.concats.get(operand) {
             Some((other, parts)) if other == axis => parts.clone(),
             Some(_) | None => vec![*operand],
@@ -67,14 +67,14 @@ impl Numbers {
 #[derive(Default)]
 struct Account {
     operations: BTreeMap<usize, usize>,
-    /// In order of their return.
+    /// In the order in which modules return.
     modules: IndexMap<String, usize>,
     calls: HashMap<String, usize>,
     output: Option<usize>,
 }
 
 impl Account {
-    /// The results of a module, by key: `` for a single tensor.
+    /// The results of a module by key; the key of a single tensor is empty.
     fn module(&mut self, name: &str, parts: &[(&str, usize)]) {
         let call = self.calls.entry(name.to_owned()).or_default();
         for (key, number) in parts {
@@ -89,7 +89,7 @@ impl Account {
         number
     }
 
-    /// The module output of a named layer: none if its name is the name of a parameter.
+    /// The module output of a named layer; none if its name is that of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
             Kind::Parameter | Kind::Beside => {}
@@ -241,7 +241,7 @@ impl Written<'_> {
     }
 }
 
-/// Holds a recipe against the network that was traced.
+/// Compares a recipe with the traced network.
 ///
 /// # Errors
 /// The first difference.
@@ -291,10 +291,10 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     Ok(Proof { operations, modules: traced.modules.len(), parameters: 0 })
 }
 
-/// Holds the graph of a recipe against shapes and parameters of the trace.
+/// Compares the graph of a recipe with shapes and parameters of the trace.
 ///
 /// # Errors
-/// As [`same`]; parameters that no operation uses.
+/// As [`same`], and parameters that no operation uses.
 pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<usize, ImportError> {
     let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
     let graph = build(recipe, model, &options).map_err(|error| ImportError::Differs(error.to_string()))?;

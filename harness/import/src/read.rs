@@ -1,4 +1,4 @@
-//! From a trace to the operations of the network: modules with their operations, with combined views.
+//! Reads a trace into the operations of the network: modules with their operations, and combined views.
 
 use std::collections::HashSet;
 
@@ -185,7 +185,7 @@ fn can_be_named(what: &What) -> bool {
     }
 }
 
-/// Whether a layer is a module that returns its result first, and something else.
+/// Whether a layer is a module that returns its result first, followed by another value.
 fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
 }
@@ -208,7 +208,7 @@ fn shorten_sums(units: &mut [Unit]) {
     }
 }
 
-/// Leaves out operations without a name whose results nothing uses.
+/// Removes unnamed operations whose results are not used.
 fn drop_unused(units: &mut Vec<Unit>, given: &[Tensor]) {
     loop {
         let operands = units.iter().flat_map(Unit::operands);

@@ -14,7 +14,7 @@ use crate::trace::{Made, Trace, Training};
 use crate::word::{Kind, Setting, number};
 use crate::{ImportError, structure, write};
 
-/// How many classes and how many pixels on a side generated characters have.
+/// Supported numbers of classes, and side lengths in pixels, of generated characters.
 const MOST_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=36;
 const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 
@@ -147,7 +147,7 @@ fn rest(trace: &Trace, output: Option<&String>) -> String {
     text
 }
 
-/// Generated characters, where they are as many and as large as the network's images; otherwise a folder of images.
+/// Generated characters, if their number of classes and size suit the network; otherwise a folder of images.
 fn data(trace: &Trace) -> String {
     let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
     let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());

@@ -3,19 +3,20 @@
 use crate::item::Item;
 use crate::word::{Entry, Kind, Setting, Word};
 
-/// A setting of a layer, an argument of a use, or whether a module is there.
+/// A setting of a layer, an argument of a use, or whether a module exists.
 pub struct Slot {
     /// Its key.
     pub key: String,
-    /// The name of the layer that has it.
+    /// The name of its layer.
     pub layer: String,
     /// Whether it counts channels.
     pub channels: bool,
-    /// Its value; `None` in a module that is not there.
+    /// Its value; `None` in a module that does not exist.
     pub value: Option<Setting>,
 }
 
-/// Calls `visit` with every entry, the key and the name of its layer, and whether its container exists.
+/// Calls `visit` with every entry: the key, the name of its layer, whether it counts channels, and whether its
+/// container exists.
 pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &str, bool, bool, &mut Entry)) {
     for item in items {
         match item {
@@ -75,8 +76,8 @@ pub fn slots(body: &[Item]) -> Vec<Slot> {
     found
 }
 
-/// The common part of bodies that differ only in numbers and switches. `shortcuts`: whether the shortcut of a residual
-/// branch is included.
+/// The common part of bodies that only differ in numbers and switches. `shortcuts`: whether the shortcut of a
+/// residual branch is included.
 pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let inside = |items: &[Item]| outline(items, shortcuts);
     let keys = |word: &Word| {

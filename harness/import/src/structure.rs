@@ -1,4 +1,5 @@
-//! From operations with operands to lists of layers: finds branches that start from one tensor and are joined again.
+//! Converts operations with operands to lists of layers: finds branches that start from one tensor and are joined
+//! again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,11 +10,11 @@ use crate::item::{Item, size};
 use crate::operation::{Module, Operation, Tensor, Unit, What, Windows};
 use crate::word::{Entry, Kind, SEGMENTS, Setting, Word};
 
-/// The layers of a module, and the taps of its return values by key, if there are several. `inputs`: further tensors
-/// that it reads, by their names in the caller.
+/// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
+/// tensors that it reads, by their names in the caller.
 ///
 /// # Errors
-/// A tensor that comes from outside the module, though the module is not given it.
+/// A tensor that the module reads although it comes from outside and is not an argument.
 pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
     let input = module.inputs.first().copied().unwrap_or(module.output);
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
@@ -77,11 +78,11 @@ struct Body<'m> {
     beside: HashMap<Tensor, usize>,
     /// Index of the unit that computes a tensor.
     producers: HashMap<Tensor, usize>,
-    /// The nearest tensor that all ways from the input to this one pass.
+    /// The nearest tensor that is on all paths from the input to this one.
     dominators: HashMap<Tensor, Tensor>,
-    /// Units that have their place.
+    /// Units that are already placed.
     done: HashSet<usize>,
-    /// How often a name was given to a tap.
+    /// Number of taps with each name.
     taps: HashMap<String, usize>,
 }
 
@@ -120,12 +121,12 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Place of a tensor in the order of execution.
+    /// Position of a tensor in the order of execution.
     fn place(&self, tensor: Tensor) -> usize {
         self.producers.get(&tensor).map_or(0, |index| index + 1)
     }
 
-    /// The nearest tensor that all ways to both pass.
+    /// The nearest tensor that is on all paths to both.
     fn common(&self, mut first: Tensor, mut second: Tensor) -> Tensor {
         // Each step goes back in the order of execution.
         for _ in 0..=2 * self.producers.len() {
@@ -140,7 +141,7 @@ impl Body<'_> {
         first
     }
 
-    /// The layers from one tensor to another; `None` where branches are entangled.
+    /// The layers from one tensor to another; `None` if branches are entangled.
     fn run(&mut self, from: Tensor, to: Tensor) -> Result<Option<Vec<Item>>, Refusal> {
         let mut reversed = Vec::new();
         let mut at = to;
@@ -243,7 +244,7 @@ impl Body<'_> {
         Ok(Some(match (&operation.what, &mut branches[..]) {
             (What::Add, [first, second]) => {
                 let (first, second) = (std::mem::take(first), std::mem::take(second));
-                // The branch that does more is the one that the other leads around.
+                // The branch with more layers is the main branch.
                 let swap = size(&second) > size(&first);
                 let (main, shortcut) = if swap { (second, first) } else { (first, second) };
                 if main.is_empty() {
@@ -284,7 +285,7 @@ impl Body<'_> {
         }))
     }
 
-    /// A unit of one tensor.
+    /// A unit with one operand.
     fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
         Ok(match unit {
             Unit::Module(module) => module_item(module, &[])?.0,
@@ -323,7 +324,7 @@ impl Body<'_> {
         if *count == 1 { role.to_owned() } else { format!("{role}{count}") }
     }
 
-    /// The layers in order of execution, with a tap for each tensor that is not used at once.
+    /// The layers in order of execution, with a tap for each tensor that is not used immediately.
     fn in_order(&mut self) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
         let is_beside = |unit: &&Unit| unit.results().iter().any(|result| self.beside.contains_key(result));
         if let Some(unit) = self.module.body.iter().find(is_beside) {
@@ -339,7 +340,7 @@ impl Body<'_> {
                     loop {
                         count += 1;
                         let name = format!("t{count}");
-                        // A tap hides those around this module that have its name.
+                        // A tap hides taps with the same name outside of this module.
                         if !around.contains(&name) {
                             break name;
                         }
@@ -415,7 +416,7 @@ impl Body<'_> {
         for (tensor, own) in items {
             let is_end = matches!(own[..], [Item::From(_)]);
             written.extend(own);
-            // Once only: a module can return its argument.
+            // Only once, because a module can return its argument.
             if let (Some(tap), false) = (names.get(&tensor), is_end || !given.insert(tensor)) {
                 written.push(Item::Tap(tap.clone()));
             }
@@ -441,7 +442,7 @@ fn module_item(module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, Inde
 }
 
 impl What {
-    /// The key of the layer that does this with a tap.
+    /// The key of the layer for this operation with a tap.
     fn tag(&self) -> &'static str {
         match self {
             Self::Add => "add",

@@ -9,10 +9,10 @@ use serde::de::{Deserializer, Error as _};
 use crate::ImportError;
 use crate::constant::Constant;
 
-/// Version of the document that is read.
+/// Supported version of the document.
 pub const FORMAT: u32 = 1;
 
-/// Largest document, in bytes: many times that of any network.
+/// Largest document in bytes, many times the size for any network.
 pub const MAX_BYTES: usize = 64 << 20;
 
 /// Largest number of a tensor.
@@ -24,7 +24,7 @@ const MAX_VALUE: usize = 1 << 32;
 pub struct Trace {
     /// [`FORMAT`].
     pub format: u32,
-    /// Where the network comes from: `torchvision:resnet18`.
+    /// The source of the network: `torchvision:resnet18`.
     pub model: String,
     /// Versions of the packages, by name.
     #[serde(default)]
@@ -54,20 +54,20 @@ pub struct Trace {
     pub training: Option<Training>,
 }
 
-/// A tensor that is made.
+/// A computed tensor or an input.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Made {
-    /// Its number, its alone.
+    /// Its unique number.
     pub value: usize,
-    /// Its extents, batch included.
+    /// Its extents, including the batch.
     pub shape: Vec<usize>,
     /// Its element type, as named by PyTorch.
     pub dtype: String,
 }
 
 impl Made {
-    /// Whether it has real numbers.
+    /// Whether it contains real numbers.
     pub fn is_real(&self) -> bool {
         self.dtype.starts_with("float") || self.dtype == "bfloat16"
     }
@@ -79,13 +79,13 @@ impl Made {
 pub struct Parameter {
     /// Its extents.
     pub shape: Vec<usize>,
-    /// The first name of the same tensor, where this is a further one.
+    /// The first name of the same tensor, if this is another name of it.
     #[serde(default)]
     pub same_as: Option<String>,
-    /// The value of all its elements at the start, where they are equal.
+    /// The initial value of all its elements, if they are equal.
     #[serde(default)]
     pub start: Option<f64>,
-    /// Whether it gets no gradient.
+    /// Whether it has no gradient.
     #[serde(default)]
     pub frozen: bool,
 }
@@ -96,7 +96,7 @@ pub struct Parameter {
 pub struct Module {
     /// `torchvision.models.resnet.BasicBlock`.
     pub class: String,
-    /// File and line of the class, where it is not PyTorch's own.
+    /// File and line of the class, unless it belongs to PyTorch.
     #[serde(default)]
     pub source: Option<String>,
 }
@@ -129,13 +129,13 @@ impl<'de> Deserialize<'de> for Call {
 pub struct ModuleCall {
     /// Path of the module.
     pub module: String,
-    /// Its how-manieth call, from 0.
+    /// Index of the call of the module, from 0.
     pub call: usize,
-    /// File and line that called it.
+    /// File and line of the call.
     pub at: String,
-    /// Arguments by place.
+    /// Positional arguments.
     pub args: Vec<Argument>,
-    /// Arguments by name.
+    /// Keyword arguments.
     pub kwargs: IndexMap<String, Argument>,
     /// The calls inside, in order of execution.
     pub body: Vec<Call>,
@@ -149,15 +149,15 @@ pub struct ModuleCall {
 pub struct FunctionCall {
     /// `torch.nn.functional.conv2d`, `torch.Tensor.__add__`.
     pub function: String,
-    /// File and line that called it.
+    /// File and line of the call.
     pub at: String,
-    /// Arguments by place.
+    /// Positional arguments.
     pub args: Vec<Argument>,
-    /// Arguments by name.
+    /// Keyword arguments.
     pub kwargs: IndexMap<String, Argument>,
     /// Its results, by key; the key of a single tensor is empty.
     pub outputs: IndexMap<String, Made>,
-    /// Whether gradients are switched off where it is called.
+    /// Whether gradients are disabled at the call.
     #[serde(default)]
     pub no_grad: bool,
 }
@@ -176,7 +176,7 @@ pub enum Argument {
     None,
     /// A switch.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// Any other number.
     Float(f64),
@@ -184,11 +184,11 @@ pub enum Argument {
     Text(String),
     /// A list or a tuple.
     List(Vec<Argument>),
-    /// A tensor that was made, by its number.
+    /// A tensor, by its number.
     Value(usize),
-    /// A parameter by name.
+    /// A parameter, by name.
     Parameter(String),
-    /// A buffer by name.
+    /// A buffer, by name.
     Buffer(String),
     /// A tensor that is the same in every step, by its place in [`Trace::constants`].
     Constant(usize),
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Argument {
             Text(String),
             List(Vec<Argument>),
             Named(Named),
-            /// Metadata of a module that returns tensors made by a function.
+            /// Metadata of a module that returns tensors computed by a function.
             None(()),
         }
         Ok(match Written::deserialize(deserializer)? {
@@ -249,19 +249,19 @@ impl<'de> Deserialize<'de> for Argument {
 }
 
 impl Argument {
-    /// A whole number.
+    /// The value, if it is an integer.
     pub fn int(&self) -> Option<i64> {
         let Self::Int(value) = self else { return None };
         Some(*value)
     }
 
-    /// A number of either kind.
+    /// The value, if it is a number.
     pub fn number(&self) -> Option<f64> {
         let Self::Float(value) = self else { return self.int().map(|value| value as f64) };
         Some(*value)
     }
 
-    /// The tensors in it that were made, in order.
+    /// The tensors in it, in order.
     pub fn values(&self) -> Vec<usize> {
         match self {
             Self::Value(value) => vec![*value],
@@ -301,7 +301,7 @@ impl Argument {
     }
 }
 
-/// How the step of the golden trains.
+/// The training settings of the golden's step.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
@@ -314,17 +314,16 @@ pub struct Training {
     pub label_smoothing: f64,
     /// The optimizer, as named in recipes.
     pub optimizer: zoo_recipe::schema::Optimizer,
-    /// Bound on the norm of all gradients.
+    /// Limit of the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
-    /// The golden's manifest, from the folder of goldens on.
+    /// The golden's manifest, relative to the folder of goldens.
     #[serde(default)]
     pub golden: Option<String>,
 }
 
 impl Trace {
-    /// Reads a trace and holds it against itself: every tensor is made before it is used, and once; every name is
-    /// known.
+    /// Reads and validates a trace: every tensor is defined once and before its use, and every name is known.
     ///
     /// # Errors
     /// The error in the document.

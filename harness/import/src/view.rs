@@ -1,4 +1,4 @@
-//! Views: combines PyTorch's view, permute, select and so on until a recipe layer can express them.
+//! Combines views of PyTorch (view, permute, select and so on) until layers of a recipe can express them.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, Permute, Reshape, Roll, Slice, Take, Tokens};
@@ -6,12 +6,12 @@ use zoo_recipe::schema::{Count, Padding, Size};
 
 use crate::operation::Windows;
 
-/// One step, the batch being axis 0.
+/// One step. The batch is axis 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// The same elements, row-major, in this shape.
+    /// The same elements, row-major, with this shape.
     Reshape(Vec<usize>),
-    /// By axis of the result, the axis that it comes from.
+    /// For each axis of the result, the axis of the operand.
     Permute(Vec<usize>),
     /// Selects an index of an axis and removes the axis.
     Select(usize, usize),
@@ -29,7 +29,7 @@ pub enum View {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     /// A layer.
-    Layer(Layer),
+    Layer(Box<Layer>),
     /// A map becomes windows.
     Cut(Windows),
     /// Windows become a map.
@@ -37,7 +37,7 @@ pub enum Piece {
 }
 
 impl View {
-    /// The shape that it makes of a shape.
+    /// The shape of the view of a tensor with this shape.
     pub fn shape(&self, from: &[usize]) -> Vec<usize> {
         match self {
             Self::Reshape(shape) => shape.clone(),
@@ -57,7 +57,7 @@ impl View {
         }
     }
 
-    /// Whether it leaves samples apart: the batch stays the first axis.
+    /// Whether samples stay separate: the batch stays the first axis.
     fn keeps_samples(&self, from: &[usize]) -> bool {
         match self {
             Self::Reshape(shape) => shape.first() == from.first(),
@@ -69,12 +69,12 @@ impl View {
     }
 }
 
-/// The shape that views one after another make of a shape.
+/// The shape after several views.
 pub fn shape(from: &[usize], views: &[View]) -> Vec<usize> {
     views.iter().fold(from.to_vec(), |shape, view| view.shape(&shape))
 }
 
-/// The same in as few steps as possible.
+/// The same view in as few steps as possible.
 pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     let mut found: Vec<View> = Vec::new();
     for view in views {
@@ -89,7 +89,7 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 View::Permute(joined)
             }
             (Some(View::Permute(order)), View::Select(axis, index)) if let Some(source) = order.get(*axis).copied() => {
-                // Taken first, so that an axis that goes away does not move.
+                // The selection comes first, so that the removed axis is not moved.
                 let rest = order.iter().enumerate().filter(|(to, _)| to != axis);
                 let rest = rest.map(|(_, from)| if *from > source { from - 1 } else { *from }).collect();
                 found.pop();
@@ -221,7 +221,7 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
                 // `pad` takes maps, [C, H, W].
                 let order = |order: [usize; 3]| Layer::Permute(Permute { order: order.to_vec() });
                 let size = Padding([0, after[1], 0, after[2]]);
-                found.extend([order([2, 0, 1]), Layer::Pad(Pad { size })].map(Piece::Layer));
+                found.extend([order([2, 0, 1]), Layer::Pad(Pad { size })].map(|layer| Piece::Layer(Box::new(layer))));
                 (order([1, 2, 0]), 1)
             }
             ([View::Fill(_) | View::Every(..), ..], _) => return None,
@@ -232,7 +232,7 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
         };
         shape = rest[..taken].iter().fold(shape, |shape, view| view.shape(&shape));
         rest = &rest[taken..];
-        found.push(Piece::Layer(layer));
+        found.push(Piece::Layer(Box::new(layer)));
     }
     Some(found)
 }
@@ -258,7 +258,7 @@ mod tests {
 
     fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
         let layer = |piece| match piece {
-            Piece::Layer(layer) => Some(layer),
+            Piece::Layer(layer) => Some(*layer),
             Piece::Cut(_) | Piece::Join(_) => None,
         };
         pieces(from, views, None)?.into_iter().map(layer).collect()

@@ -1,4 +1,4 @@
-//! A layer as an author writes it: its key and its settings, each with its default.
+//! A layer in the form of a recipe: its key and its settings, each with its default.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ pub const SEGMENTS: &str = "segments";
 pub enum Setting {
     /// A switch.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// Any other number.
     Float(f64),
     /// A word, or an expression of block arguments.
     Text(String),
-    /// Several.
+    /// A list.
     List(Vec<Setting>),
 }
 
@@ -39,7 +39,7 @@ impl Setting {
         })
     }
 
-    /// A list of equal numbers as one, and two equal pairs as one pair.
+    /// A list of equal numbers becomes one number, and two equal pairs become one pair.
     pub fn shortest(self) -> Self {
         let Self::List(items) = self else { return self };
         match &items[..] {
@@ -70,7 +70,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// `1e-6`, `0.1`: the shorter of the two ways to write a number.
+/// `1e-6`, `0.1`: the shorter of the two notations of a number.
 pub fn number(value: f64) -> String {
     let (plain, scientific) = (format!("{value}"), format!("{value:e}"));
     if scientific.len() < plain.len() { scientific } else { plain }
@@ -79,7 +79,7 @@ pub fn number(value: f64) -> String {
 /// A setting with its default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What it is.
+    /// The value.
     pub value: Setting,
     /// The default; `None` if it is required.
     pub default: Option<Setting>,
@@ -88,13 +88,13 @@ pub struct Entry {
 /// The properties of a layer for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A formula, which is no module.
+    /// A formula, which is not a module.
     Formula,
     /// A layer with its own number of channels.
     Wide,
-    /// One with a lone parameter, whose name is the parameter's.
+    /// A layer with a single parameter, whose name it has.
     Parameter,
-    /// A module that returns its result first, and something else.
+    /// A module that returns its result first, followed by another value.
     First,
     /// Multiplies a value by what others make of it.
     Gate,
@@ -126,14 +126,14 @@ impl Kind {
 pub struct Word {
     /// The layer's key.
     pub tag: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its settings, in the order in which they are written.
     pub settings: IndexMap<String, Entry>,
 }
 
 impl Word {
-    /// The settings of a layer, all of them.
+    /// All settings of a layer.
     pub fn of(layer: &Layer) -> Self {
         if let Layer::Map(map) = layer {
             return Self::formula(map.formula.clone());
@@ -144,7 +144,7 @@ impl Word {
             others.shift_remove(key);
             let usual = read(layer.tag(), others)?;
             let all = written(&usual)?;
-            // Optional settings have no default that could be written.
+            // Optional settings have no default value.
             Some(all.get(key).and_then(Setting::of))
         };
         let entry = |(key, value): (&Value, &Value)| {
@@ -186,14 +186,14 @@ impl Word {
         Self { tag: "map", kind: Kind::Formula, settings: IndexMap::from([(String::new(), entry)]) }
     }
 
-    /// The settings that differ from their defaults, as a text that is the same for equal layers.
+    /// The settings that differ from their defaults, as a text that is equal for equal layers.
     pub fn key(&self) -> String {
         let said = self.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
         let said: Vec<String> = said.map(|(key, entry)| format!("{key}={}", entry.value)).collect();
         format!("{} {}", self.tag, said.join(" "))
     }
 
-    /// A whole-number setting.
+    /// An integer setting.
     pub fn int(&self, key: &str) -> Option<i64> {
         match self.settings.get(key)?.value {
             Setting::Int(value) => Some(value),

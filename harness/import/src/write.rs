@@ -9,7 +9,7 @@ use crate::fold::{Block, Folded};
 use crate::item::Item;
 use crate::word::{Entry, Setting, Word};
 
-/// Most characters of a line that is not broken.
+/// Largest number of characters in a line that is not broken.
 const WIDTH: usize = 136;
 
 /// The sections `blocks` and `body` of `model`.
@@ -60,7 +60,7 @@ impl Lines {
         self.list(8, &block.body, false);
     }
 
-    /// `numbered`: whether a layer without a name is called by its place.
+    /// `numbered`: whether unnamed layers are named by their index.
     fn list(&mut self, indent: usize, items: &[Item], numbered: bool) {
         for (index, item) in items.iter().enumerate() {
             let place = numbered.then(|| index.to_string());
@@ -68,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// A layer with keys in one line, or a key to each line where that is too long.
+    /// A layer with all keys on one line, or with one key per line if that would be too long.
     fn keys(&mut self, indent: usize, dash: &str, tag: &str, keys: &[(String, String)]) {
         let said: Vec<String> = keys.iter().map(|(key, value)| format!("{key}: {value}")).collect();
         let whole = format!("{dash}{tag}: {{{}}}", said.join(", "));
@@ -93,7 +93,7 @@ impl Lines {
         self.keys(indent, dash, word.tag, &keys);
     }
 
-    /// `place`: the name that the layer has without being given one.
+    /// `place`: the name of the layer if none is written.
     fn item(&mut self, indent: usize, dash: &str, item: &Item, place: Option<&str>) {
         let inner = indent + dash.len() + 2;
         let other = |name: &str| (!name.is_empty() && Some(name) != place).then(|| quoted(name));
@@ -178,7 +178,7 @@ impl Lines {
         self.list(inner + 2, body, false);
     }
 
-    /// Branches that are joined, with a name where they are a module.
+    /// Branches that are joined, with a name if they are a module.
     fn join(&mut self, indent: usize, dash: &str, item: &Item, name: Option<&str>) {
         let inner = indent + dash.len() + 2;
         match item {
@@ -238,7 +238,7 @@ impl Lines {
         }
     }
 
-    /// A container of one layer in one line, if that is short enough.
+    /// A container with a single layer on one line, if that is short enough.
     fn lone(
         &mut self,
         indent: usize,
@@ -260,7 +260,7 @@ impl Lines {
         fits
     }
 
-    /// A list in a list: its first layer follows two dashes.
+    /// A list in a list: the first layer comes after two dashes.
     fn branch(&mut self, indent: usize, items: &[Item]) {
         match items {
             [] => self.line(indent, "- []"),
@@ -271,7 +271,7 @@ impl Lines {
         }
     }
 
-    /// Branches of at most one plain layer, in one line.
+    /// Branches of at most one plain layer, on one line.
     fn short(&self, branches: &[Vec<Item>]) -> Option<String> {
         let mut parts = Vec::new();
         for branch in branches {
@@ -294,7 +294,7 @@ fn taps(returns: &IndexMap<String, String>) -> String {
     format!("{{{}}}", said.join(", "))
 }
 
-/// A name; a number in quotes, as YAML would read it as one.
+/// A name. Numbers are quoted, because YAML would not read them as text.
 fn quoted(name: &str) -> String {
     Setting::Text(name.to_owned()).to_string()
 }

@@ -1,5 +1,5 @@
-//! What the guides warn of, found in a recipe, with its line and its price: the step as written against the step
-//! without.
+//! Finds patterns in a recipe that vendors' guides warn of, with their lines and costs: the step as written is
+//! compared with the step without the pattern.
 
 use crate::{
     NpuError, Work,
@@ -13,34 +13,34 @@ use zoo_recipe::{
     schema::{InputPipeline, Mode, Split, SplitWord},
 };
 
-/// An anti-pattern of a recipe.
+/// A costly pattern in a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// Its name.
     pub pattern: &'static str,
-    /// Where the recipe has it: `file:line:column`.
+    /// Its position in the recipe: `file:line:column`.
     pub line: String,
-    /// What is the matter.
+    /// Description of the problem.
     pub message: String,
-    /// What takes it away.
+    /// How to avoid it.
     pub remedy: String,
-    /// Time that it costs per step; for a small batch, per step of as many images. Nothing, while the step waits for
-    /// its input all the same.
+    /// Time that it costs per step; for a small batch, per step of the same number of images. Zero if the step waits
+    /// for its input anyway.
     pub cost_ms: f64,
-    /// That as a share of the step.
+    /// The cost as a share of the step.
     pub cost: f64,
-    /// What it would cost with a faster input pipeline, if it costs nothing now.
+    /// The cost with a faster input pipeline, if it is hidden now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_ms: Option<f64>,
 }
 
-/// Launches that take more than this share of a step make the batch a small one.
+/// If launches take more than this share of a step, the batch counts as small.
 const LAUNCH_SHARE: f64 = 0.05;
 
-/// What costs less per step is not worth a line, in milliseconds: it would be shown as 0.00.
+/// Smaller costs per step, in milliseconds, are not reported: they would be printed as 0.00.
 const LEAST_MS: f64 = 0.005;
 
-/// Everything that the guides would warn of, dearest first.
+/// All patterns found, the most expensive first.
 ///
 /// # Errors
 /// The step as written cannot be simulated.
@@ -49,7 +49,7 @@ pub fn advise(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<Advice
     let mut advisor = Advisor { recipe, device, work, written: &written, hidden: false, found: Vec::new() };
     advisor.input();
     let mut found = advisor.found;
-    // What costs the device time is priced without the input pipeline, which may hide it.
+    // Costs on the device are computed without the input pipeline, which may hide them.
     let mut alone = recipe.clone();
     alone.npu.input.enabled = false;
     let (hidden, written) = (written.limit == Limit::Input, profile(&alone, device, work)?);
@@ -84,7 +84,7 @@ impl Advisor<'_> {
         profile(&recipe, self.device, self.work).ok()
     }
 
-    /// Keeps what costs something.
+    /// Adds a pattern if it costs time.
     fn add(&mut self, pattern: &'static str, span: &Span, message: String, remedy: &str, cost_ms: f64) {
         if cost_ms < LEAST_MS {
             return;
@@ -96,12 +96,12 @@ impl Advisor<'_> {
         self.found.push(Advice { pattern, line, message, remedy, cost_ms, cost, hidden_ms });
     }
 
-    /// What the step with a change saves.
+    /// Time that a change saves.
     fn saved(&self, change: impl FnOnce(&mut Recipe)) -> f64 {
         self.with(change).map_or(0.0, |other| self.written.step.ms() - other.step.ms())
     }
 
-    /// Pads that the device runs, and L2 in the loss.
+    /// Explicit pads that the device runs, and L2 in the loss.
     fn graph_patterns(&mut self) {
         let is_pad = |node: &zoo_graph::Node| matches!(node.op, Op::Pad(_)) && node.phase == Phase::Forward;
         let pads: Vec<_> = self.written.graph.nodes.iter().filter(|node| is_pad(node)).collect();
@@ -122,7 +122,7 @@ impl Advisor<'_> {
         }
         if self.recipe.loss.l2.is_some() && self.work == Work::Train && !self.recipe.npu.l2_as_decay {
             let cost = self.saved(|recipe| recipe.npu.l2_as_decay = true);
-            let message = "the L2 loss reads every parameter to make a number that training does not need".to_owned();
+            let message = "the L2 loss reads every parameter to compute a value that training does not need".to_owned();
             let remedy = "`npu.l2_as_decay: true`, or weight decay in the optimizer";
             self.add("L2 in the loss", &self.recipe.span("loss.l2"), message, remedy, cost);
         }
@@ -134,7 +134,7 @@ impl Advisor<'_> {
         let normalises = |node: &zoo_graph::Node| matches!(node.op, Op::BnTrainingUpdate(_) | Op::BnInfer(_));
         if !npu.fusion && self.written.graph.nodes.iter().any(normalises) {
             let cost = self.saved(|recipe| recipe.npu.fusion = true);
-            let message = "normalisations run as operators of their own and stream every feature map".to_owned();
+            let message = "normalisations run as separate operators, which read and write every feature map".to_owned();
             self.add("unfused BN", &self.recipe.span("npu.fusion"), message, "`npu.fusion: true`", cost);
         }
         if npu.iterations_per_loop == 1 && self.work == Work::Train {
@@ -150,7 +150,7 @@ impl Advisor<'_> {
         }
         if npu.devices > 1 && npu.all_reduce.split == Split::Word(SplitWord::One) {
             let cost = self.saved(|recipe| recipe.npu.all_reduce.split = Split::Word(SplitWord::Auto));
-            let message = "all gradients travel together, after the last of them".to_owned();
+            let message = "all gradients are sent together, after the last one is computed".to_owned();
             let span = self.recipe.span("npu.all_reduce.split");
             self.add("one bucket", &span, message, "`npu.all_reduce.split: auto`", cost);
         }
@@ -167,7 +167,7 @@ impl Advisor<'_> {
             };
             let message = format!("{count} transposes of the fastest axis copy whole tensors");
             let span = self.recipe.span("npu.input.channels_last");
-            self.add("DMA transpose", &span, message, "let the loader give channels first", cost);
+            self.add("DMA transpose", &span, message, "let the loader provide images with channels first", cost);
         }
         let mut on_host: Vec<&str> = Vec::new();
         for node in self.written.graph.nodes.iter().filter(|node| node.place == Place::Host) {
@@ -183,13 +183,13 @@ impl Advisor<'_> {
             let without = profile(&recipe, &device, self.work).map_or(0.0, |other| other.step.ms());
             let node = self.written.graph.nodes.iter().find(|node| node.place == Place::Host);
             let span = node.and_then(|node| node.origin.as_ref()).map_or_else(Span::default, |o| o.span.clone());
-            let message = format!("{} run on the host, with copies there and back", on_host.join(", "));
+            let message = format!("{} run on the host, with copies in both directions", on_host.join(", "));
             let cost = self.written.step.ms() - without;
-            self.add("host fallback", &span, message, "build them of operators that the device has", cost);
+            self.add("host fallback", &span, message, "build them from operators that the device has", cost);
         }
     }
 
-    /// Time of the kernels with such a node.
+    /// Time of the kernels that contain such a node.
     fn time_of(&self, wanted: impl Fn(&zoo_graph::Node) -> bool) -> f64 {
         let of_kernel =
             |kernel: &crate::kernel::Kernel| kernel.nodes.iter().any(|n| wanted(&self.written.graph.nodes[*n]));
@@ -197,14 +197,14 @@ impl Advisor<'_> {
         kernels.filter(|(kernel, _)| of_kernel(kernel)).map(|(_, price)| price.time.ms()).sum()
     }
 
-    /// A pipeline slower than the device, and copies in the way.
+    /// An input pipeline that is slower than the device, and copies that delay the step.
     fn input(&mut self) {
         let input = |change: fn(&mut InputPipeline)| move |recipe: &mut Recipe| change(&mut recipe.npu.input);
         if self.written.limit == Limit::Input {
             let cost = self.saved(input(|input| input.enabled = false));
             let rate = self.written.images_per_s;
             let message = format!(
-                "the device waits for its samples: limited by {}, {rate:.0} come per second; the device would take {:.1} ms",
+                "the device waits for its samples: limited by {}, {rate:.0} arrive per second; the device would take {:.1} ms per step",
                 self.written.input.limit.name(),
                 self.written.timeline.end.ms() * self.written.slowest
             );
@@ -224,7 +224,7 @@ impl Advisor<'_> {
         }
     }
 
-    /// A batch so small that starting operators counts.
+    /// A batch that is so small that launches matter.
     fn batch(&mut self) -> Result<(), NpuError> {
         let launch = self.device.control.launch_us.value * 1e-3 * self.written.kernels.len() as f64;
         if launch < LAUNCH_SHARE * self.written.step.ms() || self.written.limit != Limit::Device {
@@ -239,7 +239,7 @@ impl Advisor<'_> {
         let per_image = self.with(|recipe| recipe.train.batch = larger).map_or(0.0, |p| p.step.ms() / larger as f64);
         let cost = self.written.step.ms() - per_image * batch as f64;
         let message = format!(
-            "{launch:.1} ms of {:.1} are launches: at batch {larger} an image takes {:.0} % less (largest that fits: {largest})",
+            "{launch:.1} of {:.1} ms are launches: at batch {larger}, an image takes {:.0} % less time (largest batch that fits: {largest})",
             self.written.step.ms(),
             100.0 * cost / self.written.step.ms()
         );

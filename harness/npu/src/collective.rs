@@ -1,18 +1,18 @@
-//! Sums of gradients over devices, and the best way to bundle them.
+//! Sums of gradients over devices, and the best way to group them into buckets.
 //!
-//! Inside a server a sum is a ring or mesh over the server's own links: a fixed time and a bandwidth, both measured
-//! with all devices of a server; fewer devices have less to pass on, `(n - 1) / n` of the bytes. Between servers each
-//! device passes on its share of the sum around a ring of servers (reduce-scatter inside, ring outside, all-gather
+//! Inside a server, a sum is a ring or mesh over the links of the server, with a fixed time and a bandwidth. Both are
+//! measured with all devices of a server. Fewer devices transfer less: `(n - 1) / n` of the bytes. Between servers,
+//! each device sends its share of the sum around a ring of servers (reduce-scatter inside, ring outside, all-gather
 //! inside).
 
 use crate::{device::Device, units::Seconds};
 use serde::Serialize;
 use zoo_recipe::schema::{Split, SplitWord};
 
-/// Most devices that are modelled.
+/// Largest number of devices that is modelled.
 pub const MOST_DEVICES: usize = 65_536;
 
-/// Time of one sum over `devices` of `bytes` that each of them holds.
+/// Time of one sum of `bytes` per device over `devices`.
 pub fn all_reduce(device: &Device, devices: usize, bytes: u64) -> Seconds {
     let links = &device.links;
     if devices < 2 {
@@ -36,37 +36,37 @@ pub fn all_reduce(device: &Device, devices: usize, bytes: u64) -> Seconds {
     time
 }
 
-/// A gradient that has to be summed.
+/// A gradient to be summed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
-    /// Index of its parameter among all, in the order of their declaration.
+    /// Index of its parameter, in the order of declaration.
     pub parameter: usize,
-    /// When it is there.
+    /// Time at which it is computed.
     pub ready: Seconds,
     /// Its size.
     pub bytes: u64,
-    /// What the update of its parameter takes, once it is summed.
+    /// Duration of the update of its parameter, after the sum.
     pub update: Seconds,
 }
 
-/// Gradients that travel together.
+/// Gradients that are sent together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bucket {
     /// Indices of the parameters.
     #[serde(skip)]
     pub parameters: Vec<usize>,
-    /// Bytes of all of them.
+    /// Total size.
     pub bytes: u64,
-    /// When the transfer begins.
+    /// Start of the transfer.
     pub start: Seconds,
-    /// When it ends.
+    /// End of the transfer.
     pub end: Seconds,
 }
 
-/// Bundles gradients and sends the buckets one after the other, each as soon as its last gradient is there and the
-/// links are free; with `overlap` off, no earlier than all gradients are there.
+/// Groups gradients into buckets and sends the buckets one after the other. A bucket is sent as soon as its last
+/// gradient is computed and the links are free; without `overlap`, not before all gradients are computed.
 ///
-/// Updates begin when the device has `computed` all else, and each waits for the bucket of its gradient.
+/// Updates start when the device has `computed` everything else, and each waits for the bucket of its gradient.
 pub fn schedule(
     gradients: &[Gradient],
     computed: Seconds,
@@ -97,7 +97,7 @@ pub fn schedule(
     groups.into_iter().filter(|group| !group.is_empty()).map(bucket).collect()
 }
 
-/// Buckets that begin at these parameters; those whose gradients are there first go first.
+/// Buckets that start at these parameters, in the order in which their gradients are complete.
 fn at(gradients: &[Gradient], indices: &[u32]) -> Vec<Vec<Gradient>> {
     let mut groups: Vec<Vec<Gradient>> = vec![Vec::new(); indices.len() + 1];
     for gradient in gradients {
@@ -108,28 +108,28 @@ fn at(gradients: &[Gradient], indices: &[u32]) -> Vec<Vec<Gradient>> {
     groups
 }
 
-/// Ends that differ by less than this share of them are the same.
+/// Ends with a smaller relative difference count as equal.
 const SAME: f64 = 1e-12;
 
-/// The search for the split after which the last update ends first. With a split given, updates run bucket by bucket:
-/// the step ends when all updates have run after `computed`, or when some bucket has come and all updates from there on
-/// have run. That is the end which is searched, and not that of the last bucket: sending much at the end may let
-/// updates wait.
+/// Searches for the split with which the last update ends first. With a given split, updates run bucket by bucket.
+/// The step ends when all updates have run after `computed`, or when a bucket has arrived and the updates from there
+/// on have run. The search minimises this time and not the end of the last bucket, because updates may wait if much
+/// is sent at the end.
 struct Search<'g> {
     sorted: &'g [Gradient],
-    /// Bytes of the first so many gradients.
+    /// Cumulative bytes of the gradients, by their number.
     bytes: Vec<u64>,
-    /// Time of the updates from so many gradients on.
+    /// Time of the updates from each gradient on.
     updates: Vec<Seconds>,
     computed: Seconds,
     cost: &'g dyn Fn(u64) -> Seconds,
 }
 
-/// No bucket ends in time.
+/// A bucket that does not end in time.
 const NEVER: Seconds = Seconds(f64::INFINITY);
 
 impl<'g> Search<'g> {
-    /// `sorted` by the time they are there.
+    /// `sorted` is in the order of completion.
     fn new(sorted: &'g [Gradient], computed: Seconds, cost: &'g dyn Fn(u64) -> Seconds) -> Self {
         let n = sorted.len();
         let (mut bytes, mut updates) = (vec![0; n + 1], vec![Seconds::ZERO; n + 1]);
@@ -142,15 +142,14 @@ impl<'g> Search<'g> {
         Self { sorted, bytes, updates, computed, cost }
     }
 
-    /// End of a bucket of the gradients `from..to`, if those before it have gone by `before`; [`NEVER`] if the updates
-    /// from there on would not be done by `limit`.
+    /// End of a bucket with the gradients `from..to`, if the gradients before it are sent by `before`. [`NEVER`] if
+    /// the updates from `from` on would not end by `limit`.
     fn end(&self, before: Seconds, from: usize, to: usize, limit: Seconds) -> Seconds {
         let end = before.max(self.sorted[to - 1].ready) + (self.cost)(self.bytes[to] - self.bytes[from]);
         if end + self.updates[from] <= limit { end } else { NEVER }
     }
 
-    /// The end of the step if each bucket goes as soon as it can, the cuts being the places where buckets begin, and
-    /// `n`.
+    /// End of the step if each bucket is sent as early as possible. `cuts` are the starts of the buckets, and `n`.
     fn step_end(&self, cuts: &[usize]) -> Seconds {
         let mut sent = Seconds::ZERO;
         let buckets = cuts.windows(2).map(|cut| {
@@ -160,8 +159,8 @@ impl<'g> Search<'g> {
         buckets.fold(self.computed + self.updates[0], Seconds::max)
     }
 
-    /// The split with the fewest buckets that ends the step by `limit`, if there is one. By dynamic programming: with
-    /// so many buckets, the earliest end of the first so many gradients is the best for those that follow.
+    /// The split with the fewest buckets with which the step ends by `limit`, if there is one. Dynamic programming:
+    /// for each number of buckets, the earliest end of the first gradients is the best start for the remaining ones.
     fn fewest(&self, limit: Seconds) -> Option<Vec<usize>> {
         let n = self.sorted.len();
         let first = (0..=n).map(|to| if to == 0 { (NEVER, 0) } else { (self.end(Seconds::ZERO, 0, to, limit), 0) });
@@ -185,7 +184,7 @@ impl<'g> Search<'g> {
         Some(cuts)
     }
 
-    /// Whether any split ends the step by `limit`; the one found.
+    /// A split with which the step ends by `limit`, if there is one.
     fn any(&self, limit: Seconds) -> Option<Vec<usize>> {
         let n = self.sorted.len();
         let mut ends = vec![(Seconds::ZERO, 0); n + 1];
@@ -204,8 +203,8 @@ impl<'g> Search<'g> {
         Some(cuts)
     }
 
-    /// The split after which the step ends first, of those the one with the fewest buckets. The end is found by halving
-    /// the interval between what no split can undercut and what one has reached.
+    /// The split with which the step ends first, with as few buckets as possible. The end is found by bisection
+    /// between a lower bound for all splits and the end of a known split.
     fn best(&self) -> Vec<Vec<Gradient>> {
         let n = self.sorted.len();
         if n == 0 {

@@ -1,4 +1,4 @@
-//! Two steps side by side: what each operator takes in both.
+//! Compares two steps operator by operator.
 
 use crate::profile::Profile;
 use indexmap::IndexMap;
@@ -16,13 +16,13 @@ pub struct OpDifference {
 }
 
 impl OpDifference {
-    /// How much longer the second step takes.
+    /// Additional time in the second step.
     pub fn more(&self) -> f64 {
         self.ms[1] - self.ms[0]
     }
 }
 
-/// The operators of two steps, those first that make the greatest difference.
+/// The operators of two steps, the largest difference first.
 pub fn compare(first: &Profile, second: &Profile) -> Vec<OpDifference> {
     let mut found: IndexMap<String, OpDifference> = IndexMap::new();
     for (side, profile) in [first, second].into_iter().enumerate() {

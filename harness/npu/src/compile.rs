@@ -1,4 +1,4 @@
-//! From a recipe to the graph that the device runs: which passes, chosen by the recipe's options and the device's file.
+//! Builds the graph that the device runs. The options of the recipe and the device file determine the passes.
 
 use crate::{
     NpuError,
@@ -21,7 +21,7 @@ use zoo_recipe::{
     schema::{Levels, LossScale, Normalize, NormalizePlace, Npu, PatchesForm, Precision, Step},
 };
 
-/// What is asked of a device.
+/// What the device computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A training step.
@@ -30,21 +30,21 @@ pub enum Work {
     Eval,
 }
 
-/// A graph as the device runs it.
+/// A graph, compiled for a device.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The graph.
     pub graph: Graph,
-    /// What each pass has done.
+    /// What each pass changed.
     pub applied: Vec<Applied>,
-    /// Floating-point operations of its products, without those that are done again to save memory.
+    /// Floating-point operations of its products, without recomputed ones.
     pub flop: u64,
 }
 
 /// Builds the graph of a recipe and applies the device's passes.
 ///
 /// # Errors
-/// Options that the device does not have, or a recipe that makes no graph.
+/// Options that the device does not have, or a recipe from which no graph can be built.
 pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Result<Compiled, NpuError> {
     let npu = &recipe.npu;
     let name = || device.name.clone();
@@ -65,12 +65,12 @@ pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Re
     let mut applied = pipeline(recipe, device, work).run(&mut graph, None)?;
     refuse_missing(&graph, device, npu)?;
     let flop = graph.nodes.iter().filter(|node| node.place == Place::Device).map(|node| flop(&graph, node)).sum();
-    // Last, so that what is computed again is fused and placed like what it repeats.
+    // Recomputation comes last, so that recomputed operators are fused and placed like the original ones.
     applied.extend(recomputation(npu, work).run(&mut graph, None)?);
     Ok(Compiled { graph, applied, flop })
 }
 
-/// Operators that the device lacks, and that no pass has rewritten, are an error unless they may run on the host.
+/// Operators that the device lacks are an error, unless a pass has rewritten them or they may run on the host.
 fn refuse_missing(graph: &Graph, device: &Device, npu: &Npu) -> Result<(), NpuError> {
     let mut missing: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
     missing.retain(|name| device.operators.missing.iter().any(|missing| missing == name));
@@ -82,7 +82,7 @@ fn refuse_missing(graph: &Graph, device: &Device, npu: &Npu) -> Result<(), NpuEr
     Err(NpuError::MissingOperators { device: device.name.clone(), operators: missing.join(", ") })
 }
 
-/// The passes that compute again what is not kept.
+/// The passes for recomputation.
 fn recomputation(npu: &Npu, work: Work) -> Pipeline {
     let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
     if work == Work::Train && npu.fused_attention {
@@ -132,7 +132,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     Pipeline::of(passes)
 }
 
-/// The recipe's normalisation of training images, if it has one.
+/// The recipe's normalisation of training images, if there is one.
 pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
     recipe
         .preprocess
@@ -141,7 +141,7 @@ pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
         .find_map(|step| if let Step::Normalize(normalize) = step { Some(normalize) } else { None })
 }
 
-/// The precision policy of a device in a mode; `keep` are operators, layers or nodes that stay f32.
+/// The precision policy of a device in a mode. `keep` names operators, layers or nodes that stay f32.
 pub fn policy(device: &Device, precision: Precision, keep: &[String]) -> PrecisionPolicy {
     let half = match device.operators.half {
         Half::Fp16 => DType::F16,

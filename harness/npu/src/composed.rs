@@ -1,27 +1,27 @@
-//! Formulas without an operator of their own: each term is a kernel that reads its operands and writes its result.
+//! Formulas without their own operator: each term is a kernel that reads its operands and writes its result.
 //!
-//! So run optimizers that a framework writes in its own language (MindSpore's `AdamWeightDecay`), and activations that
-//! it builds from others (TensorFlow's hard swish).
+//! This is how optimizers run that a framework writes in its own language (MindSpore's `AdamWeightDecay`), and
+//! activations that it builds from other operators (TensorFlow's hard swish).
 
 use zoo_graph::{
     DType, Graph, Node, Op, ValueId,
     formula::{Extent, Fold, Formula, Term, TermId},
 };
 
-/// What the terms of a formula cost as kernels.
+/// Cost of a formula whose terms are separate kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Composed {
-    /// Kernels.
+    /// Number of kernels.
     pub kernels: u64,
     /// Bytes that they read.
     pub read: u64,
     /// Bytes that they write.
     pub written: u64,
-    /// Bytes of one whole operand.
+    /// Size of one complete operand.
     pub operand: u64,
 }
 
-/// The kernels of a node whose operator the software composes (`names`), if there are several.
+/// The kernels of a node whose operator the software composes (it is in `names`), if there are several.
 pub fn composed(graph: &Graph, node: &Node, names: &[String]) -> Option<Composed> {
     if !names.iter().any(|name| name == node.op.name()) {
         return None;
@@ -50,7 +50,7 @@ pub fn composed(graph: &Graph, node: &Node, names: &[String]) -> Option<Composed
     (found.kernels > 1).then_some(found)
 }
 
-/// The formula that an operator is.
+/// The formula of an operator.
 pub fn formula(op: &Op) -> Option<&Formula> {
     if let Op::Map(map) = op {
         return Some(&map.formula);

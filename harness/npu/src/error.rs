@@ -1,35 +1,35 @@
-//! What can go wrong before a step has a time.
+//! Errors of the simulation of a step.
 
 use thiserror::Error;
 use zoo_graph::{Bytes, GraphError};
 use zoo_recipe::Diagnostics;
 
-/// Why a step has no time on a device.
+/// Why a step cannot be simulated on a device.
 #[derive(Debug, Error)]
 pub enum NpuError {
-    /// No device file of this name.
+    /// There is no device file with this name.
     #[error("there is no device `{name}`{}; known: {known}", hint.as_ref().map(|hint| format!(", did you mean `{hint}`?")).unwrap_or_default())]
     UnknownDevice {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The one that was probably meant.
+        /// The name that was probably meant.
         hint: Option<String>,
-        /// Names of the devices that there are.
+        /// Names of the known devices.
         known: String,
     },
-    /// A device file, a study or a throughput file that is wrong.
+    /// A device file, study or throughput file with mistakes.
     #[error(transparent)]
     File(#[from] Diagnostics),
-    /// The recipe makes no graph, or not in this precision.
+    /// No graph can be built from the recipe, or not in this precision.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// XLA on a device without.
+    /// XLA on a device that does not support it.
     #[error("{device} has no XLA: remove `npu.xla` (on the NPU, use `npu.fusion` instead)")]
     NoXla {
         /// The device.
         device: String,
     },
-    /// Fused attention on a device whose software has none.
+    /// Fused attention on a device without it.
     #[error("the software of {device} has no fused attention: remove `npu.fused_attention`")]
     NoFusedAttention {
         /// The device.
@@ -45,13 +45,13 @@ pub enum NpuError {
         /// Micro-batches.
         accumulate: usize,
     },
-    /// A training step on a device that evaluates only.
+    /// A training step on a device that only evaluates.
     #[error("{device} cannot train: use `zoo eval` or `zoo profile --eval`")]
     InferenceOnly {
         /// The device.
         device: String,
     },
-    /// Operators that the device lacks, with the fallback to the host switched off.
+    /// Operators that the device lacks, without the fallback to the host.
     #[error("{device} has no {operators}: they can only run on the host, and `npu.host_fallback` is off")]
     MissingOperators {
         /// The device.
@@ -59,15 +59,15 @@ pub enum NpuError {
         /// The operators' names.
         operators: String,
     },
-    /// A number of devices that makes no sense.
+    /// An invalid number of devices.
     #[error("cannot use {found} devices: a step runs on 1 to {most} devices")]
     Devices {
-        /// What was asked for.
+        /// The requested number.
         found: usize,
-        /// The most that are modelled.
+        /// The largest number that is modelled.
         most: usize,
     },
-    /// A batch that the memory does not hold.
+    /// A batch that does not fit the memory.
     #[error("batch {batch} does not fit: it needs {needed} of the {memory} of {device}; {}", match largest {
         Some(largest) => format!("the largest that fits is {largest}"),
         None => "not even one image fits".to_owned(),
@@ -77,14 +77,14 @@ pub enum NpuError {
         device: String,
         /// Images per step and device.
         batch: usize,
-        /// What they need.
+        /// The required memory.
         needed: Bytes,
-        /// What there is.
+        /// The available memory.
         memory: Bytes,
         /// The largest batch that fits.
         largest: Option<usize>,
     },
-    /// A page that does not render.
+    /// A page that cannot be rendered.
     #[error(transparent)]
     Page(#[from] minijinja::Error),
 }

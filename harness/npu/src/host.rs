@@ -1,8 +1,8 @@
-//! Host files: what a server's cores take for a sample. The types here are the schema.
+//! Host files: the time that the cores of a server need for a sample. The types define the schema.
 //!
-//! A pipeline's workers prepare samples side by side, each a whole sample at a time. What a step of the preparation
-//! takes one core is a figure of the host; which steps there are, the recipe says, or, for published rows, what is
-//! known of their pipelines ([`Pipeline`]).
+//! The workers of a pipeline prepare samples in parallel; each worker prepares whole samples. The host file contains
+//! the time that one core needs for each step. The steps are those of the recipe or, for published measurements,
+//! those of the known pipeline ([`Pipeline`]).
 
 use crate::{device::Figure, units::Seconds};
 use schemars::JsonSchema;
@@ -12,48 +12,48 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Name: that of the file.
+    /// Name of the host and of its file.
     pub name: String,
-    /// What it is, in a sentence.
+    /// Description in one sentence.
     pub description: String,
     /// Cores of the whole server.
     pub cores: Figure,
-    /// Time of a core over that of the core on which the steps were measured.
+    /// Time of a core, relative to the core on which the steps were measured.
     pub core_time: Figure,
-    /// The same where one device trains alone and few cores work, at a higher clock.
+    /// The same if a single device trains, so that few cores work, at a higher clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_time_alone: Option<Figure>,
-    /// Workers of each device's pipeline, where several devices train.
+    /// Workers of each device's pipeline, if several devices train.
     pub workers: Figure,
-    /// Workers where one device trains alone.
+    /// Workers, if a single device trains.
     pub workers_alone: Figure,
-    /// What each step of a pipeline takes one core.
+    /// Time of one core for each step of a pipeline.
     pub steps: Steps,
-    /// Bytes per second that an operator on the host moves.
+    /// Bandwidth of an operator on the host.
     pub operator_gb_per_s: Figure,
-    /// Pipelines that are not as the recipe has them, as published.
+    /// Published pipelines that differ from the recipe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pipelines: Vec<Pipeline>,
 }
 
-/// What steps take the core on which they were measured: nanoseconds per pixel of the sample, unless they say
+/// Time of each step on the core where it was measured, in nanoseconds per pixel of the sample unless stated
 /// otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
     /// Finding, opening and reading a file, in microseconds.
     pub read_us: Figure,
-    /// Pixels of a photograph as it is stored, in the mean.
+    /// Average number of pixels of a stored photograph.
     pub stored_pixels: Figure,
-    /// Decoding JPEG, per pixel as it is stored.
+    /// Decoding JPEG, per stored pixel.
     pub decode_ns: Figure,
-    /// Cutting out and scaling.
+    /// Cropping and scaling.
     pub resize_ns: Figure,
     /// Mirroring every other sample.
     pub flip_ns: Figure,
-    /// To f32, less the mean, over the deviation, channels first.
+    /// Conversion to f32, minus the mean, divided by the deviation, channels first.
     pub normalize_ns: Figure,
-    /// Brightness, contrast and saturation at random.
+    /// Random brightness, contrast and saturation.
     pub color_jitter_ns: Figure,
     /// AutoAugment (arXiv 1805.09501).
     pub auto_augment_ns: Figure,
@@ -61,11 +61,11 @@ pub struct Steps {
     pub rand_augment_ns: Figure,
     /// Random erasing (arXiv 1708.04896) and Mixup or CutMix (arXiv 1710.09412, 1905.04899) of the batch.
     pub mix_ns: Figure,
-    /// Turning, scaling and cutting scenes and video frames with their outlines.
+    /// Rotating, scaling and cropping scenes and video frames with their outlines.
     pub warp_ns: Figure,
     /// Maps of shrunken text and of distances to its outlines.
     pub text_targets_ns: Figure,
-    /// Cutting a window out of a tokenised text, per token.
+    /// Cropping a window from a tokenised text, per token.
     pub token_ns: Figure,
 }
 
@@ -100,7 +100,7 @@ pub enum HostStep {
 }
 
 impl HostStep {
-    /// As tables show it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -120,7 +120,7 @@ impl HostStep {
 }
 
 impl Steps {
-    /// Seconds that a step takes per unit: per file, stored pixel, pixel of the sample, or token.
+    /// Time of a step per unit, in seconds: per file, stored pixel, pixel of the sample, or token.
     fn seconds(&self, step: HostStep) -> f64 {
         let ns = |figure: &Figure| figure.value * 1e-9;
         match step {
@@ -140,46 +140,46 @@ impl Steps {
     }
 }
 
-/// How a published pipeline differs from the recipe's.
+/// Differences between a published pipeline and that of the recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
-    /// Recipes whose pipeline it is; all, if none is named.
+    /// Recipes with this pipeline; all if none is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipes: Vec<String>,
-    /// Where this is published.
+    /// Where it is published.
     pub source: String,
     /// Workers of each device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<Figure>,
-    /// Workers where one device trains alone.
+    /// Workers, if a single device trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_alone: Option<Figure>,
-    /// Time of a core, where the pipeline ran on another server.
+    /// Relative time of a core, if the pipeline ran on another server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_time: Option<Figure>,
-    /// Cores that a worker's calls spread over.
+    /// Number of cores over which the calls of a worker are spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Figure>,
-    /// Steps of the recipe that it leaves out: what lies in memory, or what the device does.
+    /// Steps of the recipe that it omits, because the data are in memory or the device does them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<HostStep>,
-    /// Steps beyond the recipe's.
+    /// Steps in addition to those of the recipe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<HostStep>,
-    /// Steps that only one worker of a process can be in at a time: threads of a Python interpreter.
+    /// Steps that only one worker of a process can execute at a time, as with threads of a Python interpreter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locked: Vec<HostStep>,
 }
 
 impl Host {
-    /// What a step of so many units takes one core: files, stored pixels, pixels of the sample, or tokens. `core_time`
-    /// is that of the core over that of the one on which the steps were measured.
+    /// Time of one core for `units` units of a step: files, stored pixels, pixels of the sample, or tokens.
+    /// `core_time` is relative to the core on which the steps were measured.
     pub fn time(&self, step: HostStep, units: f64, core_time: f64) -> Seconds {
         Seconds(self.steps.seconds(step) * core_time * units)
     }
 
-    /// Time of a core over that of the one on which the steps were measured, where `in_server` devices share a server.
+    /// Relative time of a core if `in_server` devices share a server.
     pub fn core_time(&self, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
         let general = match in_server {
             1 => self.core_time_alone.as_ref().unwrap_or(&self.core_time),
@@ -188,7 +188,7 @@ impl Host {
         pipeline.and_then(|pipeline| pipeline.core_time.as_ref()).unwrap_or(general).value
     }
 
-    /// The pipeline that is known for a recipe: the last that names it, else the last for all.
+    /// The known pipeline of a recipe: the last one that names it, or else the last one for all recipes.
     pub fn pipeline(&self, recipe: &str) -> Option<&Pipeline> {
         let named = |pipeline: &&Pipeline| pipeline.recipes.iter().any(|name| name == recipe);
         let general = |pipeline: &&Pipeline| pipeline.recipes.is_empty();

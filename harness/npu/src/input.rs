@@ -1,8 +1,8 @@
-//! The input pipeline: how long the host takes for the samples of one step.
+//! The input pipeline: the time of the host for the samples of one step.
 //!
-//! Each device has a process with workers; a worker prepares one sample after the other, all steps of it. So a sample
-//! takes `cost / workers`; it takes no less than its share of the server's cores, and no less than what only one worker
-//! at a time may do.
+//! Each device has a process with workers, and each worker prepares whole samples one after the other. So a sample
+//! takes `cost / workers`, but at least its share of the server's cores, and at least the steps that only one worker
+//! can execute at a time.
 
 use crate::{
     compile::normalization,
@@ -21,18 +21,18 @@ use zoo_recipe::{
 pub struct Input {
     /// Time of the pipeline for the samples of one step.
     pub pipeline: Seconds,
-    /// Time of copying them to the device.
+    /// Time of the copy to the device.
     pub copy: Seconds,
     /// What limits the pipeline.
     pub limit: InputLimit,
-    /// What each step takes one core, per sample.
+    /// Time of one core for each step, per sample.
     pub steps: Vec<InputStep>,
 }
 
 /// A step of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct InputStep {
-    /// Which.
+    /// The step.
     pub step: HostStep,
     /// Time of one core for a sample.
     pub time: Seconds,
@@ -46,16 +46,16 @@ pub enum InputLimit {
     Workers,
     /// The cores of the server, which all processes share.
     Cores,
-    /// What only one worker of a process at a time may do.
+    /// Steps that only one worker of a process can execute at a time.
     Lock,
-    /// The rate that the recipe gives.
+    /// The rate that is set in the recipe.
     Given,
     /// There is no pipeline.
     None,
 }
 
 impl InputLimit {
-    /// As sentences say it.
+    /// Its name in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workers => "the workers of one process",
@@ -74,11 +74,11 @@ const SCENE_PIXELS: f64 = 1280.0 * 720.0;
 /// Pixels of two of SiamMask's crops.
 const CROP_PIXELS: f64 = 2.0 * 511.0 * 511.0;
 
-/// The input side of a step of `batch` samples on each of `devices`.
+/// The input side of a step with `batch` samples on each of `devices`.
 pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> Input {
     let options = &recipe.npu.input;
     let samples = batch as f64;
-    // Levels of bytes if the device normalises, f32 otherwise.
+    // Bytes if the device normalises, f32 otherwise.
     let width = if options.normalize == NormalizePlace::Device { 1.0 } else { 4.0 };
     let bytes = recipe.model.inputs.values().map(|input| {
         let numbers: f64 = input.extents().iter().map(|extent| extent.0 as f64).product();
@@ -114,7 +114,7 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
     Input { pipeline: Seconds(samples * time), copy, limit, steps }
 }
 
-/// Workers of one device's pipeline, `in_server` of which share a server.
+/// Workers of one device's pipeline, if `in_server` devices share a server.
 fn workers(host: &Host, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
     let (own, general) = match in_server {
         1 => (pipeline.and_then(|p| p.workers_alone.as_ref().or(p.workers.as_ref())), &host.workers_alone),
@@ -123,7 +123,7 @@ fn workers(host: &Host, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
     own.unwrap_or(general).value
 }
 
-/// The steps of a sample: the recipe's, or what is known of a published pipeline.
+/// The steps of a sample: those of the recipe, or of a known published pipeline.
 fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>, core_time: f64) -> Vec<InputStep> {
     let mut found = of_recipe(recipe);
     if let Some(pipeline) = pipeline {
@@ -134,18 +134,18 @@ fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>, core_time: f
     found.into_iter().map(|step| InputStep { step, time: time(step) }).collect()
 }
 
-/// How samples are kept, and what it takes to have one in memory.
+/// How samples are stored, and the steps to load one.
 struct Stored {
     steps: Vec<HostStep>,
     files: f64,
-    /// Pixels as stored, where they are not the host's usual photographs.
+    /// Stored pixels, if they differ from the host's usual photographs.
     pixels: Option<f64>,
 }
 
 fn stored(source: &Source) -> Stored {
     let (steps, files, pixels): (&[HostStep], f64, Option<f64>) = match source {
         Source::ImageFolder(_) | Source::ClassFolders(_) => (&[HostStep::Read, HostStep::Decode], 1.0, None),
-        // These lie in memory, or are drawn before the training.
+        // These are in memory, or generated before the training.
         Source::Cifar10(_) | Source::Idx(_) | Source::Characters(_) => (&[], 0.0, None),
         Source::TextFolder(_) => {
             (&[HostStep::Read, HostStep::Decode, HostStep::Warp, HostStep::TextTargets], 1.0, Some(SCENE_PIXELS))
@@ -164,7 +164,7 @@ fn stored(source: &Source) -> Stored {
     Stored { steps: steps.to_vec(), files, pixels }
 }
 
-/// The steps that a recipe's samples go through.
+/// The steps that a recipe applies to its samples.
 fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
     let mut found = stored(&recipe.data.source).steps;
     for step in &recipe.preprocess.train {
@@ -187,7 +187,7 @@ fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
     found
 }
 
-/// How many units of a step a sample has.
+/// Number of units of a step per sample.
 fn units(step: HostStep, recipe: &Recipe, host: &Host) -> f64 {
     let inputs = || recipe.model.inputs.values();
     match step {

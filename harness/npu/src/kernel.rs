@@ -1,8 +1,8 @@
-//! Which operators the device runs as one kernel.
+//! Determines which operators the device runs as one kernel.
 //!
-//! Beyond the fused operators that passes place in the graph, a kernel may carry element-wise operators behind a
-//! product: its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a
-//! kernel never reach memory.
+//! In addition to the fused operators that passes place in the graph, a kernel may append element-wise operators to a
+//! product, because its results pass through the Vector unit anyway (CANN's buffer fusion). Values inside a kernel
+//! are never in memory.
 
 use zoo_graph::{
     Graph, Op, Phase, Place, Shape, Source, ValueId,
@@ -10,31 +10,31 @@ use zoo_graph::{
     ops::{Kind, Transpose, Work},
 };
 
-/// Nodes that run as one.
+/// Nodes that run as one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Nodes by index, in order; the first names the kernel. Empty kernels do not exist.
+    /// Indices of the nodes, in order; the first one names the kernel. Never empty.
     pub nodes: Vec<usize>,
-    /// Which machine runs it.
+    /// Where it runs.
     pub place: Place,
     /// Part of the step.
     pub phase: Phase,
 }
 
-/// What may ride on what.
+/// Which operators are appended to which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Riding<'d> {
-    /// Element-wise operators ride on products.
+    /// Element-wise operators are appended to products.
     pub elementwise: bool,
-    /// Sums of a normalisation's gradient ride on the product that makes its operand.
+    /// Sums for the gradient of a normalisation are appended to the product that computes their operand.
     pub sums: bool,
-    /// Attentions are one kernel, and so are their gradients.
+    /// Each attention is one kernel, and so is its gradient.
     pub attention: bool,
-    /// Operators that only read their operand otherwise do so for the operators that read them.
+    /// Operators that only read their operand in another way; the operators that read their result do this instead.
     pub views: &'d [String],
 }
 
-/// Groups the nodes of a graph. A kernel stands where its last node stood; nodes that cost nothing are in none.
+/// Groups the nodes of a graph. A kernel takes the position of its last node. Nodes without cost are in no kernel.
 pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
     for v in graph.results() {
         readers[v.0].push(usize::MAX);
     }
-    // The node at the head of the kernel that a node rides on.
+    // The first node of the kernel to which each node is appended.
     let mut head: Vec<usize> = (0..graph.nodes.len()).collect();
     if riding.elementwise {
         for (n, node) in graph.nodes.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
     members.into_iter().filter(|nodes| !nodes.is_empty()).map(kernel).collect()
 }
 
-/// Attentions that can run as one kernel: nothing else reads their results before the last of them is there.
+/// Attentions that can run as one kernel, because no other operator reads their values before the last node.
 pub fn fused_attentions(graph: &Graph) -> Vec<Vec<usize>> {
     let alone = |group: &Vec<usize>| {
         let Some((first, last)) = group.first().zip(group.last()) else { return false };
@@ -82,7 +82,8 @@ pub fn fused_attentions(graph: &Graph) -> Vec<Vec<usize>> {
     attentions(graph).into_iter().map(|attention| attention.nodes).filter(alone).collect()
 }
 
-/// The node that node `n` may ride on: the one that makes its operand last, if that is a product or rides on one.
+/// The node to which node `n` can be appended: the one that computes its operand last, if this is a product or is
+/// itself appended to one.
 fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) -> Option<usize> {
     let node = &graph.nodes[n];
     if node.phase == Phase::Update || node.place == Place::Host {
@@ -108,12 +109,12 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) 
         Kind::Sum | Kind::Activation | Kind::Elementwise => carrier(graph, readers, by, riding).is_some(),
         Kind::Statistics | Kind::Update(_) | Kind::Other => false,
     };
-    // A sum only looks at what passes by; others need what they read to themselves.
+    // Sums only read the values that pass through the kernel; other operators must be the only reader.
     (carries && maker.place == Place::Device && (alone || kind == Kind::Statistics)).then_some(by)
 }
 
-/// Whether a node costs nothing: it moves no data, is left to those that read it, computes constants or scalars, or is
-/// part of another operator on the device (running statistics are updated inside `BNTrainingUpdate`).
+/// Whether a node has no cost: it moves no data, is left to the operators that read its result, computes constants or
+/// scalars, or is part of another operator on the device (running statistics are updated inside `BNTrainingUpdate`).
 fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
     let node = &graph.nodes[n];
     if node.place == Place::Host {
@@ -127,15 +128,15 @@ fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
         || node.inputs.iter().chain(&node.outputs).all(scalar)
 }
 
-/// Whether an operator that only reads its operand otherwise is left to those that read it.
+/// Whether an operator only reads its operand in another way and is left to those that read its result.
 fn is_view(op: &Op, riding: Riding<'_>) -> bool {
-    // A fused attention takes matrices whose rows lie apart, as those of heads do.
+    // A fused attention accepts matrices whose rows are not adjacent, like those of heads.
     let of_heads = |op: &Transpose| matches!(op.permutation[..], [.., a, b, _] if a == b + 1);
     riding.views.iter().any(|name| name == op.name())
         || riding.attention && matches!(op, Op::Transpose(transpose) if of_heads(transpose))
 }
 
-/// Whether a node's results are known before any step.
+/// Whether a node's results are known before the first step.
 fn is_constant(graph: &Graph, n: usize) -> bool {
     let node = &graph.nodes[n];
     let constant = |v: &ValueId| match graph.value(*v).source {

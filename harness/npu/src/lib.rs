@@ -1,9 +1,9 @@
-//! The simulated NPU's clock: what a step costs on a modelled device, why, and what each option would buy.
+//! The clock of simulated NPUs: the cost of a step on a modelled device, its reasons, and the gain of each option.
 //!
-//! recipe -> graph -> passes for the device ([`mod@compile`]) -> kernels ([`mod@kernel`]) -> bytes ([`traffic`]), tiles
-//! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`])
-//! -> step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the
-//! result.
+//! recipe -> graph -> passes for the device ([`mod@compile`]) -> kernels ([`mod@kernel`]) -> bytes ([`traffic`]),
+//! tiles ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams
+//! ([`schedule`]) -> step ([`mod@profile`]). The effect of an option is computed by changing the graph or the plan,
+//! never by a factor on the result.
 //!
 //! ```
 //! use zoo_npu::{DeviceLibrary, Work, profile};

@@ -1,9 +1,9 @@
-//! Products on the matrix units: how an operator becomes tiles, and the search for the best tiles.
+//! Products on the matrix units: how operators are divided into tiles, and the search for the best tiles.
 //!
-//! Lengths are in tiles of the unit (on Ascend fractals of 16x16x16). A core's share of the product is walked in blocks
-//! of `m0 x n0` tiles that fit half of L0C (the other half is being written out), along the whole depth; each step of
-//! the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again
-//! unless a core's share of them stays in half of L1.
+//! Lengths are in tiles of the matrix unit (on Ascend, fractals of 16x16x16). A core processes its share of the
+//! product in blocks of `m0 x n0` tiles along the whole depth. A block fits half of L0C, because the other half is
+//! being written out. Each step of the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the
+//! shared cache, and are loaded repeatedly unless a core's share of them fits half of L1.
 
 use crate::{
     device::{Device, Figure},
@@ -14,10 +14,10 @@ use zoo_graph::{
     ops::{Product as Operation, Work},
 };
 
-/// A product of matrices, or several of one shape, in tiles.
+/// A matrix product, or several of the same shape, in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// How many products, each with its own operands: the heads of an attention, for example.
+    /// Number of products with separate operands: the heads of an attention, for example.
     pub count: u64,
     /// Rows.
     pub m: u64,
@@ -25,7 +25,7 @@ pub struct Product {
     pub n: u64,
     /// Depth.
     pub k: u64,
-    /// Bytes of the left operand of one product as it lies in memory (a feature map before its windows are unfolded).
+    /// Bytes of the left operand of one product in memory (of a feature map before its windows are unfolded).
     pub left_bytes: u64,
     /// Bytes of the right operand of one product.
     pub right_bytes: u64,
@@ -35,20 +35,20 @@ pub struct Product {
     pub flop: u64,
     /// Whether it computes in f32.
     pub f32: bool,
-    /// Whether it is a convolution of single channels.
+    /// Whether it is a depthwise convolution.
     pub depthwise: bool,
 }
 
-/// How a product is cut, and what that costs.
+/// How a product is divided, and the cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiling {
-    /// Groups of cores that compute a product each.
+    /// Groups of cores; each group computes one product.
     pub groups: u64,
-    /// Shares of rows, columns and depth over the cores of a group.
+    /// Number of parts of rows, columns and depth over the cores of a group.
     pub split: [u64; 3],
     /// Rows and columns of a block, in tiles.
     pub block: [u64; 2],
-    /// Loads of L0 that one core walks through, one block and a part of the depth each.
+    /// Loads of L0 by one core, each with one block and a part of the depth.
     pub loads: u64,
     /// Time of the matrix units.
     pub cube: Seconds,
@@ -59,7 +59,7 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// Both, one after the other; cut like the first.
+    /// Both products one after the other, with the division of the first.
     pub fn then(self, next: Self) -> Self {
         Self {
             loads: self.loads + next.loads,
@@ -71,7 +71,7 @@ impl Tiling {
     }
 }
 
-/// The product that a node is, if it is one.
+/// The product of a node, if it has one.
 pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
@@ -86,7 +86,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let rows = |images: usize, pixels: usize| {
         if device.matrix.pads_each_image { images as u64 * up(pixels, tm) } else { up(images * pixels, tm) }
     };
-    // Depth over so many channels and taps.
+    // Depth over the given channels and taps.
     let depth = |channels: usize, taps: usize| {
         if device.matrix.blocked_channels { up(channels, tk) * taps as u64 } else { up(channels * taps, tk) }
     };
@@ -120,7 +120,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             let [images, channels, h, w] = ty(&node.outputs[0]).shape.nchw()?;
             let [_, out, oh, ow] = left.shape.nchw()?;
             let taps = conv.window.taps();
-            // A window that overlaps itself is walked over the whole input grid, the gradient spread out with zeros.
+            // A window that overlaps itself is applied to the whole input grid, with the gradient dilated by zeros.
             let m = if taps == 1 { rows(images, oh * ow) } else { rows(images, h * w) };
             Some(match conv.groups {
                 1 => made(m, up(channels, tn), depth(out, taps)),
@@ -152,7 +152,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             let products = op.joined(left, right).ok()?;
             let count = products.count().max(1) as u64;
             let one = made(up(products.m, tm), up(products.n, tn), up(products.k, tk));
-            // Each product reads its matrices, even if others read them too.
+            // Each product reads its own matrices, even if others read the same ones.
             let bytes = |elements: usize| elements as u64 * one.width;
             let (left_bytes, right_bytes) = (bytes(products.m * products.k), bytes(products.k * products.n));
             Some(Product { count, left_bytes, right_bytes, ..one })
@@ -160,7 +160,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     }
 }
 
-/// Whether a node is a convolution of single channels, or a gradient of one.
+/// Whether a node is a depthwise convolution, or a gradient of one.
 pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return false };
@@ -172,8 +172,8 @@ pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }
 
-/// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a
-/// tile share it, filled with zeros outside their own channels.
+/// Blocks of output channels of a grouped convolution, and the depth that each of them reads. Groups narrower than a
+/// tile share it; the rest of their filters is zero.
 fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Device) -> (u64, u64) {
     let [_, tn, tk] = device.matrix.tile;
     let of_group = (out / groups).max(1);
@@ -186,8 +186,8 @@ fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Dev
     (out.div_ceil(tn) as u64, (seen * taps) as u64)
 }
 
-/// Finds the tiles with which a kernel takes the least time: `time` is what it takes with given tiles. All splits over
-/// all numbers of cores are tried, so that more cores never make it slower.
+/// Finds the tiles with which a kernel takes the least time. `time` is its time with the given tiles. All divisions
+/// over all numbers of cores are tried, so more cores never make a kernel slower.
 pub fn search(product: &Product, device: &Device, tuned: bool, time: &dyn Fn(&Tiling) -> Seconds) -> Tiling {
     let machine = Machine::new(product, device, tuned);
     let cores = device.cores() as u64;
@@ -212,17 +212,17 @@ pub fn search(product: &Product, device: &Device, tuned: bool, time: &dyn Fn(&Ti
     best.1
 }
 
-/// What of a device the search asks for.
+/// Properties of a device that the search needs.
 struct Machine {
-    /// Cycles of the matrix unit per second, at its efficiency and in the product's type.
+    /// Cycles of the matrix unit per second, with its efficiency and the product's type.
     cycles_per_s: f64,
-    /// Tiles that a block may have.
+    /// Largest number of tiles in a block.
     block_tiles: u64,
-    /// Tiles that half of L0 holds of an operand.
+    /// Tiles of an operand that fit half of L0.
     load_tiles: u64,
-    /// Left and right tiles per cycle into L0.
+    /// Left and right tiles loaded into L0 per cycle.
     feed: [f64; 2],
-    /// Bytes of half of L1.
+    /// Size of half of L1.
     half_l1: u64,
     /// Bytes per second between shared cache and one core.
     l2_per_core: f64,
@@ -262,7 +262,7 @@ impl Machine {
         let n0 = n0.min(n).min(self.block_tiles);
         let m0 = (self.block_tiles / n0).clamp(1, m);
         let blocks = m.div_ceil(m0) * n.div_ceil(n0);
-        // A full block computes m0 * n0 tiles per step of the depth while the next operands are loaded.
+        // A full block computes m0 * n0 tiles per step of the depth, while the next operands are loaded.
         let feed = (m0 as f64 / self.feed[0]).max(n0 as f64 / self.feed[1]);
         let compute = (m * n) as f64 / blocks as f64;
         let cycles = blocks as f64 * k as f64 * compute.max(feed);
@@ -270,7 +270,7 @@ impl Machine {
         let right = product.right_bytes / (cn * ck);
         let left_loads = if left <= self.half_l1 { 1 } else { n.div_ceil(n0) };
         let right_loads = if right <= self.half_l1 { 1 } else { m.div_ceil(m0) };
-        // Shares of the depth are added up in the shared cache, in f32.
+        // Parts of the depth are summed in the shared cache, in f32.
         let sums = if ck > 1 { m * n * self.sum_bytes } else { 0 };
         let per_core = left * left_loads + right * right_loads + sums;
         Tiling {

@@ -1,12 +1,12 @@
-//! Memory of a step: what is live at one time, and gradients that are added up over micro-batches.
+//! Memory of a step: the peak of live values, and gradient sums over micro-batches.
 
 use crate::kernel::fused_attentions;
 use std::collections::HashSet;
 use zoo_graph::{Bytes, DType, Graph, NodeId, Source, ValueId, liveness::Liveness};
 use zoo_recipe::schema::Npu;
 
-/// Memory that a graph takes: the most that is live at one time, variables and inputs included. The inside of a fused
-/// attention is none of it. With several micro-batches, the sums of gradients live beside the gradients.
+/// Peak memory of a graph: live values with variables and inputs. Values inside a fused attention do not count. With
+/// several micro-batches, gradient sums are live in addition to the gradients.
 pub fn peak_memory(graph: &Graph, npu: &Npu) -> Bytes {
     let inside = if npu.fused_attention { inside(graph) } else { HashSet::new() };
     let sums = if npu.accumulate > 1 { gradient_bytes(graph) } else { 0 };
@@ -18,7 +18,7 @@ pub fn gradient_bytes(graph: &Graph) -> u64 {
     graph.gradients.iter().map(|(_, v)| graph.ty(*v).bytes().0).sum()
 }
 
-/// Values that never leave a fused attention.
+/// Values that stay inside a fused attention.
 fn inside(graph: &Graph) -> HashSet<ValueId> {
     let groups = fused_attentions(graph);
     let mut leaves: HashSet<ValueId> = graph.results().chain(graph.gradients.iter().map(|g| g.1)).collect();
@@ -36,7 +36,7 @@ fn inside(graph: &Graph) -> HashSet<ValueId> {
     made.filter(|v| !leaves.contains(v)).copied().collect()
 }
 
-/// The most bytes that are live while a node runs, but for those `inside` kernels.
+/// Largest number of live bytes while a node runs, without those `inside` kernels.
 fn live(graph: &Graph, inside: &HashSet<ValueId>) -> u64 {
     let liveness = Liveness::of(graph, &[]);
     let bytes = |v: &ValueId| if inside.contains(v) { 0 } else { graph.ty(*v).bytes().0 };

@@ -1,4 +1,4 @@
-//! A page about a step: when what happens, which operators and which lines of the recipe cost what.
+//! The page of a step: its timeline, and the cost of operators and of lines of the recipe.
 
 use crate::{
     NpuError,
@@ -13,13 +13,13 @@ use std::iter::once;
 use zoo_graph::Phase;
 use zoo_pages::{Cell, Facts, Grid, Lane, Page, Section, Span, Timeline, Verdict, bound_class};
 
-/// Lines of the recipe that are listed.
+/// Number of listed lines of the recipe.
 const LINES: usize = 25;
 
-/// Renders the page; `options` are what each would bring, `against` is another step to hold beside it, with its title.
+/// Renders the page. `options` are the effects of options; `against` is another step for comparison, with its title.
 ///
 /// # Errors
-/// A template that does not render.
+/// A template that cannot be rendered.
 pub fn page(
     profile: &Profile,
     title: &str,
@@ -108,7 +108,7 @@ fn comparison(profiles: [&Profile; 2], titles: [&str; 2]) -> Section {
     Section { id: "comparison".into(), title: "Against each other".into(), grids: vec![grid], ..Section::default() }
 }
 
-/// What the steps of the input pipeline take.
+/// Times of the steps of the input pipeline.
 fn input_steps(profile: &Profile) -> Option<Section> {
     if profile.input.steps.is_empty() {
         return None;
@@ -121,7 +121,7 @@ fn input_steps(profile: &Profile) -> Option<Section> {
     Some(Section { id: "input".into(), title: "Input pipeline".into(), grids: vec![grid], ..Section::default() })
 }
 
-/// The phases of the device's stream, then the other streams, as far as they do anything.
+/// The phases of the device's stream, then the other streams that have events.
 fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuError> {
     let of_phase = |event: &&Event, phase: Phase| event.kernel.is_some_and(|k| profile.kernels[k].phase == phase);
     let phases = PHASES.into_iter().map(|phase| {
@@ -134,7 +134,7 @@ fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuErro
         name: (*name).to_owned(),
         spans: profile.stream(*stream).map(|event| span(profile, event)).collect(),
     });
-    // The samples of the next step are prepared beside this one.
+    // The samples of the next step are prepared during this one.
     let (to, limit) = (profile.input.pipeline.ms(), profile.input.limit.name());
     let input = (to > 0.0).then(|| Lane {
         name: "input".to_owned(),
@@ -203,7 +203,7 @@ fn operators(profile: &Profile) -> Section {
     Section { id: "operators".into(), title: "Operators".into(), grids: vec![grid], ..Section::default() }
 }
 
-/// What each line of the recipe costs, by phase.
+/// Cost of each line of the recipe, by phase.
 fn lines(profile: &Profile) -> Section {
     let mut costs: IndexMap<String, [f64; PHASES.len()]> = IndexMap::new();
     let times: Vec<f64> = (0..profile.prices.len()).map(|k| profile.per_step(k, |price| price.time).ms()).collect();

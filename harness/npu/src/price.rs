@@ -1,9 +1,9 @@
-//! What a kernel costs: four stages that overlap.
+//! The price of a kernel: four stages that overlap.
 //!
-//! Move-in and move-out share device memory; beside them run the transfers to the cores, the matrix units and the
-//! Vector units. With reordered instructions the stages of neighbouring tiles overlap, so a kernel takes as long as its
-//! longest stage, plus the others once while the pipeline fills; with instructions in order only a part of the others
-//! is hidden.
+//! Move-in and move-out share device memory. The other stages are the transfers to the cores, the matrix units and
+//! the Vector units. With reordered instructions, the stages of adjacent tiles overlap, so a kernel takes as long as
+//! its longest stage, plus the others once while the pipeline fills. With instructions in order, only a part of the
+//! others is hidden.
 
 use crate::{
     device::Device,
@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use zoo_graph::{Graph, Place, ops::Work};
 
-/// What holds a kernel up.
+/// What limits a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -29,14 +29,14 @@ pub enum Bound {
     Hbm,
     /// The shared cache.
     L2,
-    /// Starting it.
+    /// Its launch.
     Launch,
     /// The host.
     Host,
 }
 
 impl Bound {
-    /// As tables show it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cube => "Cube",
@@ -49,45 +49,45 @@ impl Bound {
     }
 }
 
-/// What a kernel costs, stage by stage.
+/// Cost of a kernel, by stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// From its start to its end, the launch included.
+    /// From start to end, including the launch.
     pub time: Seconds,
-    /// The matrix units work.
+    /// Time of the matrix units.
     pub cube: Seconds,
-    /// The Vector units work.
+    /// Time of the Vector units.
     pub vector: Seconds,
-    /// Device memory is read or written.
+    /// Time of reads and writes of device memory.
     pub hbm: Seconds,
-    /// The shared cache feeds the cores.
+    /// Time of transfers from the shared cache to the cores.
     pub l2: Seconds,
-    /// Bytes through device memory.
+    /// Bytes read from and written to device memory.
     pub bytes: u64,
     /// Useful floating-point operations.
     pub flop: u64,
-    /// What holds it up.
+    /// What limits it.
     pub bound: Bound,
-    /// How its product is cut, if it has one.
+    /// The division of its product, if it has one.
     pub tiling: Option<Tiling>,
-    /// Kernels that are launched.
+    /// Number of launched kernels.
     pub launches: u64,
 }
 
-/// How kernels run on a device.
+/// Computes prices of kernels on a device.
 pub struct Pricing<'d> {
     device: &'d Device,
     /// Share of the shorter stages that overlaps with the longest.
     overlap: f64,
     tuned: bool,
-    /// Bytes per second through device memory.
+    /// Bandwidth of device memory, in bytes per second.
     hbm: f64,
-    /// Searches that have been done, by the product and the kernel's other stages.
+    /// Results of searches, by product and by the kernel's other stages.
     known: HashMap<(Product, [u64; 3]), Tiling>,
 }
 
 impl<'d> Pricing<'d> {
-    /// With reordered instructions or not; with tuned operators or not.
+    /// `reordered`: with reordered instructions. `tuned`: with tuned operators.
     pub fn new(device: &'d Device, reordered: bool, tuned: bool) -> Self {
         let overlap = if reordered { 1.0 } else { device.control.in_order_overlap.value };
         let efficiency = if tuned { &device.hbm.tuned_efficiency } else { &device.hbm.efficiency };
@@ -95,7 +95,7 @@ impl<'d> Pricing<'d> {
         Self { device, overlap, tuned, hbm, known: HashMap::new() }
     }
 
-    /// The price of a kernel that moves so many bytes.
+    /// The price of a kernel with this traffic.
     pub fn price(&mut self, graph: &Graph, kernel: &Kernel, traffic: &Traffic) -> Price {
         match kernel.place {
             Place::Host => self.on_host(traffic),
@@ -118,7 +118,7 @@ impl<'d> Pricing<'d> {
         let (overlap, tuned) = (self.overlap, self.tuned);
         let with = |t: &Tiling| pipelined([t.cube, vector, hbm, t.l2.max(streamed)], t.loads as f64, overlap);
         let key = |product| (product, [vector, hbm, streamed].map(|stage| stage.0.to_bits()));
-        // A fused attention has several products, one after the other.
+        // A fused attention has several products, which run one after the other.
         let tiling = nodes().filter_map(|node| matrix::product(graph, node, device)).map(|product| {
             let found = || matrix::search(&product, device, tuned, &with);
             *self.known.entry(key(product)).or_insert_with(found)
@@ -149,7 +149,7 @@ impl<'d> Pricing<'d> {
         }
     }
 
-    /// An operator on the host; the copies to it and back are not its own.
+    /// The price of an operator on the host, without the copies to and from it.
     fn on_host(&self, traffic: &Traffic) -> Price {
         let time = Seconds(traffic.total() as f64 / (self.device.host.operator_gb_per_s.value * 1e9));
         let none = Seconds::ZERO;
@@ -169,8 +169,8 @@ impl<'d> Pricing<'d> {
     }
 }
 
-/// Time of stages that work on `tiles` one after the other: the longest, plus what does not overlap of the others, plus
-/// the others once per pipeline fill.
+/// Time of stages that process `tiles` one after the other: the longest stage, plus the parts of the others that do
+/// not overlap, but at least one tile of them to fill the pipeline.
 pub fn pipelined(stages: [Seconds; 4], tiles: f64, overlap: f64) -> Seconds {
     let longest = stages.into_iter().fold(Seconds::ZERO, Seconds::max);
     let others = stages.into_iter().sum::<Seconds>() - longest;
@@ -178,7 +178,7 @@ pub fn pipelined(stages: [Seconds; 4], tiles: f64, overlap: f64) -> Seconds {
     longest + others * exposed
 }
 
-/// Useful operations of products; what the Vector units do is not counted.
+/// Useful operations of products. Operations of the Vector units are not counted.
 pub(crate) fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     match node.op.rules().work(&inputs, &outputs) {
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn stages_by_hand() {
         let stages = [4.0, 1.0, 2.0, 1.0].map(Seconds);
-        // One tile: nothing overlaps. Many tiles: the longest stage alone. In order with 0.7: 30 % of the others show.
+        // One tile: nothing overlaps. Many tiles: only the longest stage. In order with 0.7: 30 % of the others are
+        // visible.
         assert_eq!(pipelined(stages, 1.0, 1.0), Seconds(8.0));
         assert_eq!(pipelined(stages, 4.0, 1.0), Seconds(5.0));
         assert!((pipelined(stages, 1e9, 1.0).0 - 4.0).abs() < 1e-8);

@@ -1,4 +1,4 @@
-//! One step of a recipe on a device: its time, its memory, and where both go.
+//! One step of a recipe on a device: its time and memory, and their parts.
 
 use crate::{
     NpuError,
@@ -21,48 +21,48 @@ use zoo_recipe::Recipe;
 /// A step on a device.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The graph as the device runs it.
+    /// The graph, compiled for the device.
     pub graph: Graph,
-    /// What the passes did.
+    /// What the passes changed.
     pub applied: Vec<Applied>,
     /// Its kernels.
     pub kernels: Vec<Kernel>,
-    /// What each costs.
+    /// The price of each kernel.
     pub prices: Vec<Price>,
-    /// When everything happens.
+    /// All events with their times.
     pub timeline: Timeline,
     /// The input side.
     pub input: Input,
     /// Time of one step.
     pub step: Seconds,
-    /// Time of the slowest device over the mean: all wait for it.
+    /// Time of the slowest device, relative to the mean. All devices wait for it.
     pub slowest: f64,
-    /// What ends the step last.
+    /// What limits the step.
     pub limit: Limit,
     /// Samples per second on all devices.
     pub images_per_s: f64,
-    /// Tokens of a sample, if it has any.
+    /// Tokens per sample, if it has any.
     pub sequence: Option<usize>,
-    /// FLOP per second that the matrix units of one device could do, in half precision.
+    /// Peak FLOP per second of the matrix units of one device, in half precision.
     pub peak_flops: f64,
     /// Memory of one device.
     pub peak_memory: Bytes,
-    /// Before the first step.
+    /// Time before the first step.
     pub compile: Seconds,
-    /// Micro-batches that a step computes one after the other; the timeline shows the kernels of the last.
+    /// Micro-batches of a step, computed one after the other. The timeline shows the kernels of the last one.
     pub accumulate: usize,
-    /// Useful floating-point operations of a step: without what is computed again.
+    /// Useful floating-point operations of a step, without recomputation.
     pub flop: u64,
     /// Images per step and device.
     pub batch: usize,
-    /// Devices.
+    /// Number of devices.
     pub devices: usize,
 }
 
 /// Phases of a step, in order.
 pub const PHASES: [Phase; 4] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Update];
 
-/// What a step waits for.
+/// What limits a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -73,7 +73,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// As tables show it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -82,35 +82,36 @@ impl Limit {
     }
 }
 
-/// Kernels of one operator, together.
+/// All kernels with the same operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct OpCost {
     /// The device's name of the operator.
     pub op: String,
-    /// Kernels.
+    /// Number of kernels.
     pub count: usize,
     /// Time.
     pub ms: f64,
     /// Share of the device's time.
     pub share: f64,
-    /// Time of its matrix, Vector and memory stages.
+    /// Time of the matrix units.
     pub cube_ms: f64,
-    /// Vector units.
+    /// Time of the Vector units.
     pub vector_ms: f64,
-    /// Device memory.
+    /// Time of device memory.
     pub hbm_ms: f64,
     /// Useful TFLOP per second.
     pub tflops: f64,
-    /// Gigabytes per second through device memory.
+    /// Bandwidth of device memory, in gigabytes per second.
     pub gb_per_s: f64,
-    /// What bounds most of its time.
+    /// What limits most of its time.
     pub bound: &'static str,
 }
 
 /// Simulates one step.
 ///
 /// # Errors
-/// A recipe that makes no graph, options that the device lacks, too many devices, a batch that does not fit.
+/// A recipe from which no graph can be built, options that the device lacks, too many devices, or a batch that does
+/// not fit.
 pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, NpuError> {
     let (batch, devices) = (recipe.train.batch, recipe.npu.devices);
     if devices == 0 || devices > MOST_DEVICES {
@@ -126,7 +127,7 @@ pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, 
     Ok(simulate(recipe, device, compiled, work, peak_memory))
 }
 
-/// Prices a compiled graph.
+/// Simulates a compiled graph.
 fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, peak_memory: Bytes) -> Profile {
     let Compiled { graph, applied, flop } = compiled;
     let accumulate = micro_batches(recipe, work);
@@ -159,7 +160,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     }
     let longest = busy.max(input.pipeline);
     let limit = if longest == busy { Limit::Device } else { Limit::Input };
-    // Device and host wait for each other between loops, whatever the step waited for.
+    // Device and host synchronise between loops, whatever limits the step.
     let step = longest + ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
     let compile =
         device.control.compile_s.value + device.control.compile_ms_per_operator.value * 1e-3 * graph.nodes.len() as f64;
@@ -185,19 +186,19 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     }
 }
 
-/// Time of the slowest of `devices` over the mean: what a step waits for that all of them end together. Times spread
-/// logistically, whose largest of n lies `spread * (1 + 1/2 + ... + 1/(n - 1))` above the mean.
+/// Time of the slowest of `devices`, relative to the mean: a step ends when all of them end. Times have a logistic
+/// distribution, in which the largest of n is `spread * (1 + 1/2 + ... + 1/(n - 1))` above the mean.
 fn slowest(devices: usize, spread: f64) -> f64 {
     1.0 + spread * (1..devices).map(|n| 1.0 / n as f64).sum::<f64>()
 }
 
-/// Tokens of a sample: the longest of its inputs that are indices.
+/// Tokens per sample: those of the longest input with indices.
 fn sequence(recipe: &Recipe) -> Option<usize> {
     let indices = recipe.model.inputs.values().filter(|input| input.image().is_none());
     indices.map(|input| input.extents().iter().map(|extent| extent.0).product()).max()
 }
 
-/// Micro-batches of a step: none but the batch itself without an update.
+/// Micro-batches of a step. Without an update, there is only the batch itself.
 fn micro_batches(recipe: &Recipe, work: Work) -> usize {
     match work {
         Work::Train => recipe.npu.accumulate.max(1),
@@ -205,7 +206,7 @@ fn micro_batches(recipe: &Recipe, work: Work) -> usize {
     }
 }
 
-/// Samples that a device computes at a time.
+/// Samples that a device computes at once.
 fn micro_batch(recipe: &Recipe, work: Work, batch: usize) -> Result<usize, NpuError> {
     let accumulate = micro_batches(recipe, work);
     if accumulate > batch || !batch.is_multiple_of(accumulate) {
@@ -214,13 +215,13 @@ fn micro_batch(recipe: &Recipe, work: Work, batch: usize) -> Result<usize, NpuEr
     Ok(batch / accumulate)
 }
 
-/// The largest batch that a device holds; `None` if not even one image fits.
+/// The largest batch that fits the device; `None` if not even one image fits.
 ///
 /// # Errors
 /// As [`compile`].
 pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Option<usize>, NpuError> {
     let memory = Bytes(device.memory_bytes());
-    // A batch of 1 has no statistics of 1x1 maps, so the search starts at 2 and asks for 1 last.
+    // With a batch of 1, maps of 1x1 have no statistics, so the search starts at 2 and tries 1 last.
     let pieces = micro_batches(recipe, work);
     let fits = |micro: usize| {
         let graph = compile(recipe, device, work, micro)?.graph;
@@ -242,14 +243,14 @@ pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Opt
 }
 
 impl Profile {
-    /// Shares of the step in which the matrix units, the Vector units and the memory work.
+    /// Shares of the step in which the matrix units, the Vector units and the memory are busy.
     pub fn utilisation(&self) -> [f64; 3] {
         let of_step = |stage: fn(&Price) -> Seconds| (0..self.prices.len()).map(move |k| self.per_step(k, stage));
         let share = |stage| of_step(stage).sum::<Seconds>().0 / self.step.0;
         [share(|p| p.cube), share(|p| p.vector), share(|p| p.hbm)]
     }
 
-    /// How often a kernel runs in a step: all but the update once for each micro-batch.
+    /// Runs of a kernel per step: once per micro-batch, and once for the update.
     pub fn runs(&self, k: usize) -> usize {
         if self.kernels[k].phase == Phase::Update { 1 } else { self.accumulate }
     }
@@ -264,7 +265,7 @@ impl Profile {
         self.flop as f64 / self.step.0 / 1e12
     }
 
-    /// Share of the peak that the step's products take: model FLOP utilisation.
+    /// Share of the peak that the products of the step reach: model FLOP utilisation.
     pub fn flop_utilisation(&self) -> f64 {
         self.tflops() * 1e12 / self.peak_flops
     }
@@ -274,7 +275,7 @@ impl Profile {
         self.sequence.map(|tokens| tokens as f64 * self.images_per_s)
     }
 
-    /// Time of the kernels of each phase, of those that have any.
+    /// Time of the kernels of each phase; phases without kernels are left out.
     pub fn by_phase(&self) -> Vec<(Phase, Seconds)> {
         let time = |phase: Phase| {
             let kernels = (0..self.kernels.len()).filter(|k| self.kernels[*k].phase == phase);
@@ -283,16 +284,16 @@ impl Profile {
         PHASES.into_iter().map(time).filter(|(_, time)| time.0 > 0.0).collect()
     }
 
-    /// The line of the recipe that a kernel comes from, as `file:line`: that of its first node which comes from one.
+    /// The line of the recipe from which a kernel comes, as `file:line`: that of its first node with an origin.
     pub fn line_of(&self, kernel: &Kernel) -> Option<String> {
         let nodes = kernel.nodes.iter().map(|n| &self.graph.nodes[*n]);
         let origin = nodes.filter_map(|node| node.origin.as_ref()).next()?;
         let (file, line) = (&origin.span.file, origin.span.line);
-        // The folder says nothing: a recipe and what it extends have different names.
+        // The folder is not needed: a recipe and the recipe that it extends have different names.
         Some(format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)))
     }
 
-    /// Costs by operator, dearest first.
+    /// Costs by operator, the most expensive first.
     pub fn by_operator(&self) -> Vec<OpCost> {
         let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
         for (k, kernel) in self.kernels.iter().enumerate() {

@@ -1,10 +1,11 @@
-//! The step as events on streams: device, host, copies, collectives, mask generator.
+//! The events of a step on streams: device, host, copies, collectives, mask generator.
 //!
-//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. A
-//! host operator splits a compiled graph in two: it waits for the part before it, the part behind it waits for it, and
-//! device and host wait for each other as between loops. Sums of gradients run on a stream of their own beside the
-//! backward pass; an update waits for the bucket of its gradient, and updates run in the order in which their buckets
-//! end. In eager mode the host launches one kernel after the other, and none starts before it is launched.
+//! Kernels run in the order of the graph on the device, and host operators on the host. Values that one produces and
+//! the other reads are copied. A host operator splits a compiled graph into two parts: it waits for the first part,
+//! the second part waits for it, and device and host synchronise as between loops. Sums of gradients have their own
+//! stream and run during the backward pass. An update waits for the bucket of its gradient, and updates run in the
+//! order in which their buckets end. In eager mode the host launches one kernel after the other, and no kernel starts
+//! before it is launched.
 
 use crate::{
     collective::{self, Bucket, Gradient},
@@ -35,22 +36,22 @@ pub enum Stream {
     Masks,
 }
 
-/// Something that happens in a step.
+/// An event of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// What: an operator's node, a copied value, a bucket.
+    /// Its name: the operator's node, the copied value, or the bucket.
     pub name: String,
     /// The device's name of the operator.
     pub op: String,
-    /// Where.
+    /// Its stream.
     pub stream: Stream,
-    /// From.
+    /// Start.
     pub start: Seconds,
-    /// To.
+    /// End.
     pub end: Seconds,
-    /// The kernel it is, if it is one.
+    /// Its kernel, if it has one.
     pub kernel: Option<usize>,
-    /// The event that it had to wait for last; itself following its stream's previous event counts too.
+    /// The event that determined its start. This can be the previous event of its stream.
     pub after: Option<usize>,
 }
 
@@ -59,29 +60,29 @@ pub struct Event {
 pub struct Timeline {
     /// Events in the order in which they were placed.
     pub events: Vec<Event>,
-    /// When the last of them ends.
+    /// End of the last event.
     pub end: Seconds,
     /// Sums over devices.
     pub buckets: Vec<Bucket>,
-    /// How much of the sums no computation hides.
+    /// Time of the sums that no computation hides.
     pub exposed: Seconds,
 }
 
-/// What the timeline needs to know.
+/// Inputs of the timeline.
 pub struct Plan<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// Its kernels.
     pub kernels: &'a [Kernel],
-    /// What each costs.
+    /// The price of each kernel.
     pub prices: &'a [Price],
     /// The device.
     pub device: &'a Device,
     /// Options.
     pub npu: &'a Npu,
-    /// Devices that train together.
+    /// Number of devices that train together.
     pub devices: usize,
-    /// Micro-batches, one after the other.
+    /// Number of micro-batches, computed one after the other.
     pub accumulate: usize,
 }
 
@@ -101,7 +102,7 @@ impl Plan<'_> {
         let computed = run.free(Stream::Device);
         let updates: Vec<(usize, Option<usize>)> = updates.into_iter().map(|k| (k, self.parameter_of(k))).collect();
         let buckets = self.buckets(&run, &updates);
-        // When the gradient of each parameter has been summed.
+        // Time at which the gradient of each parameter is summed.
         let mut summed: HashMap<usize, (Seconds, Option<usize>)> = HashMap::new();
         for bucket in &buckets {
             let event = run.place(Stream::Collective, "gradients", "HcomAllReduce", bucket.start, bucket.end, None);
@@ -127,7 +128,7 @@ impl Plan<'_> {
         Timeline { events: run.events, end, buckets, exposed }
     }
 
-    /// Time of all micro-batches but the last: their kernels, and reading gradients and sums to write sums.
+    /// Time of all micro-batches except the last: their kernels, and adding their gradients to the sums in memory.
     fn earlier_micro_batches(&self, kernels: &[usize]) -> Seconds {
         if self.accumulate < 2 {
             return Seconds::ZERO;
@@ -146,8 +147,8 @@ impl Plan<'_> {
         (end + add) * (self.accumulate - 1) as f64
     }
 
-    /// The sums over devices, if there are several; `updates` are kernels with the parameters whose gradients they wait
-    /// for.
+    /// The sums over devices, if there are several. `updates` are kernels with the parameters for whose gradients
+    /// they wait.
     fn buckets(&self, run: &Run<'_>, updates: &[(usize, Option<usize>)]) -> Vec<Bucket> {
         if self.devices < 2 {
             return Vec::new();
@@ -157,7 +158,7 @@ impl Plan<'_> {
         for (k, parameter) in updates {
             *update.entry(*parameter).or_default() += self.prices[*k].time;
         }
-        // Updates that wait for no gradient run first, in the time before the sums are there.
+        // Updates that wait for no gradient run first, before the sums arrive.
         let computed = run.free(Stream::Device) + update.get(&None).copied().unwrap_or_default();
         let gradients = self.graph.gradients.iter().map(|(id, v)| {
             let parameter = parameters.get(id).copied().unwrap_or_default();
@@ -171,7 +172,7 @@ impl Plan<'_> {
         collective::schedule(&gradients, computed, &all_reduce.split, all_reduce.overlap, &cost)
     }
 
-    /// Index of the parameter whose gradient a kernel of the update waits for.
+    /// Index of the parameter for whose gradient a kernel of the update waits.
     fn parameter_of(&self, k: usize) -> Option<usize> {
         let reads = |v: &ValueId| self.kernels[k].nodes.iter().any(|n| self.graph.nodes[*n].inputs.contains(v));
         let own = |v: &ValueId| match self.graph.value(*v).source {
@@ -186,18 +187,18 @@ impl Plan<'_> {
     }
 }
 
-/// What runs beside the device.
+/// Streams other than that of the device.
 const STREAMS_BESIDE: [Stream; 4] = [Stream::Host, Stream::Copy, Stream::Collective, Stream::Masks];
 
-/// Events on their way to a timeline.
+/// A timeline under construction.
 struct Run<'p> {
     plan: &'p Plan<'p>,
     events: Vec<Event>,
-    /// When each stream is free, and its last event.
+    /// For each stream, when it is free, and its last event.
     streams: HashMap<Stream, (Seconds, Option<usize>)>,
-    /// When and by which event values are made, on the machine that makes them.
+    /// For each value, when it is computed and by which event, on the machine that computes it.
     made: HashMap<ValueId, (Seconds, usize)>,
-    /// The same on the other machine, for values that have been copied.
+    /// The same on the other machine, for copied values.
     copied: HashMap<ValueId, (Seconds, usize)>,
 }
 
@@ -206,7 +207,7 @@ impl<'p> Run<'p> {
         Self { plan, events: Vec::new(), streams: HashMap::new(), made: HashMap::new(), copied: HashMap::new() }
     }
 
-    /// Lets every stream begin behind the micro-batches before.
+    /// Makes every stream start after the earlier micro-batches.
     fn earlier(&mut self, end: Seconds) {
         let event = self.place(Stream::Device, "earlier micro-batches", "AccumulateGrad", Seconds::ZERO, end, None);
         for stream in STREAMS_BESIDE {
@@ -214,7 +215,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// When a stream is free.
+    /// When a stream becomes free.
     fn free(&self, stream: Stream) -> Seconds {
         self.streams.get(&stream).map_or(Seconds::ZERO, |(at, _)| *at)
     }
@@ -235,7 +236,7 @@ impl<'p> Run<'p> {
         index
     }
 
-    /// Starts an event once its stream is free and everything it waits for is there.
+    /// Starts an event once its stream is free and everything that it waits for is complete.
     fn start(
         &mut self,
         stream: Stream,
@@ -253,7 +254,7 @@ impl<'p> Run<'p> {
         self.place(stream, name, op, start, start + duration, after)
     }
 
-    /// Runs a kernel, not before `at`.
+    /// Runs a kernel, not earlier than `at`.
     fn kernel(&mut self, k: usize, at: Seconds, after: Option<usize>) {
         let plan = self.plan;
         let kernel = &plan.kernels[k];
@@ -292,8 +293,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// When a value is there for a kernel on `place`; copies it if it is made elsewhere. `None` for what is there
-    /// anyway.
+    /// When a value is available for a kernel on `place`. Copies it if it is computed elsewhere. `None` if it is
+    /// always available.
     fn arrival(&mut self, v: ValueId, place: Place) -> Option<(Seconds, Option<usize>)> {
         let made_by = match self.plan.graph.value(v).source {
             Source::Node(n, _) => self.plan.graph.node(n),
@@ -322,14 +323,15 @@ impl<'p> Run<'p> {
         (end, Some(event))
     }
 
-    /// Makes the mask of a dropout beside the kernels, where the device does so. The gradient uses the same mask.
+    /// Generates the mask of a dropout in parallel with the kernels, if the device does so. The gradient uses the
+    /// same mask.
     fn mask(&mut self, k: usize) -> Option<usize> {
         let plan = self.plan;
         let rate = plan.device.control.mask_elements_per_us.as_ref()?.value * 1e6;
         let dropouts = plan.kernels[k].nodes.iter().map(|n| &plan.graph.nodes[*n]);
         let node = dropouts.filter(|node| node.phase == Phase::Forward).find(|n| matches!(n.op, Op::Dropout(_)))?;
         let elements = plan.graph.ty(node.outputs[0]).shape.numel() as f64;
-        // The framework's own dropout draws whole numbers instead of bits, and compares and multiplies them.
+        // The framework's own dropout draws integers instead of bits, and compares and multiplies them.
         let factor = match plan.npu.dropout {
             DropoutKernel::Device => 1.0,
             DropoutKernel::Framework => 4.0,
@@ -339,7 +341,7 @@ impl<'p> Run<'p> {
 }
 
 impl Timeline {
-    /// The chain of events that the step's end depends on, first to last.
+    /// The chain of events that determines the end of the step, first to last.
     pub fn critical_path(&self) -> Vec<usize> {
         let last = (0..self.events.len()).max_by(|a, b| self.events[*a].end.0.total_cmp(&self.events[*b].end.0));
         let mut path: Vec<usize> = std::iter::successors(last, |event| self.events[*event].after).collect();
@@ -347,7 +349,7 @@ impl Timeline {
         path
     }
 
-    /// Time on the critical path by what bounds it.
+    /// Time on the critical path, by limit.
     pub fn bounds(&self, prices: &[Price]) -> Vec<(&'static str, Seconds)> {
         let mut sums: HashMap<&'static str, Seconds> = HashMap::new();
         for event in self.critical_path().into_iter().map(|event| &self.events[event]) {

@@ -1,4 +1,4 @@
-//! JSON Schemas of the files that this room reads, for editors.
+//! JSON Schemas of the files that this crate reads, for editors.
 
 use crate::{Device, Host, Throughput, study::Study};
 use serde_json::Value;

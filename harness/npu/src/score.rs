@@ -1,4 +1,4 @@
-//! Published throughput against the clock's.
+//! Compares published throughput with that of the clock.
 
 use crate::{
     DeviceLibrary, Limit, NpuError, Work,
@@ -15,7 +15,7 @@ use zoo_recipe::{
     schema::{IndexShape, InputShape, NumberShape, Precision},
 };
 
-/// A throughput file: rows of what was published.
+/// A throughput file: rows of published measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {
@@ -23,7 +23,7 @@ pub struct Throughput {
     pub rows: Vec<Row>,
 }
 
-/// What was run, on what, and what was published: one of `ms` and `ips`.
+/// A published measurement and its conditions, with one of `ms` and `ips`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -31,14 +31,14 @@ pub struct Row {
     pub id: String,
     /// Recipe.
     pub network: String,
-    /// Networks that are built alike, which are counted together; the recipe's name by default.
+    /// Name of a family of similar networks, which are counted together. Default: the name of the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// Height and width of the images, where they are not the recipe's.
+    /// Height and width of the images, if they differ from the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8192))]
     pub input: Option<usize>,
-    /// Tokens of a sample, where they are not the recipe's.
+    /// Tokens per sample, if they differ from the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub sequence: Option<usize>,
@@ -58,7 +58,7 @@ pub struct Row {
     /// Samples per second over all devices: a number, or the ends of a range over several software stacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ips: Option<PublishedFigure>,
-    /// What else was set otherwise than in the recipe, as `--set` takes it.
+    /// Other settings that differ from the recipe, as for `--set`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
     /// Where it was published.
@@ -67,7 +67,7 @@ pub struct Row {
     /// Whether the row contradicts others.
     #[serde(default)]
     pub doubtful: bool,
-    /// What else there is to say.
+    /// Further remarks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -87,7 +87,7 @@ pub enum RowPrecision {
 }
 
 impl RowPrecision {
-    /// As recipes name it.
+    /// Its name in recipes.
     pub fn of_recipe(self) -> Precision {
         match self {
             Self::Mixed => Precision::AllowMixPrecision,
@@ -99,12 +99,12 @@ impl RowPrecision {
 }
 
 impl Row {
-    /// The networks that it is counted with.
+    /// The family of networks with which it is counted.
     pub fn family(&self) -> &str {
         self.family.as_deref().unwrap_or(&self.network)
     }
 
-    /// What was published, with its unit; `None` unless it is one of `ms` and `ips`.
+    /// The published figure with its unit; `None` unless there is exactly one of `ms` and `ips`.
     pub fn published(&self) -> Option<(PublishedFigure, &'static str)> {
         match (self.ms, self.ips) {
             (Some(ms), None) => Some((ms, "ms")),
@@ -113,7 +113,7 @@ impl Row {
         }
     }
 
-    /// The recipe as the row ran it.
+    /// Applies the settings of the row to the recipe.
     fn apply(&self, recipe: &mut Recipe) {
         recipe.npu.precision = self.precision.of_recipe();
         recipe.npu.devices = self.devices;
@@ -133,44 +133,44 @@ impl Row {
         }
     }
 
-    /// The stack that the row ran on, as its source tells.
+    /// The software stack of the row, from its source.
     pub fn stack<'d>(&self, device: &'d Device) -> Option<&'d Stack> {
         device.stacks.iter().find(|stack| stack.sources.iter().any(|source| self.source.starts_with(source.as_str())))
     }
 }
 
-/// A row beside what the clock says.
+/// A row with the result of the clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Scored {
-    /// It could be simulated.
+    /// The row was simulated.
     Simulated(Comparison),
-    /// It could not.
+    /// The row cannot be simulated.
     Skipped {
         /// Name of the row.
         id: String,
-        /// Why.
+        /// Reason.
         skipped: String,
     },
 }
 
-/// What was published beside what the clock says.
+/// A published figure with that of the clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Name of the row.
     pub id: String,
-    /// Networks that it is counted with.
+    /// Its family.
     pub family: String,
     /// Device.
     pub device: String,
     /// `ms` or `ips`.
     pub unit: &'static str,
-    /// What was published; of a range, its middle.
+    /// The published figure; the middle of a range.
     pub published: f64,
     /// The ends of a range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
-    /// What the clock says.
+    /// The simulated figure.
     pub simulated: f64,
     /// `simulated / published - 1`.
     pub error: f64,
@@ -178,26 +178,27 @@ pub struct Comparison {
     pub fitted: bool,
     /// Whether it contradicts others.
     pub doubtful: bool,
-    /// What a step waits for.
+    /// What limits the step.
     pub limit: Limit,
     /// Options of its stack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
-    /// What else there is to say; of a doubtful row, why it is doubted.
+    /// Further remarks; for a doubtful row, why it is doubted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Names and files of throughput beside the recipes in these folders.
+/// Names and files of the throughput files next to the recipes in these folders.
 pub fn list(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<(String, PathBuf)> {
     let dirs: Vec<PathBuf> = recipes.into_iter().map(|dir| dir.as_ref().join("throughput")).collect();
     yaml_files(&dirs)
 }
 
-/// Simulates a row. What has no recipe or device, makes no graph or does not fit is skipped.
+/// Simulates a row. It is skipped if there is no such recipe or device, no graph can be built, or the batch does not
+/// fit.
 ///
 /// # Errors
-/// A device, host or recipe file that is wrong, or options that the device lacks.
+/// A device, host or recipe file with mistakes, or options that the device lacks.
 pub fn score(row: &Row, recipes: &Library, devices: &DeviceLibrary) -> Result<Scored, NpuError> {
     let skipped = |why: String| Ok(Scored::Skipped { id: row.id.clone(), skipped: why });
     let device = match devices.load(&row.device) {
@@ -241,11 +242,11 @@ pub fn score(row: &Row, recipes: &Library, devices: &DeviceLibrary) -> Result<Sc
 /// Absolute errors of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Errors {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
     /// Their mean.
     pub mean: f64,
-    /// The one in the middle.
+    /// Their median.
     pub median: f64,
     /// The largest.
     pub worst: f64,
@@ -267,28 +268,28 @@ impl Errors {
 pub struct Group {
     /// The family or device.
     pub name: String,
-    /// Rows that nothing was fitted to.
+    /// Rows to which nothing was fitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out: Option<Errors>,
-    /// Rows that something was fitted to.
+    /// Rows to which something was fitted.
     pub fitted: usize,
     /// Doubtful rows, fitted or not.
     pub doubtful: usize,
 }
 
-/// The errors of rows, together. Doubtful rows are apart.
+/// The errors of all rows. Doubtful rows are counted separately.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Rows that nothing was fitted to.
+    /// Rows to which nothing was fitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out: Option<Errors>,
-    /// Rows that something was fitted to.
+    /// Rows to which something was fitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitted: Option<Errors>,
     /// Doubtful rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubtful: Option<Errors>,
-    /// Rows, doubtful ones too, whose step waits for its input.
+    /// Rows, including doubtful ones, that wait for their input.
     pub waits_for_input: usize,
     /// By family.
     pub families: Vec<Group>,
@@ -296,7 +297,7 @@ pub struct Summary {
     pub devices: Vec<Group>,
 }
 
-/// The errors of rows, together.
+/// The errors of all rows.
 pub fn summary(rows: &[Scored]) -> Summary {
     let rows: Vec<&Comparison> = rows
         .iter()

@@ -1,4 +1,4 @@
-//! Studies: series of options with published figures beside the simulated ones.
+//! Studies: series of options with published and simulated figures.
 
 mod training;
 
@@ -14,17 +14,17 @@ use zoo_recipe::{Diagnostics, Document, texts_of};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
-    /// Name: that of the file.
+    /// Name of the study and of its file.
     pub name: String,
-    /// What it is about.
+    /// Description.
     pub description: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: String,
     /// Recipe of the rows.
     pub recipe: String,
     /// Device of the rows.
     pub device: String,
-    /// Devices.
+    /// Number of devices.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub devices: usize,
@@ -32,7 +32,7 @@ pub struct Study {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub batch: Option<usize>,
-    /// Options of every row, as `--set` takes them.
+    /// Options of every row, as for `--set`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
     /// Tables of step times.
@@ -47,13 +47,13 @@ fn one() -> usize {
     1
 }
 
-/// Rows that belong together; ratios are against the first.
+/// Rows that belong together. Ratios are relative to the first row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyTable {
     /// Its title.
     pub title: String,
-    /// What to know about it: what holds, what contradicts what.
+    /// Remarks: what is reproduced, and what contradicts what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The rows.
@@ -65,32 +65,32 @@ pub struct StudyTable {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyRow {
-    /// What is different here.
+    /// How it differs from the other rows.
     pub what: String,
-    /// Options, after those of the study.
+    /// Options, in addition to those of the study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
-    /// Devices, where they differ.
+    /// Number of devices, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub devices: Option<usize>,
-    /// Images per step and device, where they differ.
+    /// Images per step and device, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub batch: Option<usize>,
     /// What was published, in milliseconds per step: a number, or the ends of a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_ms: Option<PublishedFigure>,
-    /// Whether what was published is that it does not run.
+    /// Whether the published result is that it does not run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub published_error: bool,
-    /// What was published without a figure: slower or faster per image than the table's first row.
+    /// A published change without a figure: slower or faster per image than the first row of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_direction: Option<Direction>,
     /// Why the row is not simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_modelled: Option<String>,
-    /// Why simulated and published ratio differ, where they do.
+    /// Why simulated and published ratio differ, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
@@ -103,13 +103,13 @@ fn is_false(value: &bool) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Takes longer.
+    /// It takes longer.
     Slower,
-    /// Takes less time.
+    /// It takes less time.
     Faster,
 }
 
-/// A figure, as published.
+/// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PublishedFigure {
@@ -137,27 +137,27 @@ impl PublishedFigure {
     }
 }
 
-/// What became of a row.
+/// Result of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The table it is in.
     pub table: String,
-    /// What is different in it.
+    /// How it differs from the other rows.
     pub what: String,
-    /// What was published.
+    /// The published time.
     pub published_ms: Option<f64>,
-    /// What the clock says.
+    /// The simulated time.
     pub simulated_ms: Option<f64>,
-    /// What was published without a figure.
+    /// The published change without a figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_direction: Option<Direction>,
-    /// Published time per image over that of the table's first row.
+    /// Published time per image, relative to the first row of the table.
     pub published_ratio: Option<f64>,
-    /// Simulated time per image over that of the table's first row.
+    /// Simulated time per image, relative to the first row of the table.
     pub simulated_ratio: Option<f64>,
     /// Whether the two ratios agree (or both are errors).
     pub verdict: Verdict,
-    /// The device's refusal.
+    /// The error of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Why the ratios differ, or why there is no simulation.
@@ -165,24 +165,24 @@ pub struct Outcome {
     pub because: Option<String>,
 }
 
-/// How a row was met.
+/// How well a row is reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The times differ by no more than a third and the ratios by no more than a quarter, in the same direction.
+    /// The times differ by at most a third and the ratios by at most a quarter, in the same direction.
     Agrees,
-    /// They differ; the study says why.
+    /// They differ; the study gives the reason.
     Differs,
-    /// The first row of a table, whose ratio to itself says nothing: the others are held against it.
+    /// The first row of a table, to which the others are compared; its ratio to itself says nothing.
     Base,
-    /// Only a direction is published, and it is met. No size of the change was put to the test.
+    /// Only a direction is published, and the simulation agrees with it. The size of the change is not tested.
     Illustrates,
     /// There is nothing to compare.
     Open,
 }
 
 impl Verdict {
-    /// Of a comparison that could be made, or not; `is_first`: the row that ratios are against.
+    /// The verdict of a comparison, if it is possible. `is_first` marks the first row, to which ratios are relative.
     fn of(agrees: Option<bool>, is_first: bool) -> Self {
         match agrees {
             _ if is_first => Self::Base,
@@ -193,17 +193,17 @@ impl Verdict {
     }
 }
 
-/// Ratios may differ by this share.
+/// Largest relative difference of ratios.
 const TOLERANCE: f64 = 0.25;
-/// Times may differ by this share: what stacks and versions of software change on one device.
+/// Largest relative difference of times: the effect of different software stacks and versions on one device.
 const TIME_TOLERANCE: f64 = 0.35;
-/// A ratio this close to one has no direction.
+/// Ratios this close to one have no direction.
 const NO_CHANGE: f64 = 0.03;
 
-/// The clock has no noise: what changes by less was not changed by the option.
+/// The clock has no noise: a smaller change is not an effect of the option.
 const LEAST_CHANGE: f64 = 1e-3;
 
-/// Whether a simulated ratio is as published: in the same direction, and within a quarter.
+/// Whether a simulated ratio agrees with the published one: in the same direction, and within a quarter.
 pub fn ratios_agree(published: f64, simulated: f64) -> bool {
     let direction = |ratio: f64| match ratio {
         ratio if ratio > 1.0 + NO_CHANGE => 1,
@@ -214,7 +214,7 @@ pub fn ratios_agree(published: f64, simulated: f64) -> bool {
     !opposite && (simulated / published - 1.0).abs() <= TOLERANCE
 }
 
-/// Names and files of the studies beside the recipes in these folders.
+/// Names and files of the studies next to the recipes in these folders.
 pub fn list(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<(String, PathBuf)> {
     let dirs: Vec<PathBuf> = recipes.into_iter().map(|dir| dir.as_ref().join("studies")).collect();
     yaml_files(&dirs)
@@ -223,7 +223,7 @@ pub fn list(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<(String,
 /// Reads a study.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All mistakes in the file.
 pub fn read(path: &Path) -> Result<Study, Diagnostics> {
     let document: Document<Study> = Document::read(path)?;
     if path.file_stem().and_then(|stem| stem.to_str()) != Some(document.value.name.as_str()) {
@@ -265,7 +265,7 @@ impl Study {
     }
 }
 
-/// Times of the first row of a table, which the others are held against.
+/// Times of the first row of a table, to which the others are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct First {
     published_ms: Option<f64>,
@@ -274,7 +274,7 @@ pub struct First {
 }
 
 impl First {
-    /// Of the row with this outcome, whose steps have so many images.
+    /// From the outcome of the row, and the number of images of its steps.
     pub fn new(outcome: &Outcome, images: usize) -> Self {
         let Outcome { published_ms, simulated_ms, .. } = *outcome;
         Self { published_ms, simulated_ms, images: images as f64 }
@@ -282,13 +282,13 @@ impl First {
 }
 
 impl StudyRow {
-    /// Images of a step on all devices; a batch that neither row nor study names is one image.
+    /// Images of a step on all devices. If neither row nor study has a batch, it is one image.
     pub fn images(&self, study: &Study) -> usize {
         self.batch.or(study.batch).unwrap_or(1) * self.devices.unwrap_or(study.devices)
     }
 
-    /// Holds the simulated time of a row, whose steps have so many images, against the published one; `first` is the
-    /// table's first row, `None` for that row itself.
+    /// Compares the simulated time of a row with the published one. `images` is the number of images of its steps;
+    /// `first` is the first row of the table, or `None` for this row itself.
     pub fn judge(&self, table: &str, simulated: Result<f64, String>, images: usize, first: Option<First>) -> Outcome {
         let published = self.published_ms.map(PublishedFigure::middle);
         let (ms, error) = match simulated {
@@ -297,7 +297,7 @@ impl StudyRow {
         };
         let images = images as f64;
         let base = first.unwrap_or(First { published_ms: published, simulated_ms: ms, images });
-        // A larger batch takes longer whatever the device is: what tells something is the time per image.
+        // A larger batch takes longer on any device, so the time per image is compared.
         let ratio = |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, of)| own / of * (base.images / images));
         let (published_ratio, simulated_ratio) = (ratio(published, base.published_ms), ratio(ms, base.simulated_ms));
         let of_time = published.zip(ms).map(|(published, ms)| (ms / published - 1.0).abs() <= TIME_TOLERANCE);
@@ -307,7 +307,7 @@ impl StudyRow {
             Direction::Faster => ratio < 1.0 - LEAST_CHANGE,
         });
         let verdict = match (self.published_error, of_time) {
-            // Whether a row runs at all is judged by itself.
+            // Whether a row runs at all is judged separately.
             (true, _) => Verdict::of(Some(error.is_some()), false),
             (false, Some(false)) => Verdict::Differs,
             (false, _) if first.is_none() => Verdict::Base,
@@ -352,14 +352,14 @@ mod tests {
     fn every_verdict_could_have_come_out_otherwise() {
         let base = row(Some(50.0), None).judge("t", Ok(60.0), 64, None);
         assert_eq!(base.verdict, Verdict::Base);
-        // A base is held against its own figure.
+        // The first row is compared with its own published figure.
         assert_eq!(row(Some(50.0), None).judge("t", Ok(1.0), 64, None).verdict, Verdict::Differs);
         let first = Some(First::new(&base, 64));
         let verdict = |row: StudyRow, ms: f64, images| row.judge("t", Ok(ms), images, first).verdict;
         assert_eq!(verdict(row(Some(100.0), None), 120.0, 64), Verdict::Agrees);
-        // The ratio is as published, and the time is not: 2 x 60 against 80.
+        // The ratio agrees with the published one, but the time does not: 2 x 60 against 80.
         assert_eq!(verdict(row(Some(80.0), None), 120.0, 64), Verdict::Differs);
-        // The time is near what is published, and the change is not.
+        // The time is close to the published one, but the change is not.
         assert_eq!(verdict(row(Some(100.0), None), 80.0, 64), Verdict::Differs);
         // Four times the images in twice the time: faster per image.
         assert_eq!(verdict(row(None, Some(Direction::Faster)), 120.0, 256), Verdict::Illustrates);
@@ -372,7 +372,7 @@ mod tests {
     fn ratios_have_direction_and_size() {
         assert!(ratios_agree(2.0, 1.6) && ratios_agree(2.0, 2.4) && ratios_agree(1.0, 1.0));
         assert!(!ratios_agree(2.0, 1.4) && !ratios_agree(2.0, 2.6));
-        // Within a quarter, but one faster and one slower.
+        // Within a quarter, but one is faster and one slower.
         assert!(!ratios_agree(1.1, 0.95));
         assert!(ratios_agree(1.02, 0.98), "neither is a change");
     }

@@ -1,12 +1,12 @@
-//! The events of a step for trace viewers (chrome://tracing, ui.perfetto.dev).
+//! The events of a step, for trace viewers (chrome://tracing, ui.perfetto.dev).
 //!
-//! Format: the JSON object form of Chrome's Trace Event Format: complete events (`X`) with microseconds, one thread per
-//! stream.
+//! Format: the JSON object form of Chrome's Trace Event Format, with complete events (`X`) in microseconds and one
+//! thread per stream.
 
 use crate::{profile::Profile, schedule::Stream};
 use serde_json::{Value, json};
 
-/// Streams in the order in which viewers show them.
+/// Streams, in the order of viewers.
 pub const STREAMS: [(Stream, &str); 5] = [
     (Stream::Device, "device"),
     (Stream::Collective, "collectives"),

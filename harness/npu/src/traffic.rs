@@ -1,9 +1,9 @@
-//! Bytes that a kernel moves, and which of them come from the shared cache.
+//! The bytes that a kernel moves, and how many of them come from the shared cache.
 //!
-//! Every value that a kernel reads or writes is moved once, but: values inside a kernel not at all; a slice reads only
-//! what it cuts out; a ReLU's gradient reads one bit per element where the device keeps masks. A result that is small
-//! enough stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always
-//! do.
+//! Every value that a kernel reads or writes is moved once, with these exceptions: values inside a kernel are not
+//! moved; a slice reads only its part; a ReLU's gradient reads one bit per element if the device stores masks. A
+//! small result stays in the shared cache for the following kernels, so reading it does not access device memory.
+//! Writes always do.
 
 use crate::{
     composed::{Composed, composed, formula},
@@ -19,7 +19,7 @@ use zoo_graph::{
 };
 use zoo_recipe::schema::TransDataKernel;
 
-/// Bytes of one kernel.
+/// Traffic of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Read from device memory.
@@ -28,14 +28,14 @@ pub struct Traffic {
     pub cached: u64,
     /// Written.
     pub written: u64,
-    /// Factor on the time of these transfers: how much longer short runs of addresses take.
+    /// Factor on the time of these transfers, due to short runs of addresses.
     pub run_factor: f64,
-    /// Kernels that are launched: several where the software composes an operator.
+    /// Number of launched kernels: several if the software composes the operator.
     pub launches: u64,
 }
 
 impl Traffic {
-    /// Bytes that pass through device memory.
+    /// Bytes transferred from and to device memory.
     pub fn hbm(&self) -> u64 {
         self.read + self.written
     }
@@ -46,23 +46,23 @@ impl Traffic {
     }
 }
 
-/// The shared cache while the kernels run, one after the other.
+/// State of the shared cache while the kernels run one after the other.
 pub struct Cache<'d> {
     device: &'d Device,
-    /// Whether results carry masks of one bit.
+    /// Whether results have masks with one bit per element.
     masks: bool,
     trans_data: TransDataKernel,
     capacity: u64,
     used: u64,
     held: VecDeque<(ValueId, u64)>,
-    /// Nodes that read each value, one beyond the last for results of the step.
+    /// Nodes that read each value; results of the step have an additional reader after the last node.
     readers: Vec<Vec<usize>>,
-    /// Where each value lies: as which value, if nothing but its shape or strides is new.
+    /// The value in whose memory each value is stored: another one if only its shape or strides differ.
     place: Vec<ValueId>,
 }
 
 impl<'d> Cache<'d> {
-    /// An empty cache, for these kernels.
+    /// An empty cache for these kernels.
     pub fn new(
         graph: &Graph,
         kernels: &[Kernel],
@@ -86,7 +86,7 @@ impl<'d> Cache<'d> {
         Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers, place }
     }
 
-    /// The bytes of the next kernel.
+    /// The traffic of the next kernel.
     pub fn run(&mut self, graph: &Graph, kernel: &Kernel) -> Traffic {
         let inside: HashSet<ValueId> = kernel.nodes.iter().flat_map(|n| &graph.nodes[*n].outputs).copied().collect();
         let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), launches: 1, ..Traffic::default() };
@@ -124,18 +124,18 @@ impl<'d> Cache<'d> {
         traffic
     }
 
-    /// The bytes of an operator that runs term by term.
+    /// The traffic of an operator that runs term by term.
     fn terms(&mut self, graph: &Graph, node: &Node, terms: &Composed) -> Traffic {
         node.inputs.iter().for_each(|v| {
             self.touch(*v);
         });
         node.outputs.iter().for_each(|v| self.hold(*v, graph.ty(*v).bytes().0));
-        // What one term leaves behind is what the next reads.
+        // Each term reads what the previous one wrote.
         let (read, cached) = if terms.operand <= self.capacity { (0, terms.read) } else { (terms.read, 0) };
         Traffic { read, cached, written: terms.written, run_factor: 1.0, launches: terms.kernels }
     }
 
-    /// Values that leave the kernel: those that others read, results of the step, and what nobody reads at all.
+    /// Values that leave the kernel: those that other kernels read, results of the step, and values without readers.
     fn results(&self, graph: &Graph, kernel: &Kernel) -> Vec<ValueId> {
         let made = kernel.nodes.iter().flat_map(|n| graph.nodes[*n].outputs.iter().copied());
         let leaves = |v: &ValueId| {
@@ -145,7 +145,7 @@ impl<'d> Cache<'d> {
         made.filter(leaves).collect()
     }
 
-    /// Whether a value is in the cache; it is then the most recently used.
+    /// Whether a value is in the cache. It becomes the most recently used one.
     fn touch(&mut self, v: ValueId) -> bool {
         let v = self.place[v.0];
         match self.held.iter().position(|(held, _)| *held == v) {
@@ -158,7 +158,7 @@ impl<'d> Cache<'d> {
         }
     }
 
-    /// Puts a value into the cache, if it fits, in the place of those that were used longest ago.
+    /// Stores a value in the cache if it fits, and evicts the least recently used ones.
     fn hold(&mut self, v: ValueId, bytes: u64) {
         if bytes > self.capacity {
             return;
@@ -173,7 +173,7 @@ impl<'d> Cache<'d> {
         }
     }
 
-    /// How much longer a kernel's transfers take because of the runs of addresses that it copies.
+    /// Factor on the time of a kernel's transfers, due to the runs of addresses that it copies.
     fn run_factor(&self, graph: &Graph, kernel: &Kernel) -> f64 {
         let [n] = kernel.nodes[..] else { return 1.0 };
         let Some(run) = run_bytes(graph, n, self.trans_data) else { return 1.0 };
@@ -181,7 +181,7 @@ impl<'d> Cache<'d> {
     }
 }
 
-/// Length of the contiguous runs in which an operator that only moves data copies, in bytes; `None` for all others.
+/// Length of the contiguous runs that an operator copies if it only moves data, in bytes; `None` for other operators.
 fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64> {
     let node = &graph.nodes[n];
     let outputs = graph.types(&node.outputs);
@@ -193,7 +193,7 @@ fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64
     }
 }
 
-/// Bytes that node `n` reads of its operand `i`.
+/// Bytes that node `n` reads from its operand `i`.
 fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
     let node = &graph.nodes[n];
     let whole = graph.ty(node.inputs[i]).bytes().0;
@@ -204,9 +204,9 @@ fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
     }
 }
 
-/// Whether an operator reads its operands a second time: it needs a sum or maximum of each row before it can write, and
-/// a row does not stay in a core's memory. So run optimizers with norms of whole tensors, and softmax of very long
-/// rows.
+/// Whether an operator reads its operands twice: it needs a sum or maximum of each row before it can write, and a row
+/// does not fit the memory of a core. This applies to optimizers with norms of whole tensors, and to softmax of very
+/// long rows.
 fn reads_twice(graph: &Graph, node: &Node, device: &Device) -> bool {
     let Some(formula) = formula(&node.op) else { return false };
     let whole = node.inputs.iter().map(|v| graph.ty(*v)).max_by_key(|ty| ty.stored_numel());
@@ -223,20 +223,20 @@ fn mask_bytes(graph: &Graph, v: ValueId) -> u64 {
     graph.ty(v).stored_numel() as u64 / 8
 }
 
-/// Whether a ReLU ends the operator.
+/// Whether the operator ends with a ReLU.
 fn has_relu(op: &Op) -> bool {
     let fused =
         matches!(op, Op::Conv2D(conv) if conv.relu) || matches!(op, Op::BnTrainingUpdate(bn) if bn.relu.is_some());
     fused || matches!(op, Op::Relu(_))
 }
 
-/// Bytes of converting what a product reads and writes to and from the matrix unit's layout.
+/// Traffic of converting the operands and results of a product to and from the layout of the matrix unit.
 fn conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     dense_conversion_bytes(graph, n, device) + map_conversion_bytes(graph, n, device)
 }
 
-/// Of feature maps in f32 that lie channels first: each is read and written once more. Convolutions of single channels
-/// take them as they are.
+/// Traffic for feature maps in f32 that are stored channels first: each is read and written once more. Depthwise
+/// convolutions accept them as they are.
 fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
     let work = node.op.rules().work(&graph.types(&node.inputs), &graph.types(&node.outputs));
@@ -253,15 +253,15 @@ fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     2 * maps().map(|map| map.bytes().0).sum::<u64>()
 }
 
-/// Of the weights of a dense layer, or their gradient.
+/// Traffic for the weights of a dense layer, or for their gradient.
 fn dense_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
     let Op::MatMul(product) = &node.op else { return 0 };
-    // Weights are a matrix; products of an attention have several.
+    // Weights are a single matrix; products of an attention have several.
     let of_matrix = |v: ValueId| if graph.ty(v).shape.len() == 2 { 2 * graph.ty(v).bytes().0 } else { 0 };
     match node.phase {
         Phase::Forward if device.matrix.converts_dense => of_matrix(node.inputs[1]),
-        // What sums over the batch is the gradient of the weights.
+        // The product that sums over the batch is the gradient of the weights.
         Phase::Backward if device.matrix.converts_dense && product.transpose_a => of_matrix(node.outputs[0]),
         Phase::Forward | Phase::Backward | Phase::Loss | Phase::Update => 0,
     }

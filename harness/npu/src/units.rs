@@ -15,12 +15,12 @@ impl Seconds {
     /// No time.
     pub const ZERO: Self = Self(0.0);
 
-    /// The later, or longer.
+    /// The later time, or the longer duration.
     pub fn max(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
 
-    /// The earlier, or shorter.
+    /// The earlier time, or the shorter duration.
     pub fn min(self, other: Self) -> Self {
         Self(self.0.min(other.0))
     }

@@ -1,5 +1,5 @@
-//! Time of the Vector units: the instructions that each operator says it takes ([`zoo_graph::ops::Work`]), as bytes
-//! that pass through them and starts that are not hidden.
+//! Time of the Vector units: the instructions that each operator declares ([`zoo_graph::ops::Work`]), as bytes that
+//! pass through the units and instruction starts that are not hidden.
 
 use crate::{composed::formula, device::Device, matrix::is_depthwise};
 use zoo_graph::{
@@ -13,17 +13,17 @@ use zoo_graph::{
 pub struct VectorWork {
     /// Bytes of operands that pass through the Vector units.
     pub bytes: f64,
-    /// Instructions whose start is not hidden.
+    /// Number of instructions whose start is not hidden.
     pub starts: f64,
 }
 
 impl VectorWork {
-    /// So many instructions per element of a stream.
+    /// `instructions` per element of a stream.
     fn stream(elements: u64, instructions: u64, width: u64) -> Self {
         Self { bytes: (elements * instructions * width) as f64, starts: 0.0 }
     }
 
-    /// So many instructions per row of a map.
+    /// `instructions` per row of a map.
     fn rows(ty: &TensorType, instructions: u64) -> Self {
         let Some([n, c, h, _]) = ty.shape.nchw() else { return Self::default() };
         let channels = if ty.layout == Layout::Nc1hwc0 { c.div_ceil(C0) } else { c };
@@ -31,7 +31,7 @@ impl VectorWork {
         Self { bytes: ty.bytes().0 as f64 * instructions as f64, starts }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes + other.bytes, starts: self.starts + other.starts }
     }
@@ -56,7 +56,7 @@ pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
             match &device.vector.depthwise_instructions {
                 Some(instructions) if is_depthwise(graph, node) => {
                     let taps = node.op.cost(&inputs, &outputs).flop.0 / 2;
-                    // Two numbers of half the width go where one goes.
+                    // Two numbers of half the width are processed like one.
                     let width = inputs.first().map_or(DType::F32, |ty| ty.dtype).bytes().0;
                     let bytes = taps as f64 * instructions.value * width as f64;
                     epilogue.plus(VectorWork { bytes, starts: 0.0 })
@@ -67,25 +67,26 @@ pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
     }
 }
 
-/// Instructions for a random number of 32 bits: four of them take ten rounds of two products with high and low halves,
-/// four exclusive ors and two sums (Philox4x32-10, Salmon et al., SC 2011), which the libraries of NVIDIA's and Habana's
-/// devices use.
+/// Instructions for a random number of 32 bits. Four of them take ten rounds of two products with high and low
+/// halves, four exclusive ors and two sums (Philox4x32-10, Salmon et al., SC 2011). The libraries of NVIDIA's and
+/// Habana's devices use this generator.
 const PHILOX: f64 = 25.0;
 
-/// Whether an operator draws random numbers itself. The gradient of a dropout reads what was drawn.
+/// Whether an operator draws random numbers. The gradient of a dropout reads those of the forward pass.
 fn draws(node: &Node, device: &Device) -> bool {
     let dropout = matches!(&node.op, Op::Dropout(dropout) if dropout.rate > 0.0);
     dropout && node.phase == Phase::Forward && device.control.mask_elements_per_us.is_none()
 }
 
-/// Functions of each element in a formula that no plain instruction computes. Its operations count each as one.
+/// Functions per element in a formula that no single instruction computes. The operator's cost counts each as one
+/// operation.
 fn functions(formula: &Formula) -> u64 {
     let extents = formula.extents();
     let of_elements = formula.terms().iter().zip(extents).filter(|(_, extent)| *extent == Extent::Element);
     let count = |term: &Term| match term {
         Term::Unary(function, _) => match function {
             Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt => 1,
-            // An exponential and a quotient or logarithm.
+            // An exponential, and a quotient or logarithm.
             Unary::Tanh | Unary::Sigmoid | Unary::Softplus | Unary::Erf => 2,
             Unary::Neg | Unary::Abs | Unary::Sign | Unary::Sin | Unary::Cos | Unary::Floor => 0,
         },

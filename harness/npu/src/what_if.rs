@@ -1,4 +1,4 @@
-//! What each option would bring: the step simulated again with one option changed.
+//! The effect of each option: the step is simulated again with one option changed.
 
 use crate::{
     NpuError, Work,
@@ -15,29 +15,29 @@ use zoo_recipe::{
     },
 };
 
-/// One option changed.
+/// A changed option.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WhatIf {
-    /// The change, as `--set` takes it.
+    /// The change, as for `--set`.
     pub set: String,
-    /// What it does.
+    /// Description of the option.
     pub what: &'static str,
-    /// Step time with it; absent if the device refuses.
+    /// Step time with the change; absent if the device refuses it.
     pub step_ms: Option<f64>,
-    /// Images per second with it over images per second without, minus one.
+    /// Images per second with the change, divided by those without, minus one.
     pub gain: Option<f64>,
-    /// Why the device refuses.
+    /// The reason, if the device refuses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// A change of the recipe: as `--set` takes it, what it does, and the change itself.
+/// A change of the recipe: its `--set` text, its description, and the change.
 type Change = (String, &'static str, Box<dyn Fn(&mut Recipe)>);
 
-/// Simulates the step with each option changed, one at a time; the greatest gain first.
+/// Simulates the step with each option changed, one at a time. The largest gain comes first.
 ///
 /// # Errors
-/// The step as it is cannot be simulated.
+/// The step without a change cannot be simulated.
 pub fn what_if(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<WhatIf>, NpuError> {
     let base = profile(recipe, device, work)?;
     let mut found: Vec<WhatIf> = changes(recipe, device, work, &base.graph)
@@ -65,7 +65,7 @@ pub fn what_if(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<WhatI
 const PATCHES_FORMS: [(PatchesForm, &str); 3] =
     [(PatchesForm::Native, "native"), (PatchesForm::Convolution, "convolution"), (PatchesForm::Host, "host")];
 
-/// The options that are not as they could be.
+/// The options that can be changed.
 fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Graph) -> Vec<Change> {
     let npu = &recipe.npu;
     let train = work == Work::Train;
@@ -80,14 +80,14 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     flag(
         train && npu.fusion && has(|op| matches!(op, Op::BnTrainingUpdateGrad(_))),
         "deep_fusion",
-        "sums of normalisation gradients on the convolutions around them",
+        "sums for normalisation gradients computed in adjacent convolutions",
         npu.deep_fusion,
         |n, v| n.deep_fusion = v,
     );
     flag(
         device.operators.fused_attention.is_some() && !attentions(graph).is_empty(),
         "fused_attention",
-        "attentions that never write their scores",
+        "attention without storing its scores",
         npu.fused_attention,
         |n, v| n.fused_attention = v,
     );
@@ -109,13 +109,13 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     flag(
         true,
         "instruction_reordering",
-        "move-in, Cube, Vector and move-out of neighbouring tiles overlap",
+        "overlap of move-in, Cube, Vector and move-out of adjacent tiles",
         npu.instruction_reordering,
         |n, v| n.instruction_reordering = v,
     );
     flag(true, "tuned", "operators from the tuning engine", npu.tuned, |n, v| n.tuned = v);
     let several = train && npu.devices > 1;
-    flag(several, "all_reduce.overlap", "gradients summed beside the backward pass", npu.all_reduce.overlap, |n, v| {
+    flag(several, "all_reduce.overlap", "gradients summed during the backward pass", npu.all_reduce.overlap, |n, v| {
         n.all_reduce.overlap = v;
     });
     flag(true, "input.prefetch", "next batch copied during the step", npu.input.prefetch, |n, v| n.input.prefetch = v);
@@ -139,7 +139,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     set(
         true,
         format!("mode={name}"),
-        "who launches the operators: the device its graph, or the host one by one",
+        "operators launched by the device as a graph, or by the host one by one",
         Box::new(move |recipe| recipe.npu.mode = mode),
     );
     let steps = if npu.iterations_per_loop == 1 { 100 } else { 1 };
@@ -158,7 +158,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     set(
         train,
         format!("loss_scale={name}"),
-        "factor on the loss, taken back from every gradient",
+        "factor on the loss, by which every gradient is divided",
         Box::new(move |recipe| recipe.npu.loss_scale = scale.clone()),
     );
     let one = Split::Word(SplitWord::One);
@@ -166,7 +166,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     set(
         several,
         format!("all_reduce.split={name}"),
-        "which gradients travel together",
+        "which gradients are sent together",
         Box::new(move |recipe| recipe.npu.all_reduce.split = split.clone()),
     );
     let (place, name) = match npu.input.normalize {
@@ -186,7 +186,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     set(
         has(|op| matches!(op, Op::Dropout(_))),
         format!("dropout={name}"),
-        "whose kernel makes the masks of dropout",
+        "which kernel generates the masks of dropout",
         Box::new(move |recipe| recipe.npu.dropout = dropout),
     );
     let (kernel, name) = match npu.trans_data {
@@ -203,17 +203,17 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     for (form, name) in PATCHES_FORMS.into_iter().filter(|(form, _)| cuts && *form != npu.extract_patches) {
         found.push((
             format!("npu.extract_patches={name}"),
-            "how windows are cut out of a map",
+            "how patches are extracted from a map",
             Box::new(move |recipe| recipe.npu.extract_patches = form),
         ));
     }
     if train && npu.recompute > 1 {
         let change = Box::new(|recipe: &mut Recipe| recipe.npu.recompute = 1);
-        found.push(("npu.recompute=1".to_owned(), "everything that the backward pass reads is kept", change));
+        found.push(("npu.recompute=1".to_owned(), "no recomputation in the backward pass", change));
     }
     if train && npu.accumulate > 1 {
         let change = Box::new(|recipe: &mut Recipe| recipe.npu.accumulate = 1);
-        found.push(("npu.accumulate=1".to_owned(), "the whole batch at once", change));
+        found.push(("npu.accumulate=1".to_owned(), "the whole batch without micro-batches", change));
     }
     found.push((
         format!("train.batch={}", 2 * recipe.train.batch),
@@ -223,7 +223,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
     found
 }
 
-/// Whether the model pads explicitly.
+/// Whether the model has explicit padding.
 pub(crate) fn pads(recipe: &Recipe) -> bool {
     let of_model = zoo_recipe::build(
         recipe,
@@ -247,7 +247,7 @@ fn precisions(device: &Device) -> Vec<(Precision, &'static str, &'static str)> {
             mixed,
             (Precision::AllowFp32ToFp16, "allow_fp32_to_fp16", "fp32 wherever the device has it"),
             (Precision::ForceFp16, "force_fp16", "fp16 throughout"),
-            (Precision::MustKeepOriginDtype, "must_keep_origin_dtype", "as the graph says: fp32"),
+            (Precision::MustKeepOriginDtype, "must_keep_origin_dtype", "the types of the graph: fp32"),
         ],
     }
 }

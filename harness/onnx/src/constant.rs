@@ -1,16 +1,16 @@
-//! Constants of the translation: shapes, averaging matrices.
+//! Constants of the translation: shapes and averaging matrices.
 
 use crate::message::{Element, Tensor};
 use zoo_graph::ops::adaptive_range;
 
-/// Numbers of a shape.
+/// A tensor of real numbers.
 pub(crate) fn floats(name: String, shape: &[usize], values: &[f32]) -> Tensor {
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let dims = shape.iter().map(|extent| *extent as i64).collect();
     Tensor { dims, data_type: Element::F32 as i32, name, raw_data }
 }
 
-/// A list of whole numbers.
+/// A tensor of integers in one dimension.
 pub(crate) fn integers(name: String, values: &[i64]) -> Tensor {
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Tensor { dims: vec![values.len() as i64], data_type: Element::I64 as i32, name, raw_data }
@@ -27,7 +27,7 @@ pub(crate) fn averages(out: usize, n: usize) -> Vec<f32> {
     matrix
 }
 
-/// A matrix `[rows, columns]` as `[columns, rows]`.
+/// The transpose of a matrix with `columns` columns.
 pub(crate) fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
 }

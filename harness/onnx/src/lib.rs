@@ -1,6 +1,6 @@
-//! Writes a network as an ONNX model for inference: the evaluation graph, operator by operator, including weights.
+//! Writes a network as an ONNX model for inference: the operators of the evaluation graph, and the weights.
 //!
-//! Normalisations keep their stored statistics, feature maps are NCHW, and initializers have the names of PyTorch's
+//! Normalisations use their running statistics, feature maps are NCHW, and initializers have the names of PyTorch's
 //! state_dict. The model only uses operators of the operator set [`OPSET`].
 //!
 //! ```
@@ -22,10 +22,10 @@ mod translate;
 
 pub use translate::{Batch, Exported, OnnxError, batch, export};
 
-/// The operator set: that of ONNX 1.13 (December 2022), the first whose `Resize` can leave the batch out.
+/// The operator set of ONNX 1.13 (December 2022), the first whose `Resize` can exclude the batch dimension.
 pub const OPSET: i64 = 18;
 
-/// Version of the file's layout that belongs to [`OPSET`].
+/// The version of the file format that [`OPSET`] requires.
 const IR_VERSION: i64 = 8;
 
 /// The metadata of a model.

@@ -1,11 +1,11 @@
 //! The messages of an ONNX file that a model for inference needs.
 //!
-//! Source of the field numbers: onnx/onnx.proto of ONNX 1.13. Optional fields of proto2 are written whenever they are
+//! Field numbers are those of onnx/onnx.proto of ONNX 1.13. Optional fields of proto2 are always written if they are
 //! set.
 
 use prost::Message;
 
-/// The file.
+/// The root message of the file.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Model {
     #[prost(int64, tag = "1")]
@@ -24,7 +24,7 @@ pub(crate) struct Model {
     pub metadata_props: Vec<Entry>,
 }
 
-/// Which operators a model uses; the empty domain is ONNX's own.
+/// The operator set that a model uses; the empty domain is ONNX's own.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct OperatorSet {
     #[prost(string, tag = "1")]
@@ -33,7 +33,7 @@ pub(crate) struct OperatorSet {
     pub version: i64,
 }
 
-/// A key with a value.
+/// A key with its value.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(string, tag = "1")]
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub value: String,
 }
 
-/// Nodes in order, and their initializers.
+/// Nodes in order of execution, and their initializers.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Graph {
     #[prost(message, repeated, tag = "1")]
@@ -57,7 +57,7 @@ pub(crate) struct Graph {
     pub output: Vec<ValueInfo>,
 }
 
-/// An operator applied to values by name.
+/// An operator with the names of its operands and results.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Node {
     #[prost(string, repeated, tag = "1")]
@@ -72,7 +72,7 @@ pub(crate) struct Node {
     pub attribute: Vec<Attribute>,
 }
 
-/// A named constant of a node: one of the fields, selected by `kind`.
+/// A named constant of a node; `kind` selects the field with its value.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Attribute {
     #[prost(string, tag = "1")]
@@ -95,17 +95,17 @@ impl Attribute {
         Self { name: name.to_owned(), f: Some(value as f32), kind: 1, ..Self::default() }
     }
 
-    /// A whole number; `kind` INT.
+    /// An integer; `kind` INT.
     pub fn int(name: &str, value: usize) -> Self {
         Self { name: name.to_owned(), i: Some(value as i64), kind: 2, ..Self::default() }
     }
 
-    /// A word; `kind` STRING.
+    /// A string; `kind` STRING.
     pub fn text(name: &str, value: &str) -> Self {
         Self { name: name.to_owned(), s: Some(value.as_bytes().to_vec()), kind: 3, ..Self::default() }
     }
 
-    /// Whole numbers; `kind` INTS.
+    /// Integers; `kind` INTS.
     pub fn ints(name: &str, values: &[usize]) -> Self {
         let ints = values.iter().map(|value| *value as i64).collect();
         Self { name: name.to_owned(), ints, kind: 7, ..Self::default() }
@@ -141,7 +141,7 @@ pub(crate) struct ValueInfo {
     pub kind: Option<Type>,
 }
 
-/// A type; of its alternatives only tensors.
+/// A type. Of the alternatives, only tensors are supported.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Type {
     #[prost(message, optional, tag = "1")]
@@ -157,14 +157,14 @@ pub(crate) struct TensorType {
     pub shape: Option<Shape>,
 }
 
-/// Extents.
+/// The extents of all dimensions.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Shape {
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<Dimension>,
 }
 
-/// A number, or the name of one that a run decides.
+/// A fixed extent, or the name of one that is determined when the model is run.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Dimension {
     #[prost(int64, optional, tag = "1")]

@@ -23,17 +23,17 @@ pub enum OnnxError {
     Operator {
         /// The node.
         node: String,
-        /// The device's name of its operator.
+        /// The name of its operator on the device.
         operator: &'static str,
         /// The reason.
         reason: String,
-        /// The recipe entry behind it.
+        /// The recipe entry from which the node was built.
         origin: Option<Origin>,
     },
-    /// No value for a variable.
+    /// A variable without values.
     #[error("there are no weights for `{0}`")]
     Variable(String),
-    /// More than a file of this kind can hold.
+    /// The model exceeds the size limit of its file format.
     #[error("the model has {0} bytes, and a protobuf file cannot have more than 2 GiB")]
     TooLarge(usize),
 }
@@ -41,16 +41,17 @@ pub enum OnnxError {
 /// Most bytes of a protobuf message (<https://protobuf.dev/programming-guides/proto-limits>).
 const MOST_BYTES: usize = i32::MAX as usize;
 
-/// How many samples a model takes at once.
+/// The batch size of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
     /// Any number; the dimension is called `batch`.
     Any,
-    /// As many as the graph was built for.
+    /// The batch size that the graph was built for.
     Fixed,
 }
 
-/// Operators that belong to training or to a device: a pattern, so that one that is in no list does not compile.
+/// Operators of training or of a device. It is a pattern, so that the compiler reports an operator that is in no
+/// list.
 macro_rules! not_of_inference {
     () => {
         Op::AdaptiveAvgPoolGrad(_)
@@ -95,15 +96,16 @@ macro_rules! not_of_inference {
     };
 }
 
-/// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension, or
-/// reads which sample is where in it.
+/// Whether a network can be computed for any batch size: only if no operator mixes the batch with another dimension
+/// or depends on the index of a sample.
 pub fn batch(graph: &Graph) -> Batch {
     let of_samples = of_samples(graph);
     let mut of_a_batch = graph.nodes.iter().filter(|node| node.outputs.iter().any(|value| of_samples[value.0]));
     if of_a_batch.any(|node| mixes_samples(graph, node)) { Batch::Fixed } else { Batch::Any }
 }
 
-/// Whether the first dimension of a result is not the operand's, or is more to the operator than a number of samples.
+/// Whether the first dimension of a result differs from the operand's, or is more than a batch dimension to the
+/// operator.
 fn mixes_samples(graph: &Graph, node: &Node) -> bool {
     let samples = || node.inputs.first().and_then(|input| graph.ty(*input).shape.first().copied());
     match &node.op {
@@ -133,24 +135,24 @@ fn mixes_samples(graph: &Graph, node: &Node) -> bool {
         | Op::Scale(_)
         | Op::Sigmoid(_)
         | Op::WeightedSum(_) => false,
-        // They are refused.
+        // These are refused.
         not_of_inference!() => true,
     }
 }
 
-/// A model.
+/// A model in ONNX format.
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// The content of its file.
     pub bytes: Vec<u8>,
-    /// The names of its outputs, in the order of the graph: the same names, unless an input has the same name.
+    /// The names of its outputs, in the order of the graph. They are the graph's, unless an input has the same name.
     pub outputs: Vec<String>,
 }
 
 /// Writes the model. `values` returns the values of a variable by name, row-major.
 ///
 /// # Errors
-/// An operator that ONNX cannot express, a variable without numbers, or a model that is too large for its kind of file.
+/// An operator that ONNX cannot express, a variable without values, or a model that exceeds the size limit.
 pub fn export(
     graph: &Graph,
     batch: Batch,
@@ -189,13 +191,14 @@ pub fn export(
     Ok(Exported { bytes: model.encode_to_vec(), outputs })
 }
 
-/// By value, whether it has a row for each sample: it is computed from an input, or written with as many rows.
+/// For each value, whether it has a row per sample: it is computed from an input, or expanded to the number of
+/// samples.
 fn of_samples(graph: &Graph) -> Vec<bool> {
     let mut of_samples = vec![false; graph.values.len()];
     graph.inputs.iter().for_each(|input| of_samples[input.value.0] = true);
     let samples = graph.inputs.first().and_then(|input| graph.ty(input.value).shape.first());
     for node in &graph.nodes {
-        // A formula over constants with as many rows as samples is written with as many as come.
+        // A formula over constants whose result has a row per sample is expanded to the actual number of samples.
         let expanded = matches!(&node.op, Op::Map(map) if samples.is_some() && map.space.first() == samples);
         let any = expanded || node.inputs.iter().any(|value| of_samples[value.0]);
         node.outputs.iter().for_each(|value| of_samples[value.0] = any);
@@ -206,7 +209,7 @@ fn of_samples(graph: &Graph) -> Vec<bool> {
 struct Translation<'a> {
     graph: &'a Graph,
     batch: Batch,
-    /// By value, whether it is computed from the samples: any other is the same for all of them.
+    /// For each value, whether it is computed from the samples; all other values are the same for all samples.
     of_samples: Vec<bool>,
     /// Name of each value.
     names: Vec<String>,
@@ -218,7 +221,7 @@ struct Translation<'a> {
 }
 
 impl Translation<'_> {
-    /// Inputs, variables and outputs have the names of the recipe, all others those of the nodes.
+    /// Names all values. Inputs, variables and outputs have the names of the recipe, all others those of their nodes.
     fn name_values(&mut self) {
         let graph = self.graph;
         let given = graph.inputs.iter().map(|input| (&input.name, input.value));
@@ -240,17 +243,17 @@ impl Translation<'_> {
         }
     }
 
-    /// This name for a value, or the next one like it that no value has.
+    /// This name, or the next free name derived from it; reserves it.
     fn unique(&mut self, name: &str) -> String {
         free(&mut self.taken, name)
     }
 
-    /// The name of an output; an input may have it already.
+    /// The name of an output; it is renamed if an input has the same name.
     fn output_name(&mut self, name: &str) -> String {
         if self.taken.contains(name) { self.unique(&format!("{name}_out")) } else { self.unique(name) }
     }
 
-    /// Every variable that a node reads.
+    /// Adds an initializer for each variable that a node reads.
     fn weights(&mut self, values: impl Fn(&str) -> Option<Vec<f32>>) -> Result<(), OnnxError> {
         let graph = self.graph;
         let read: HashSet<ValueId> = graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
@@ -270,7 +273,7 @@ impl Translation<'_> {
         let mut given = HashSet::new();
         for (name, value) in &graph.outputs {
             let mut shown = self.names[value.0].clone();
-            // An input or weight that is given back, or one value as two outputs.
+            // An output that is an input or a weight, or the second output with the same value.
             if !matches!(graph.value(*value).source, Source::Node(..)) || !given.insert(*value) {
                 let known = std::mem::replace(&mut shown, self.output_name(name));
                 self.push("Identity", name, vec![known], shown.clone(), vec![]);
@@ -294,12 +297,12 @@ impl Translation<'_> {
     }
 
     fn push(&mut self, op: &str, name: &str, input: Vec<String>, output: String, attribute: Vec<Attribute>) {
-        // A module that is called several times makes several nodes.
+        // A module that is called several times produces several nodes.
         let (name, op_type) = (free(&mut self.called, name), op.to_owned());
         self.nodes.push(NodeMessage { input, output: vec![output], name, op_type, attribute });
     }
 
-    /// A node whose operands are the graph node's.
+    /// Adds a single ONNX node with the operands of the graph node.
     fn plain(&mut self, node: &Node, op: &str, attributes: Vec<Attribute>) {
         let inputs = self.operands(node);
         self.push(op, &node.name, inputs, self.result(node), attributes);
@@ -313,21 +316,21 @@ impl Translation<'_> {
         node.outputs.first().map(|value| self.names[value.0].clone()).unwrap_or_default()
     }
 
-    /// One of several operators of a graph node; returns the name of its result.
+    /// Adds one of several ONNX nodes for a graph node; returns the name of its result.
     fn part(&mut self, node: &Node, part: &str, op: &str, inputs: Vec<String>, attributes: Vec<Attribute>) -> String {
         let name = self.unique(&format!("{}/{part}", node.name));
         self.push(op, &name, inputs, name.clone(), attributes);
         name
     }
 
-    /// A list of whole numbers that belongs to a node.
+    /// Adds integers as an initializer of a node.
     fn integers(&mut self, node: &Node, what: &str, values: &[i64]) -> String {
         let name = self.unique(&format!("{}/{what}", node.name));
         self.initializers.push(constant::integers(name.clone(), values));
         name
     }
 
-    /// Numbers that belong to a node.
+    /// Adds real numbers as an initializer of a node.
     fn floats(&mut self, node: &Node, what: &str, shape: &[usize], values: &[f32]) -> String {
         let name = self.unique(&format!("{}/{what}", node.name));
         self.initializers.push(constant::floats(name.clone(), shape, values));
@@ -341,7 +344,7 @@ impl Translation<'_> {
             Batch::Any if node.outputs.iter().any(|value| self.of_samples[value.0]) => {
                 std::iter::once(0).chain(extents.skip(1)).collect()
             }
-            // Of parameters and constants, the first dimension is what it is.
+            // For parameters and constants, the first dimension is fixed.
             Batch::Any | Batch::Fixed => extents.collect(),
         }
     }
@@ -438,7 +441,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// `output` and `input` are the shapes of the transposed convolution's own output and input.
+    /// `output` and `input` are the shapes of the output and input of the transposed convolution.
     fn conv_transpose(
         &mut self,
         node: &Node,
@@ -464,7 +467,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// One value per channel: the bias as `[c, 1, ...]`, which broadcasts.
+    /// One value per channel: reshapes the bias to `[c, 1, ...]`, which broadcasts.
     fn bias(&mut self, node: &Node) {
         let [x, bias] = [0, 1].map(|index| self.names[node.inputs[index].0].clone());
         let axes = self.graph.ty(node.inputs[0]).shape.len().saturating_sub(2);
@@ -487,8 +490,8 @@ impl Translation<'_> {
         self.push("Sum", &node.name, terms, self.result(node), vec![]);
     }
 
-    /// Padding with which no window is partial: `ceil_mode` written out, on whose windows in the padding runtimes
-    /// disagree.
+    /// Padding with which no window is partial. It makes `ceil_mode` explicit, because runtimes disagree about
+    /// windows in the padding.
     fn closed_pads(&self, node: &Node, window: &Window) -> [usize; 4] {
         let mut pads = window.pad;
         let input = node.inputs.first().map(|value| &self.graph.ty(*value).shape);
@@ -511,7 +514,8 @@ impl Translation<'_> {
             attributes.push(Attribute::int("count_include_pad", usize::from(pool.count_include_pad)));
             return self.plain(node, "AveragePool", attributes);
         }
-        // Padding is included in the divisor, but positions beyond it are not: so the padding becomes part of the map.
+        // Padding is included in the divisor, but positions beyond it are not. So the padding becomes part of the
+        // map.
         let [top, bottom, left, right] = pool.window.pad.map(|extent| extent as i64);
         let around = self.integers(node, "pads", &[0, 0, top, left, 0, 0, bottom, right]);
         let mut inputs = self.operands(node);
@@ -530,7 +534,7 @@ impl Translation<'_> {
         if pool.out == [h, w] {
             return self.plain(node, "Identity", vec![]);
         }
-        // Windows of different sizes: rows and columns are averaged by a matrix each.
+        // Windows of different sizes: rows and columns are averaged by one matrix each.
         let rows = self.floats(node, "rows", &[pool.out[0], h], &constant::averages(pool.out[0], h));
         let columns = constant::transposed(&constant::averages(pool.out[1], w), w);
         let columns = self.floats(node, "columns", &[w, pool.out[1]], &columns);
@@ -539,7 +543,8 @@ impl Translation<'_> {
         self.push("MatMul", &node.name, vec![rows, narrow], self.result(node), vec![]);
     }
 
-    /// `Gemm` takes two matrices, `MatMul` many, neither transposed nor with a bias.
+    /// `Gemm` multiplies two matrices; `MatMul` multiplies stacks of matrices, but neither transposes nor adds a
+    /// bias.
     fn products(&mut self, node: &Node, matmul: &MatMul) {
         let rank = |graph: &Graph, i: usize| graph.ty(node.inputs[i]).shape.len();
         let flags = [("a", matmul.transpose_a), ("b", matmul.transpose_b)];
@@ -591,7 +596,7 @@ impl Translation<'_> {
         self.cut(node, slice, self.result(node));
     }
 
-    /// A slice per part.
+    /// Writes a slice for each part.
     fn split(&mut self, node: &Node, split: &Split) {
         let mut start = vec![0; self.graph.ty(node.inputs[0]).shape.len()];
         for (part, extent) in node.outputs.iter().zip(&split.sizes) {
@@ -614,7 +619,8 @@ impl Translation<'_> {
         self.push("Slice", &node.name, inputs, result, vec![]);
     }
 
-    /// `[n, 2a, h, w]` as `[n, 2, a, h, w]`, the softmax over the two, and the two to the end.
+    /// Reshapes `[n, 2a, h, w]` to `[n, 2, a, h, w]`, applies the softmax over the pair, and moves the pair to the
+    /// end.
     fn pair_log_softmax(&mut self, node: &Node) {
         let shape = self.graph.ty(node.inputs[0]).shape.clone();
         let pairs = self.shape(node, &[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
@@ -626,7 +632,8 @@ impl Translation<'_> {
         self.push("Transpose", &node.name, vec![x], self.result(node), vec![order]);
     }
 
-    /// A convolution with a group per channel of each sample, whose weight is the other map.
+    /// Writes the correlation as a convolution whose groups are the channels of all samples; the other map is its
+    /// weight.
     fn correlation(&mut self, node: &Node) {
         let shapes = [0, 1].map(|index| self.graph.ty(node.inputs[index]).shape.clone());
         let result = self.graph.ty(node.outputs[0]).shape.clone();
@@ -645,7 +652,7 @@ impl Translation<'_> {
     }
 }
 
-/// This name, or the next one like it that is not taken; takes it.
+/// This name, or the next free name derived from it; adds it to `taken`.
 fn free(taken: &mut HashSet<String>, name: &str) -> String {
     let mut candidate = name.to_owned();
     let mut number = 1;

@@ -5,19 +5,19 @@ use zoo_recipe::schema::Unit;
 
 use crate::{escape, page::Section};
 
-/// One chart. Drawn twice, for wide and for narrow screens: letters have the same size on both.
+/// A chart. It is drawn twice, for wide and for narrow screens, with the same font size.
 pub struct Chart<'a> {
-    /// Short name, read out first.
+    /// Short name, which screen readers announce first.
     pub title: &'a str,
     /// A textual description of the curves, for screen readers.
     pub description: String,
     /// Unique within the page.
     pub id: &'a str,
-    /// How values on the vertical axis are written.
+    /// The format of values on the vertical axis.
     pub unit: Unit,
-    /// Steps of the whole training: the horizontal axis.
+    /// Steps of the whole training: the range of the horizontal axis.
     pub steps: f64,
-    /// Steps done and the time that they took, in seconds: written below the horizontal axis, if there are any.
+    /// Steps done and the time after them, in seconds. If there are any, times are written below the horizontal axis.
     pub times: Vec<(f64, f64)>,
     /// The curves.
     pub series: Vec<Series>,
@@ -27,11 +27,11 @@ pub struct Chart<'a> {
 
 /// A curve.
 pub struct Series {
-    /// Name in the legend; `None`: not in it.
+    /// Name in the legend; `None` for a curve that is not in the legend.
     pub label: Option<String>,
-    /// CSS class, which decides colour, width and dashes.
+    /// CSS class, which determines colour, width and dashes.
     pub class: &'static str,
-    /// Abscissa (steps done) and ordinate; non-finite values are omitted.
+    /// Steps done and value of each point; non-finite values are omitted.
     pub points: Vec<(f64, f64)>,
     /// Whether each point has a marker with its values as a tooltip.
     pub markers: bool,
@@ -43,14 +43,14 @@ pub struct Level {
     pub label: String,
     /// CSS class.
     pub class: &'static str,
-    /// Its height.
+    /// Its value.
     pub value: f64,
 }
 
-/// A kind of screen.
+/// The dimensions of a chart for one kind of screen.
 struct Frame {
     class: &'static str,
-    /// Ends the names of elements, which are unique within a page.
+    /// Suffix of element ids, which are unique within a page.
     suffix: &'static str,
     width: f64,
     height: f64,
@@ -70,10 +70,10 @@ const LEGEND: f64 = 18.0;
 const BOTTOM: f64 = 42.0;
 /// Height of the line of times.
 const TIMES: f64 = 15.0;
-/// About so wide is a character of a legend.
+/// Approximate width of a character of a legend.
 const CHARACTER: f64 = 6.6;
 
-/// A range of numbers, drawn between two ends.
+/// A range of numbers with ticks, mapped to a range of positions.
 struct Axis {
     ticks: Vec<f64>,
     low: f64,
@@ -83,7 +83,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// An axis over `values` with about `count` round ticks, widened to them.
+    /// An axis for `values` with about `count` round ticks, extended to the outer ticks.
     fn new(values: impl Iterator<Item = f64>, zero: bool, count: f64, (from, to): (f64, f64)) -> Self {
         let (mut low, mut high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
         if zero {
@@ -106,7 +106,7 @@ impl Axis {
     }
 }
 
-/// Round numbers from 0 up to `end`, about `count` of them, and the decimals that they need.
+/// About `count` round numbers from 0 to `end`, and the number of decimals that they need.
 pub(crate) fn round_ticks(end: f64, count: f64) -> (Vec<f64>, usize) {
     let step = round_step(end.max(f64::MIN_POSITIVE) / count);
     let decimals = (-step.log10().floor()).max(0.0) as usize;
@@ -122,7 +122,7 @@ fn round_step(least: f64) -> f64 {
 }
 
 impl Chart<'_> {
-    /// The chart under its title.
+    /// The chart as a section of the page.
     pub fn section(&self) -> Section {
         let (id, title) = (format!("{}-chart", self.id), self.title.to_owned());
         Section { id, title, figure: Some(self.html()), ..Section::default() }
@@ -229,7 +229,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The time at a number of steps, if the training has come so far.
+    /// The time at a number of steps; `None` if the training has not reached it.
     fn time_of(&self, steps: f64) -> Option<String> {
         if steps == 0.0 {
             return None;
@@ -274,7 +274,7 @@ struct Entry {
     line: usize,
 }
 
-/// A time in the largest unit that it fills, and the next one below it: ticks a few seconds apart differ.
+/// A time in its largest unit and the next smaller one, so that ticks a few seconds apart differ.
 fn clock(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),
@@ -284,13 +284,13 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// Sixtieths of a unit as `1:05 unit`.
+/// A number of sixtieths of a unit as `1:05 unit`.
 fn sexagesimal(sixtieths: f64, unit: &str) -> String {
     let sixtieths = sixtieths.round() as u64;
     format!("{}:{:02} {unit}", sixtieths / 60, sixtieths % 60)
 }
 
-/// Appends; a `String` takes everything.
+/// Appends formatted text. Writing to a `String` cannot fail.
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
 }

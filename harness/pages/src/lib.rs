@@ -1,7 +1,8 @@
 //! Pages: self-contained HTML files for any screen width, with light, dark and print layouts.
 //!
-//! A [`Page`] is a verdict, [`Section`]s (notes, figures, pictures, tables) and facts; one template renders them all,
-//! so that the page of a run, a comparison and a profile look alike. A [`Chart`] and a [`Timeline`] are figures.
+//! A [`Page`] consists of a verdict, [`Section`]s (notes, figures, pictures, tables) and facts. One template renders
+//! all pages, so that the pages of a run, a comparison and a profile look alike. A [`Chart`] or a [`Timeline`] is a
+//! figure.
 //!
 //! ```
 //! use zoo_pages::{Page, Section, Verdict};
@@ -24,7 +25,7 @@ pub use numbers::{duration, grouped};
 pub use page::{Cell, Column, Facts, Grid, Link, Page, Picture, Section, Verdict};
 pub use timeline::{BOUNDS, Lane, Span, Timeline, bound_class};
 
-/// Text for SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -6,13 +6,13 @@ use serde::Serialize;
 /// The values for the template. All text is escaped except figures.
 #[derive(Default, Serialize)]
 pub struct Page<'a> {
-    /// Where else one can go; empty for a page that is a file.
+    /// Links to other pages of the server; empty for a page in a file.
     pub links: Vec<Link>,
     /// Whether the page is served. Then its main part is reloaded while a run is active; pages in files have no script.
     pub served: bool,
     /// Its title.
     pub title: String,
-    /// More of that, a line each.
+    /// Lines below the title.
     pub subtitle: Vec<String>,
     /// The box at the top.
     pub verdict: Verdict,
@@ -20,7 +20,7 @@ pub struct Page<'a> {
     pub sections: Vec<Section>,
     /// Facts, side by side.
     pub tables: Vec<Facts>,
-    /// Long texts behind their titles.
+    /// Long texts, folded under their titles.
     pub details: Vec<(String, &'a str)>,
 }
 
@@ -36,9 +36,9 @@ pub struct Link {
 /// The box at the top of the page.
 #[derive(Default, Serialize)]
 pub struct Verdict {
-    /// `met`, `missed`, or nothing.
+    /// `met`, `missed`, or empty.
     pub class: &'static str,
-    /// In a line.
+    /// The verdict in one line.
     pub short: String,
     /// Further notes.
     pub lines: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Section {
     pub id: String,
     /// The heading.
     pub title: String,
-    /// Sentences below it.
+    /// Sentences below the heading.
     pub notes: Vec<String>,
     /// HTML of a chart or a timeline.
     pub figure: Option<String>,
@@ -59,7 +59,7 @@ pub struct Section {
     pub pictures: Vec<Picture>,
     /// Tables.
     pub grids: Vec<Grid>,
-    /// Whether its ticked boxes can be sent to `/compare`.
+    /// Whether the section has a button that sends its ticked boxes to `/compare`.
     pub compares: bool,
 }
 
@@ -70,25 +70,25 @@ pub struct Picture {
     pub base64: String,
     /// A textual description, for screen readers.
     pub alt: String,
-    /// A name.
+    /// Its caption.
     pub caption: String,
-    /// Whether it needs the whole width.
+    /// Whether it takes the whole width of the page.
     pub wide: bool,
 }
 
 /// A table with columns.
 #[derive(Serialize)]
 pub struct Grid {
-    /// Its content.
+    /// Its caption.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
-    /// The rows: a cell for each column.
+    /// The rows, with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Grid {
-    /// A table without rows; columns of numbers are flagged.
+    /// A table without rows. Each column has a name and a flag for numbers.
     pub fn new<'c>(caption: impl Into<String>, columns: impl IntoIterator<Item = (&'c str, bool)>) -> Self {
         let columns = columns.into_iter().map(|(name, number)| Column { name: name.to_owned(), number });
         Self { caption: caption.into(), columns: columns.collect(), rows: Vec::new() }
@@ -100,7 +100,7 @@ impl Grid {
 pub struct Column {
     /// Its heading.
     pub name: String,
-    /// Whether it holds numbers.
+    /// Whether it contains numbers.
     pub number: bool,
 }
 
@@ -109,16 +109,16 @@ pub struct Column {
 pub struct Cell {
     /// Its text.
     pub text: String,
-    /// `good`, `bad`, `faint`, `heat1` to `heat9`, or nothing.
+    /// CSS class: `good`, `bad`, `faint`, `heat1` to `heat9`, or empty.
     pub class: &'static str,
-    /// Where it leads to, if anywhere.
+    /// Target of its link, if it has one.
     pub href: Option<String>,
-    /// The value of a box to tick, if it has one: the page's boxes are sent to `/compare`.
+    /// The value of its checkbox, if it has one; ticked values are sent to `/compare`.
     pub tick: Option<String>,
 }
 
 impl Cell {
-    /// In a class.
+    /// A cell with a CSS class.
     pub fn classed(text: impl Into<String>, class: &'static str) -> Self {
         Self { class, ..text.into().into() }
     }
@@ -143,7 +143,7 @@ impl Page<'_> {
     /// The page as HTML.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// The template cannot be rendered.
     pub fn render(&self) -> Result<String, minijinja::Error> {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);

@@ -9,7 +9,7 @@ use crate::chart::round_ticks;
 pub const BOUNDS: [(&str, &str); 6] =
     [("Cube", "cube"), ("Vector", "vector"), ("HBM", "hbm"), ("L2", "l2"), ("launch", "launch"), ("host", "host")];
 
-/// The CSS class of the bottleneck of a kernel, or of other entries.
+/// The CSS class for the bottleneck of a kernel; other entries have the class `other`.
 pub fn bound_class(bound: Option<&str>) -> &'static str {
     BOUNDS.iter().find(|(name, _)| Some(*name) == bound).map_or("other", |(_, class)| class)
 }
@@ -25,7 +25,7 @@ pub struct Timeline {
     pub lanes: Vec<Lane>,
 }
 
-/// A stream.
+/// A lane for a stream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lane {
     /// Its name.
@@ -34,22 +34,22 @@ pub struct Lane {
     pub spans: Vec<Span>,
 }
 
-/// Something that takes its time.
+/// An entry of a lane.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Span {
-    /// Begin, in milliseconds.
+    /// Start, in milliseconds.
     pub from: f64,
     /// End, in milliseconds.
     pub to: f64,
-    /// CSS class, which decides the colour: one of [`BOUNDS`], or `other`.
+    /// CSS class, which determines the colour: one of [`BOUNDS`], or `other`.
     pub class: &'static str,
-    /// Its name.
+    /// Its tooltip.
     pub tip: String,
 }
 
-/// Width in drawing units: the drawing is stretched to the width of the page.
+/// Width in drawing units; the drawing is scaled to the width of the page.
 const WIDTH: f64 = 1200.0;
-/// Height of a lane, with the space below it; in pixels.
+/// Height of a lane in pixels, including the space below it.
 const LANE: f64 = 30.0;
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ impl Timeline {
     /// The timeline as HTML.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// The template cannot be rendered.
     pub fn html(&self) -> Result<String, minijinja::Error> {
         let spans = || self.lanes.iter().flat_map(|lane| &lane.spans);
         let end = spans().map(|span| span.to).fold(f64::MIN_POSITIVE, f64::max);

@@ -1,7 +1,7 @@
 //! Ranks: processes that train one network together, each on its own part of every batch.
 //!
-//! [`Ranks`] contains the index of this rank and the number of ranks, and averages, gathers and broadcasts.
-//! [`Ranks::alone`] is for a training in one process, [`local`] creates ranks as threads, and with the feature `mpi` a
+//! [`Ranks`] knows the index of this rank and the number of ranks, and averages, gathers and broadcasts values.
+//! [`Ranks::alone`] is for training in one process, and [`local`] creates ranks as threads. With the feature `mpi`, a
 //! process that was started by `mpirun` gets its ranks from [`launched`].
 //!
 //! All transfers of a rank run on one thread, in the order of the calls; all ranks must make the same calls in the same
@@ -45,10 +45,10 @@ use thiserror::Error;
 /// Errors of communication between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RanksError {
-    /// Another rank has ended, or the thread of the transfers has.
+    /// Another rank has ended, or this rank's transfer thread.
     #[error("another rank has stopped, and the training cannot continue without it (see the messages of that rank)")]
     Gone,
-    /// The ranks do not ask for the same transfer.
+    /// The ranks requested different transfers.
     #[error(
         "the ranks are not at the same step: {0} (do all of them have the same recipe and the same version of zoo?)"
     )]
@@ -58,18 +58,18 @@ pub enum RanksError {
     Mpi(String),
 }
 
-/// How ranks reach each other. All ranks call the same methods in the same order.
+/// Communication with the other ranks. All ranks call the same methods in the same order.
 trait Exchange {
     /// Replaces the values by their means over all ranks; the same bits on every rank.
     fn mean(&mut self, parts: &mut [&mut [f32]], stop: &Stop) -> Result<(), RanksError>;
 
-    /// The values of all ranks, one rank after the other.
+    /// The values of all ranks, concatenated by rank.
     fn gather(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError>;
 
-    /// The first rank's bytes.
+    /// The bytes of the first rank.
     fn broadcast(&mut self, bytes: Vec<u8>, stop: &Stop) -> Result<Vec<u8>, RanksError>;
 
-    /// Ends all ranks, where that is possible.
+    /// Ends all ranks, if possible.
     fn abort(&mut self, code: i32);
 }
 
@@ -78,18 +78,18 @@ trait Exchange {
 pub struct Ranks {
     rank: usize,
     size: usize,
-    /// `None`: there are no others.
+    /// `None` if there are no other ranks.
     worker: Option<Arc<Worker>>,
 }
 
 impl Ranks {
-    /// The only rank.
+    /// A rank without others.
     #[must_use]
     pub fn alone() -> Self {
         Self { rank: 0, size: 1, worker: None }
     }
 
-    /// Starts the thread of the transfers, which connects by `connect`: rank, number of ranks, and the way to them.
+    /// Starts the transfer thread. `connect` runs on it and returns rank, number of ranks, and the connection.
     fn start<E: Exchange + 'static>(
         connect: impl FnOnce() -> Result<(usize, usize, E), RanksError> + Send + 'static,
     ) -> Result<Self, RanksError> {
@@ -113,26 +113,26 @@ impl Ranks {
         Ok(Self { rank, size, worker: Some(Arc::new(worker)) })
     }
 
-    /// Which of the ranks this is, from 0.
+    /// The index of this rank, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether this is the rank that writes and speaks for all.
+    /// Whether this is the first rank, which alone writes files and messages.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
     /// Starts to average values over all ranks, which must pass the same number of values and parts. The buffers are
-    /// handed over, so nothing is copied.
+    /// moved, not copied.
     pub fn mean<V: AsMut<[f32]> + Send + 'static>(&self, mut parts: Vec<V>) -> Pending<V> {
         let Some(worker) = &self.worker else { return Pending::Done(parts) };
         Pending::Coming(Mutex::new(worker.ask(move |exchange, stop| {
@@ -168,7 +168,7 @@ impl Ranks {
         Ok(self.mean(vec![[f32::from(u8::from(here))]]).wait()?.iter().any(|[share]| *share > 0.0))
     }
 
-    /// Returns once all ranks have come here.
+    /// Returns once all ranks have called it.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
@@ -176,8 +176,8 @@ impl Ranks {
         self.any(false).map(|_| ())
     }
 
-    /// Ends all ranks, this one included, with an exit code. Returns if this is the only one, or if ending the others
-    /// takes too long; the process should end by itself then.
+    /// Ends all ranks, including this one, with an exit code. Returns if this is the only rank or if ending the
+    /// others takes too long; the caller should then exit.
     pub fn abort(&self, code: i32) {
         let Some(worker) = &self.worker else { return };
         worker.abort(code);
@@ -191,18 +191,18 @@ impl Ranks {
 /// How long an abort may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Parts of values that are on their way.
+/// The result of a transfer that may still be running.
 #[derive(Debug)]
 #[must_use]
 pub enum Pending<V> {
-    /// They are there.
+    /// The result.
     Done(Vec<V>),
-    /// The receiver; locked, so that the struct can be shared by threads.
+    /// The receiver of the result, in a mutex so that the struct can be shared between threads.
     Coming(Mutex<Answer<Vec<V>>>),
 }
 
 impl<V> Pending<V> {
-    /// The parts, once they have come.
+    /// Waits for the result.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
@@ -214,10 +214,10 @@ impl<V> Pending<V> {
     }
 }
 
-/// Where an answer will come.
+/// The receiver of an answer.
 type Answer<T> = Receiver<Result<T, RanksError>>;
 
-/// An answer, once it has come.
+/// Waits for an answer.
 fn arrived<T>(answer: &Answer<T>) -> Result<T, RanksError> {
     answer.recv().map_err(|_| RanksError::Gone)?
 }
@@ -225,11 +225,11 @@ fn arrived<T>(answer: &Answer<T>) -> Result<T, RanksError> {
 /// Requests to the transfer thread.
 type Request = Box<dyn FnOnce(&mut dyn Exchange, &Stop) + Send>;
 
-/// Whether all ranks are to end, and with which exit code.
+/// The exit code with which all ranks are to end, if they are.
 #[derive(Clone, Debug)]
 struct Stop(Arc<AtomicI32>);
 
-/// No code that a process can end with.
+/// A value that is not an exit code: the ranks continue.
 const GOING: i32 = i32::MIN;
 
 impl Default for Stop {
@@ -244,9 +244,9 @@ impl Stop {
     }
 }
 
-/// The thread of the transfers.
+/// The transfer thread.
 struct Worker {
-    /// `None` while it ends.
+    /// `None` while the thread ends.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     stop: Stop,
@@ -264,14 +264,14 @@ impl Worker {
         transfer: impl FnOnce(&mut dyn Exchange, &Stop) -> Result<T, RanksError> + Send + 'static,
     ) -> Answer<T> {
         let (answer, received) = channel();
-        // Who does not wait for an answer does not need it.
+        // If the caller has dropped the receiver, it does not need the answer.
         self.send(Box::new(move |exchange, stop| drop(answer.send(transfer(exchange, stop)))));
         received
     }
 
     fn abort(&self, code: i32) {
         self.stop.0.store(code, Ordering::SeqCst);
-        // Wakes the thread, which looks at the code first.
+        // Wakes the thread, which reads the code before it serves a request.
         self.send(Box::new(|_, _| ()));
     }
 }
@@ -285,7 +285,7 @@ impl fmt::Debug for Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if thread::panicking() {
-            // The others would wait for ever.
+            // Otherwise the other ranks would wait forever.
             self.abort(PANICKED);
         }
         drop(self.requests.take());

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
-/// Ranks as threads of this process: move each to its own thread.
+/// Creates ranks as threads of this process: move each to its own thread.
 ///
 /// # Errors
 /// If a thread cannot be started.
@@ -46,13 +46,13 @@ enum Parcel {
 struct Member {
     rank: usize,
     size: usize,
-    /// How often it has given something.
+    /// Number of exchanges in which it has taken part.
     round: u64,
     table: Arc<Table>,
 }
 
 impl Member {
-    /// Gives a parcel and returns those of all ranks, in their order.
+    /// Deposits a parcel and returns those of all ranks, in the order of the ranks.
     fn swap(&mut self, parcel: Parcel) -> Result<Vec<Parcel>, RanksError> {
         let mut state = self.table.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.given.push((self.rank, parcel));

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Joins the processes that were started together.
+/// Connects to the processes that were started together.
 pub(crate) fn connect() -> Result<Ranks, RanksError> {
     Ranks::start(|| {
         let initialised = mpi::initialize_with_threading(Threading::Funneled);
@@ -39,20 +39,20 @@ struct World {
     world: SimpleCommunicator,
     rank: usize,
     size: usize,
-    /// Where the part of a piece comes to that is added to one's own.
+    /// Buffer for the values received from another rank, before they are added to this rank's.
     room: Vec<f32>,
     /// Dropping it finalises MPI.
     _universe: Universe,
 }
 
-/// Most bytes of one broadcast: MPI counts in 32 bits.
+/// Most bytes per broadcast: MPI's counts have 32 bits.
 const PIECE: usize = 1 << 30;
 
-/// Values that are averaged at a time: 4 MiB, which stay in the caches on their way through shared memory. Measured: 24
-/// MiB take twice as long at once as in such pieces.
+/// Number of values that are averaged at a time: 4 MiB, which remain in the caches on their way through shared
+/// memory. Measured: averaging 24 MiB at once takes twice as long as in such pieces.
 const CACHED: usize = 1 << 20;
 
-/// Number of values per part from which on the ring is faster than MPI's algorithm for short vectors.
+/// Number of values per part from which the ring is faster than MPI's algorithm for short vectors.
 const WORTH_A_RING: usize = 1 << 12;
 
 impl Exchange for World {
@@ -105,14 +105,14 @@ impl Exchange for World {
     }
 }
 
-/// How long a transfer is tested for without a pause: the others usually come at the same time.
+/// Time for which a transfer is polled without pauses: the other ranks usually arrive at the same time.
 const EAGER: Duration = Duration::from_millis(500);
-/// Pause between tests after that: the others evaluate, or write a checkpoint.
+/// Pause between polls after that: the other ranks are evaluating, or writing a checkpoint.
 const PAUSE: Duration = Duration::from_micros(500);
 
 impl World {
-    /// Averages round a ring. MPI's own non-blocking sum over two ranks sends everything there and then everything back
-    /// (Open MPI 4.1, libnbc); this takes 0.4 of its time.
+    /// Averages with a ring all-reduce. For two ranks, MPI's own non-blocking sum first sends everything in one
+    /// direction and then in the other (Open MPI 4.1, libnbc); the ring takes 0.4 of its time.
     fn mean_in_a_ring(&mut self, values: &mut [f32], stop: &Stop) {
         let mut room = mem::take(&mut self.room);
         for piece in values.chunks_mut(CACHED) {
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// A rank's place among the others.
+/// The position of a rank in the ring.
 struct Ring<'a> {
     world: &'a World,
     stop: &'a Stop,

@@ -5,14 +5,14 @@
 
 /// The ranks before and after this one.
 pub(crate) trait Neighbours {
-    /// Sends to the next rank, and receives as many values as there is room for from the one before.
+    /// Sends to the next rank, and fills `received` with values of the previous rank.
     fn pass(&mut self, sent: &[f32], received: &mut [f32]);
 }
 
-/// Replaces the values by their means over `size` ranks, of which this is the one numbered `rank`. All have as many
-/// values.
+/// Replaces the values by their means over `size` ranks. `rank` is the index of this rank. All ranks have the same
+/// number of values.
 ///
-/// `room` stores received values before they are added: at least `values.len() / size` elements, rounded up.
+/// `room` stores received values before they are added; it needs `values.len() / size` elements, rounded up.
 pub(crate) fn mean(values: &mut [f32], rank: usize, size: usize, room: &mut [f32], neighbours: &mut impl Neighbours) {
     if values.is_empty() {
         return;
@@ -23,13 +23,13 @@ pub(crate) fn mean(values: &mut [f32], rank: usize, size: usize, room: &mut [f32
         let (sent, received) = ((rank + size - step + 1) % size, (rank + size - step) % size);
         let room = &mut room[..parts[received].len()];
         neighbours.pass(parts[sent], room);
-        // After the last step, all have been added to it.
+        // After the last step, the sum is complete.
         let ranks = if step + 1 == size { size as f32 } else { 1.0 };
         parts[received].iter_mut().zip(&*room).for_each(|(sum, value)| *sum = (*sum + value) / ranks);
     }
     for step in 1..size {
         let (sent, received) = ((rank + size - step + 2) % size, (rank + size - step + 1) % size);
-        // On a ring of two or more, neighbours are two.
+        // With two ranks or more, the two parts are different.
         if let Ok([sent, received]) = parts.get_disjoint_mut([sent, received]) {
             neighbours.pass(sent, received);
         }
@@ -54,14 +54,14 @@ mod tests {
         }
     }
 
-    /// Values of the given number of ranks with at most three binary digits, so that their sums are exact.
+    /// Multiples of 1/8 below 2, so that their sums are exact.
     fn given(rank: usize, len: usize) -> Vec<f32> {
         (0..len).map(|i| ((7 * i + 3 * rank) % 13) as f32 * 0.125).collect()
     }
 
     fn means(size: usize, len: usize) -> Vec<Vec<f32>> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel::<Vec<f32>>()).unzip();
-        // Rank r receives on channel r, and so the rank before it sends there.
+        // Rank r receives on channel r, so the previous rank sends on it.
         let start = |(rank, previous): (usize, Receiver<Vec<f32>>)| {
             let mut neighbours = Channels { next: senders[(rank + 1) % size].clone(), previous };
             thread::spawn(move || {

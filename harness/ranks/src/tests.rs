@@ -1,7 +1,7 @@
 use crate::{Ranks, RanksError, local};
 use std::thread;
 
-/// Runs `work` on as many threads as ranks, and returns what each gives.
+/// Runs `work` on a thread per rank, and returns the results.
 fn together<T: Send>(size: usize, work: impl Fn(Ranks) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;

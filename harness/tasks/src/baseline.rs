@@ -8,23 +8,24 @@ use zoo_datasets::{DataError, Dataset, OnError, Size};
 pub struct LinearBaseline {
     pub(crate) train: Arc<dyn Dataset>,
     pub(crate) val: Arc<dyn Dataset>,
-    /// To which images are resized.
+    /// Size to which images are resized.
     pub(crate) size: Size,
     pub(crate) on_error: OnError,
 }
 
 impl LinearBaseline {
-    /// Samples to train it on and to judge it by.
+    /// Number of samples to train and to evaluate on.
     pub fn samples(&self) -> usize {
         self.train.len() + self.val.len()
     }
 
-    /// Memory that it takes.
+    /// Memory that the measurement takes, in bytes.
     pub fn bytes(&self) -> u64 {
         zoo_datasets::linear_baseline_bytes(self.train.as_ref(), self.val.as_ref(), self.size)
     }
 
-    /// Its top-1 accuracy. `progress` hears how much is done, and of how much.
+    /// Trains the classifier and returns its top-1 accuracy. `progress` is called with the number of images processed
+    /// and the total over all epochs.
     ///
     /// # Errors
     /// Samples that cannot be read.

@@ -4,12 +4,12 @@ use zoo_recipe::Recipe;
 
 use crate::InputError;
 
-/// Samples that go through the network together: inputs of the step by name.
+/// Samples that are computed together: the inputs of the step by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Number of samples.
     pub n: usize,
-    /// One entry per input that the data offer.
+    /// One entry per input that the data provide.
     pub fields: Vec<Field>,
 }
 
@@ -18,11 +18,11 @@ pub struct Batch {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// Its numbers, sample after sample, row-major.
+    /// Its elements, sample after sample, row-major.
     pub numbers: Numbers,
 }
 
-/// Numbers of an input.
+/// The elements of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Numbers {
     /// Real numbers.
@@ -47,7 +47,7 @@ pub struct Input {
     pub name: String,
     /// Its shape without the batch, of any rank.
     pub shape: Vec<usize>,
-    /// Its numbers.
+    /// The type of its elements.
     pub element: Element,
 }
 
@@ -64,7 +64,7 @@ impl Field {
 }
 
 impl Numbers {
-    /// How many there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Real(values) => values.len(),
@@ -72,7 +72,7 @@ impl Numbers {
         }
     }
 
-    /// True if there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -104,7 +104,7 @@ pub(crate) fn first<'a>(recipe: &Recipe, inputs: &'a [Input]) -> Result<&'a Inpu
     inputs.first().ok_or_else(|| InputError::at(recipe, "model", "the network has no input"))
 }
 
-/// Refuses inputs that the data do not offer.
+/// Refuses inputs that the data do not provide.
 pub(crate) fn offer(recipe: &Recipe, inputs: &[Input], offered: &[(&str, Element)]) -> Result<(), InputError> {
     let data = recipe.data.source.kind().describe();
     for Input { name, element, .. } in inputs {

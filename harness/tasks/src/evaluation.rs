@@ -10,9 +10,9 @@ use zoo_recipe::schema::{Metric, Score};
 
 use crate::{Field, Input, InputError, metrics::Confusion};
 
-/// A network with its weights in evaluation mode: stored statistics, no dropout, no update.
+/// A network with its weights in evaluation mode: running statistics, no dropout, no update.
 pub trait Network {
-    /// Most samples of a batch.
+    /// Largest number of samples per batch.
     fn batch(&self) -> usize;
 
     /// Its inputs, in the recipe's order.
@@ -21,10 +21,11 @@ pub trait Network {
     /// Names of its outputs and their shapes without the batch.
     fn outputs(&self) -> Vec<(String, Vec<usize>)>;
 
-    /// Takes samples of another shape from now on, `batch` at a time: `shape` is that of `input`, without the batch.
+    /// Changes the sample shape: from now on the network takes `batch` samples at a time, with `shape` (without the
+    /// batch) for `input`.
     ///
     /// # Errors
-    /// A network that cannot be made for such samples.
+    /// A network that cannot be built for such samples.
     fn resize(&mut self, batch: usize, input: &str, shape: &[usize]) -> Result<(), EvaluationError>;
 
     /// Outputs of `n` samples (at most a batch).
@@ -39,21 +40,21 @@ pub trait Network {
 pub struct Output {
     /// Its name.
     pub name: String,
-    /// Shape of a sample's part.
+    /// Shape per sample.
     pub shape: Vec<usize>,
-    /// Numbers of all samples, one after the other, row-major.
+    /// Its elements, sample after sample, row-major.
     pub values: Vec<f32>,
 }
 
 impl Output {
-    /// The output of a name, taken out of all.
+    /// Removes the output with a name from the list and returns it.
     pub(crate) fn take(outputs: &mut Vec<Self>, name: &str) -> Result<Self, EvaluationError> {
         let place = outputs.iter().position(|output| output.name == name);
         place.map(|place| outputs.swap_remove(place)).ok_or_else(|| no_output(name))
     }
 }
 
-/// Shape of the output of a name, without the batch.
+/// Shape of the output with a name, without the batch.
 pub(crate) fn output_shape(network: &dyn Network, name: &str) -> Result<Vec<usize>, EvaluationError> {
     let found = network.outputs().into_iter().find(|(output, _)| output == name);
     found.map(|(_, shape)| shape).ok_or_else(|| no_output(name))
@@ -83,18 +84,18 @@ pub trait HeldOut {
     ) -> Result<Option<Evaluation>, EvaluationError>;
 }
 
-/// Receives the predictions of an evaluation one by one.
+/// Progress and results, reported during an evaluation.
 pub enum Sight<'a> {
-    /// How far the evaluation is.
+    /// The progress of the evaluation.
     Progress {
         /// Its unit: `samples` or `frames`.
         what: &'static str,
-        /// Done.
+        /// Number done.
         done: usize,
-        /// All of them.
+        /// The total.
         of: usize,
     },
-    /// Something that was found, which can be drawn.
+    /// A prediction, which can be drawn.
     Found(Found<'a>),
     /// The confusion matrix, at the end of an evaluation.
     Confusion(&'a Confusion),
@@ -104,27 +105,27 @@ pub enum Sight<'a> {
 pub struct Found<'a> {
     /// The name of the image, or of its sequence.
     pub name: &'a str,
-    /// Where it belongs.
+    /// Its position in the data.
     pub place: Place<'a>,
-    /// A textual description of the drawing.
+    /// Text alternative of the drawing.
     pub shows: &'a str,
-    /// How to read the drawing, if that does not go without saying.
+    /// A legend of the drawing, if it needs one.
     pub key: Option<&'static str>,
-    /// How far off it is: more is worse, in a unit of the task's own; `None` where the truth is not known.
+    /// The error of the prediction in a unit of the task; larger is worse. `None` if the truth is unknown.
     pub badness: Option<f64>,
     /// Draws it.
     pub draw: &'a dyn Fn() -> Image,
 }
 
-/// Where an image belongs.
+/// The position of an image in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// It stands alone.
+    /// A single image.
     Alone {
         /// A short description of the prediction.
         summary: &'a str,
     },
-    /// It is a frame; those of a sequence come in order.
+    /// A frame of a sequence; frames are reported in order.
     Frame {
         /// Number of the sequence.
         sequence: usize,
@@ -133,7 +134,7 @@ pub enum Place<'a> {
     },
 }
 
-/// Receives predictions.
+/// Receives progress and results.
 pub type Witness<'a> = dyn FnMut(&Sight<'_>) + 'a;
 
 /// The result of an evaluation.
@@ -185,7 +186,7 @@ pub enum EvaluationError {
     /// A prompt that the network cannot continue.
     #[error("{0}")]
     Prompt(String),
-    /// Not one sample could be read.
+    /// None of the samples could be read.
     #[error("nothing to evaluate: every held-out sample was skipped")]
     NothingEvaluated,
     /// The network cannot be computed.

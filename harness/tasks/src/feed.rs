@@ -30,7 +30,7 @@ impl Feed {
         Self { batches_per_epoch, epoch: Box::new(epoch) }
     }
 
-    /// Samples of any kind, of which `join` makes a batch.
+    /// Samples of any kind; `join` makes a batch of them.
     pub(crate) fn of_samples<S: Samples + 'static>(
         loader: SampleLoader<S>,
         join: impl Fn(Vec<S::Sample>) -> Batch + Clone + Send + 'static,

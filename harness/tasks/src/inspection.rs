@@ -9,7 +9,7 @@ use zoo_datasets::{DataError, Image};
 /// The contents of a split of a data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inspection {
-    /// Which part: `train`, `val`, ...
+    /// The split: `train`, `val`, ...
     pub name: &'static str,
     /// Samples.
     pub samples: usize,
@@ -39,7 +39,8 @@ pub struct Pixels {
     pub std: [f64; 3],
 }
 
-/// Sums over the pixels of images, in exact integers and therefore independent of order, and `N` further counts.
+/// Sums over the pixels of images, and `N` further counts. The sums are exact integers and therefore independent of
+/// the order.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums<const N: usize> {
     pub counts: [usize; N],
@@ -58,7 +59,7 @@ impl<const N: usize> Default for Sums<N> {
 }
 
 impl<const N: usize> Sums<N> {
-    /// For `samples` samples; `read` returns the sums of one, and `done` is called for each.
+    /// Sums over `samples` samples. `read` returns the sums of one; `done` is called after each.
     pub fn over(samples: usize, read: impl Fn(usize) -> Self + Sync, done: &(dyn Fn() + Sync)) -> Self {
         let one = |index| {
             let sums = read(index);
@@ -68,7 +69,7 @@ impl<const N: usize> Sums<N> {
         (0..samples).into_par_iter().map(one).reduce(Self::default, Self::join)
     }
 
-    /// For one image with its counts, or an unreadable entry.
+    /// The sums of one image with its counts, or an unreadable entry.
     pub fn of(found: Result<(Image, [usize; N]), DataError>) -> Self {
         let (image, counts) = match found {
             Ok(found) => found,
@@ -86,7 +87,7 @@ impl<const N: usize> Sums<N> {
         sums
     }
 
-    /// Of both parts.
+    /// Adds the sums of another part.
     pub fn join(mut self, other: Self) -> Self {
         let range = |a: Option<(usize, usize)>, b: Option<(usize, usize)>| match (a, b) {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
@@ -104,7 +105,7 @@ impl<const N: usize> Sums<N> {
         self
     }
 
-    /// The pixels in short.
+    /// Mean and standard deviation of the pixels, and the range of sizes.
     pub fn pixels(&self) -> Pixels {
         let n = self.pixels.max(1) as f64;
         let mean = self.first.map(|sum| sum as f64 / n / 255.0);

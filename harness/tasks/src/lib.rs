@@ -1,11 +1,11 @@
 //! Tasks: everything that depends on the kind of sample, from the settings of a recipe to metrics and pictures.
 //!
-//! zoo-recipe knows nothing about pixels, and zoo-datasets nothing about recipes; golden check, training and evaluation
-//! all use this crate, so that the proven step is the step that is trained. Networks are computed by another crate:
-//! evaluations use the trait [`Network`].
+//! zoo-recipe knows nothing about pixels, and zoo-datasets nothing about recipes. `zoo check`, training and
+//! evaluation all use this crate, so that the step that is proven is the step that is trained. Networks are computed
+//! by another crate: evaluations use the trait [`Network`].
 //!
 //! * [`Task`], and [`task`] with the list of all: opens data, as [`DataSets`].
-//! * [`SampleSets`]: opened samples; they make a [`Feed`] of batches for training and a [`HeldOut`] for evaluation,
+//! * [`SampleSets`]: opened samples. They provide a [`Feed`] of batches for training and a [`HeldOut`] for evaluation,
 //!   inspect themselves, and draw themselves.
 //! * [`metrics`]: the metrics of evaluations, one file each.
 //!
@@ -58,7 +58,7 @@ pub enum InputError {
     Recipe {
         /// Line of the recipe.
         span: Span,
-        /// What is wrong.
+        /// The message.
         message: String,
     },
     /// The data are missing or unreadable.

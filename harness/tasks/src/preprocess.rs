@@ -8,7 +8,7 @@ use zoo_recipe::{
 
 use crate::{Input, InputError};
 
-/// Which list of steps.
+/// The list of steps to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
     /// `preprocess.train`.
@@ -17,12 +17,11 @@ pub(crate) enum Split {
     Eval,
 }
 
-/// Builds the preprocessing of a recipe, and checks that its result fits the model: `image` is `[channels, height,
-/// width]`, where one channel means grey images, and `from` is the common size of all images of the data set, if there
-/// is one.
+/// Builds the preprocessing of a recipe, and checks that its result fits the model. `image` is `[channels, height,
+/// width]`; one channel means grey images. `from` is the common size of all images of the data set, if they have one.
 ///
 /// # Errors
-/// Steps after the normalisation, impossible steps, or images of another size than the model's input.
+/// Steps after the normalisation, impossible steps, or a result that does not have the model's input size.
 pub(crate) fn pipeline(
     recipe: &Recipe,
     split: Split,
@@ -140,7 +139,7 @@ pub(crate) fn size(size: ImageSize) -> Size {
     Size { width, height }
 }
 
-/// The transforms of 8-bit pixels that a step of the recipe stands for.
+/// The transforms of 8-bit pixels for a step of the recipe.
 fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     use transforms::Step;
     let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });
@@ -184,19 +183,19 @@ fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     }
 }
 
-/// The network's first input as an image, `[channels, height, width]`; zeros if it is none.
+/// The network's first input as an image, `[channels, height, width]`; zeros if it is not an image.
 pub(crate) fn image(input: &Input) -> [usize; 3] {
     <[usize; 3]>::try_from(input.shape.as_slice()).unwrap_or_default()
 }
 
-/// An image as the network takes it, CHW.
+/// An image normalised for the network, CHW.
 pub(crate) fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
     let mut pixels = vec![0.0; normalize.planes() * image.size().area()];
     normalize.apply(image, &mut pixels);
     pixels
 }
 
-/// Both ends of a range.
+/// A range as a pair.
 pub(crate) fn pair<T: Copy>([low, high]: [T; 2]) -> (T, T) {
     (low, high)
 }

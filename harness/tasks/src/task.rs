@@ -22,17 +22,17 @@ pub trait Task: Sync {
     /// Data that are missing, unreadable, or of another task.
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError>;
 
-    /// Opens the data in a folder, or in the file that is the whole data, in place of the recipe's.
+    /// Opens the data in a folder, or in a single file, in place of the recipe's.
     ///
     /// # Errors
     /// Data that are missing or unreadable.
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError>;
 
-    /// The settings of a recipe for the data in a folder or file.
+    /// The recipe's data settings for a folder or file.
     fn source_in(&self, root: &Path, before: &Source) -> Source;
 
-    /// Whether the steps of the recipe produce the input size of the network for all possible samples, as far as this
-    /// is known before the data are opened.
+    /// Checks that the steps of the recipe produce the input size of the network for all possible samples, as far as
+    /// this is known before the data are opened.
     ///
     /// # Errors
     /// Steps that do not.
@@ -60,7 +60,7 @@ pub fn task(kind: SampleKind) -> &'static dyn Task {
     }
 }
 
-/// Samples to train on and held-out ones, opened.
+/// Opened training and held-out samples.
 pub trait SampleSets: Send + Sync {
     /// Samples per epoch.
     fn train_len(&self) -> usize;
@@ -68,7 +68,7 @@ pub trait SampleSets: Send + Sync {
     /// Held-out samples.
     fn val_len(&self) -> usize;
 
-    /// The name of samples, in the plural.
+    /// The word for samples, in the plural.
     fn noun(&self) -> &'static str;
 
     /// Names of the classes; none if samples have none.
@@ -76,10 +76,10 @@ pub trait SampleSets: Send + Sync {
         &[]
     }
 
-    /// Passes on the identifying properties of these data, in order: [`DataSets::fingerprint`].
+    /// Passes the identifying properties of these data to `tell`, in order: see [`DataSets::fingerprint`].
     fn names(&self, tell: &mut dyn FnMut(String));
 
-    /// Bytes of generated samples that are kept once they are made, training and held-out ones.
+    /// Bytes of generated samples that are cached, for the training set and the held-out set.
     fn kept_bytes(&self) -> [u64; 2] {
         [0; 2]
     }
@@ -100,7 +100,7 @@ pub trait SampleSets: Send + Sync {
     /// samples.
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
-    /// The held-out samples as a network takes them.
+    /// The held-out samples, prepared for a network.
     ///
     /// # Errors
     /// Samples or preprocessing that do not fit the network.
@@ -116,8 +116,8 @@ pub trait SampleSets: Send + Sync {
         None
     }
 
-    /// The scores of trivial answers that ignore the sample. `network` creates one for its shapes, if needed;
-    /// `progress` is called with the current and the total count.
+    /// The scores of trivial answers that ignore the sample. `network` creates a network, whose shapes some answers
+    /// need; `progress` is called with the number of samples done and their total.
     ///
     /// # Errors
     /// Samples that cannot be read, or a network that they do not fit.
@@ -131,12 +131,12 @@ pub trait SampleSets: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Whether the same samples train and are evaluated, because the data are not divided.
+    /// Whether the training samples are also the held-out samples, because the data are not divided.
     fn is_undivided(&self) -> bool {
         false
     }
 
-    /// The parts that [`SampleSets::inspect`] looks at, with the number of their samples.
+    /// The parts that [`SampleSets::inspect`] can read, with the number of their samples.
     fn parts(&self) -> Vec<(&'static str, usize)>;
 
     /// Reads all samples of part number `part`; `done` is called for each.
@@ -148,7 +148,7 @@ pub trait SampleSets: Send + Sync {
     /// Samples that cannot be read, or an empty sheet.
     fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError>;
 
-    /// Why an evaluation has nothing to draw; `None` if it has.
+    /// Why an evaluation cannot draw its predictions; `None` if it can.
     fn undrawn(&self) -> Option<&'static str> {
         None
     }
@@ -159,7 +159,7 @@ pub trait SampleSets: Send + Sync {
     }
 }
 
-/// Makes a network without weights.
+/// Creates a network without weights.
 pub type MakeNetwork<'a> = dyn FnMut() -> Result<Box<dyn Network + 'a>, EvaluationError> + 'a;
 
 /// Training and held-out data of a recipe.
@@ -179,14 +179,14 @@ impl DataSets {
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = Vec::new();
         self.samples.names(&mut |name| {
-            // Generated samples are named by their seed, files by their last part.
+            // Generated samples are named after their seed, files after the last part of their path.
             bytes.extend(name.rsplit(['/', '\\']).next().unwrap_or_default().as_bytes());
             bytes.push(0);
         });
         fnv1a64(&bytes)
     }
 
-    /// Full batches for a step with these `inputs`: this `share` of each, shuffled and varied by the recipe's seed.
+    /// Full batches for a step with these `inputs`: `share` of each batch, shuffled and varied by the recipe's seed.
     ///
     /// # Errors
     /// As [`SampleSets::feed`].
@@ -206,7 +206,7 @@ impl DataSets {
 /// Opens the data of a recipe, or those in `root` instead.
 ///
 /// # Errors
-/// Data that are missing, unreadable, or divided into other classes than the model has.
+/// Data that are missing, unreadable, or whose number of classes differs from the model's.
 pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError> {
     let task = task(recipe.data.source.kind());
     match root {
@@ -218,12 +218,12 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
     }
 }
 
-/// The common configuration of all loaders of a recipe; batch, order and seed must be set.
+/// The common configuration of all loaders of a recipe; the caller sets batch, order and seed.
 pub fn loader_config(recipe: &Recipe, threads: usize) -> LoaderConfig {
     LoaderConfig { threads, on_error: on_error(recipe), ..LoaderConfig::default() }
 }
 
-/// What happens to a sample that cannot be read.
+/// The handling of samples that cannot be read.
 pub(crate) fn on_error(recipe: &Recipe) -> OnError {
     match recipe.data.on_error {
         schema::OnError::Fail => OnError::Fail,
@@ -236,7 +236,7 @@ pub(crate) fn foreign(recipe: &Recipe, task: &str) -> InputError {
     InputError::at(recipe, "data.source", format!("these data are not for {task}"))
 }
 
-/// Pictures of the first of `samples` samples, in rows and columns, and how many there are.
+/// A sheet of the first of `samples` pictures in rows and columns, and the number drawn.
 pub(crate) fn in_rows(
     (rows, columns): (usize, usize),
     samples: usize,

@@ -44,7 +44,7 @@ impl ElementType {
         matches!(self, Self::F64 | Self::F32 | Self::F16 | Self::Bf16)
     }
 
-    /// The most that one rounding to it changes a number, relative to it; zero for integers, which are exact.
+    /// The largest relative change of a number by one rounding to this type; zero for integers, which are exact.
     pub fn unit_roundoff(self) -> f64 {
         match self {
             Self::F64 => 1.0 / (1u64 << 53) as f64,
@@ -55,8 +55,7 @@ impl ElementType {
         }
     }
 
-    /// The element that these bytes, [`ElementType::size`] of them in little-endian order, are. An i64 beyond 2^53 is
-    /// rounded.
+    /// Decodes an element from [`ElementType::size`] bytes in little-endian order. An i64 beyond 2^53 is rounded.
     pub(crate) fn value(self, bytes: &[u8]) -> f64 {
         // Missing bytes are zero: lengths have been checked.
         let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
@@ -76,7 +75,7 @@ impl ElementType {
         }
     }
 
-    /// The bytes of a value in this type, in little-endian order.
+    /// Encodes a value in this type, in little-endian order.
     pub(crate) fn bytes(self, value: f64) -> Vec<u8> {
         match self {
             Self::F64 => value.to_le_bytes().to_vec(),
@@ -109,19 +108,19 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A tensor: its elements in row-major order, and the type that the file stores them in.
+/// A tensor: its elements in row-major order, and the type in which the file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// How the file stores an element.
     pub dtype: ElementType,
     /// The shape; empty for a number.
     pub shape: Vec<usize>,
-    /// The elements, exact but for i64 beyond 2^53.
+    /// The elements; exact except i64 beyond 2^53.
     pub values: Vec<f64>,
 }
 
 impl Array {
-    /// The tensor that these bytes are; `None` if there are not as many as shape and type need.
+    /// Decodes a tensor; `None` if the number of bytes does not match shape and type.
     pub(crate) fn decode(dtype: ElementType, shape: Vec<usize>, bytes: &[u8]) -> Option<Self> {
         let needed = numel(&shape)?.checked_mul(dtype.size())?;
         let values = bytes.chunks_exact(dtype.size()).map(|element| dtype.value(element)).collect();
@@ -134,7 +133,7 @@ impl Array {
     }
 }
 
-/// Elements of a shape; `None` if there are too many to count.
+/// Number of elements of a shape; `None` if it overflows.
 pub(crate) fn numel(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))
 }

@@ -13,7 +13,7 @@ pub fn encode(tensors: &[(String, Array)]) -> Vec<u8> {
             false => (ElementType::I64, "Int64"),
         };
         let mut tensor = Vec::new();
-        // A number has the dims [0] there.
+        // MindSpore writes a scalar with the dims [0].
         let dims = if array.shape.is_empty() { &[0][..] } else { &array.shape };
         for extent in dims {
             tensor.push(0x08);
@@ -30,7 +30,7 @@ pub fn encode(tensors: &[(String, Array)]) -> Vec<u8> {
     out
 }
 
-/// A field of bytes.
+/// Appends a field of bytes.
 fn field(out: &mut Vec<u8>, number: u8, content: &[u8]) {
     const BYTES: u8 = 2;
     out.push(number << 3 | BYTES);
@@ -38,7 +38,7 @@ fn field(out: &mut Vec<u8>, number: u8, content: &[u8]) {
     out.extend(content);
 }
 
-/// Seven bits per byte, the least significant first.
+/// Appends a number as a varint: seven bits per byte, the least significant first.
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

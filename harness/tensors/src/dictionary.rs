@@ -175,8 +175,9 @@ impl Machine<'_> {
         loop {
             let code = self.number(1)? as u8;
             match code {
-                0x80 => drop(self.take(1)?), // PROTO
-                0x95 => drop(self.take(8)?), // FRAME
+                // PROTO, FRAME
+                0x80 => _ = self.take(1)?,
+                0x95 => _ = self.take(8)?,
                 b'N' => self.push(Value::None),
                 0x88 => self.push(Value::Bool(true)),
                 0x89 => self.push(Value::Bool(false)),

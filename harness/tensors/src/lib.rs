@@ -31,7 +31,7 @@ use thiserror::Error;
 /// A file of tensors that cannot be read.
 #[derive(Debug, Error)]
 pub enum TensorsError {
-    /// The operating system refused.
+    /// The file cannot be opened or read.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -39,12 +39,12 @@ pub enum TensorsError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A file that is not of its format, or cut off.
+    /// The file does not follow its format, or is truncated.
     #[error("{}: {reason}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
 }

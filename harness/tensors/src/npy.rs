@@ -3,15 +3,16 @@
 
 use crate::array::{Array, ElementType, numel};
 
-/// How every file begins, before its version.
+/// The first bytes of every file, before its version.
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// The header ends at a multiple of this.
+/// The header ends at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
 
-/// The array in the bytes of a file.
+/// Decodes the array in a file.
 ///
 /// # Errors
-/// What is wrong with it. An array of Python objects is refused, because reading it would require executing a pickle.
+/// Returns a description of the defect. An array of Python objects is refused, because reading it would require
+/// executing a pickle.
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let (header, data) = split(bytes)?;
     let (dtype, big_endian) = element_type(field(header, "descr")?.trim_matches(['\'', '"']))?;
@@ -137,7 +138,7 @@ fn shape(text: &str) -> Result<Vec<usize>, String> {
     shape.ok_or_else(|| format!("its shape is `{text}`"))
 }
 
-/// The same array, whose elements stood in column-major order.
+/// Reorders an array from column-major to row-major order.
 fn row_major(array: Array) -> Array {
     let Array { dtype, shape, values } = array;
     let strides: Vec<usize> = (0..shape.len()).map(|dim| shape[..dim].iter().product()).collect();

@@ -18,7 +18,7 @@ impl Npz {
     /// Opens an archive.
     ///
     /// # Errors
-    /// The reason; a file in it that is not an array, or compressed.
+    /// The reason: a damaged archive, for example.
     pub fn open(file: File) -> Result<Self, String> {
         let size = file.metadata().map_err(|error| error.to_string())?.len();
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
@@ -34,7 +34,7 @@ impl Npz {
     /// Reads an array, verified by the archive's checksum.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason: a missing, compressed or damaged array.
     pub fn read(&mut self, name: &str) -> Result<Array, String> {
         let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| format!("`{name}`: {error}"))?;
         if file.compression() != CompressionMethod::Stored {
@@ -52,7 +52,7 @@ impl Npz {
 /// The bytes of an archive with these arrays.
 ///
 /// # Errors
-/// Names that an archive cannot hold.
+/// Names that an archive cannot store.
 pub fn encode(arrays: &[(String, Array)]) -> Result<Vec<u8>, String> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, array) in arrays {

@@ -6,11 +6,11 @@
 
 use candle_core::pickle::{Object, Stack};
 
-/// Most bytes of instructions: names and shapes of a million tensors.
+/// Most bytes of instructions: enough for names and shapes of a million tensors.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
-/// Deepest nesting. A state_dict in a training's file needs about ten.
+/// Deepest nesting. A state_dict in a training checkpoint needs about ten levels.
 const DEEPEST: usize = 64;
-/// Most values that are looked at, each as often as an instruction has it on top of the stack.
+/// Most values that are counted; a value counts each time an instruction leaves it on top of the stack.
 const MOST_VALUES: usize = 8_000_000;
 
 /// The object that `bytes` describe.
@@ -34,7 +34,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Object, String> {
     }
 }
 
-/// Refuses instructions whose operand claims more than there is.
+/// Refuses instructions whose operand claims more bytes than remain.
 fn foresee(rest: &[u8]) -> Result<(), String> {
     match rest {
         // BINUNICODE: a length of four bytes, little-endian, and the text.
@@ -100,7 +100,7 @@ mod tests {
         assert!(read(b"\x80\x02\x8a\x0aaaaaaaaaaa.").unwrap_err().contains("64 bits"));
         let nested = [b"\x80\x02N".as_slice(), &[0x85].repeat(1_000_000), b"."].concat();
         assert!(read(&nested).unwrap_err().contains("nested deeper"));
-        // A list that holds itself twice, thirty times over: a thousand million values in two hundred bytes.
+        // A list that contains itself twice, repeated thirty times: a thousand million values in two hundred bytes.
         let doubling = [b"\x80\x02]q\x00".as_slice(), &b"h\x00h\x00\x86q\x00".repeat(30), b"."].concat();
         assert!(read(&doubling).unwrap_err().contains("more than 8000000 values"));
     }

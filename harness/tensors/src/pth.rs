@@ -11,13 +11,13 @@ use zip::{CompressionMethod, ZipArchive};
 
 use crate::{Array, ElementType, array::numel, pickle};
 
-/// How every zip archive with content begins.
+/// The first bytes of every zip archive that is not empty.
 const ZIP: [u8; 4] = *b"PK\x03\x04";
-/// How PyTorch before 1.6 began: protocol 2, and the magic number as a LONG1 of ten bytes.
+/// The first bytes of files of PyTorch before 1.6: protocol 2, and the magic number as a LONG1 of ten bytes.
 const OLDER: [u8; 4] = [0x80, 2, 0x8a, 10];
-/// The usual entries for state_dicts, in search order.
+/// The entries in which a state_dict is usually stored, in search order.
 const USUAL: [&str; 7] = ["state_dict", "model_state_dict", "model", "module", "net", "network", "weights"];
-/// The tensors can take this multiple of the file size: f16 becomes f64, and tied weights occur several times.
+/// The tensors may take this multiple of the file size: f16 becomes f64, and tied weights occur several times.
 const MOST_GROWTH: usize = 16;
 
 type Tensors = BTreeMap<String, Tensor>;
@@ -30,14 +30,15 @@ pub fn is_zip(mut file: &File) -> io::Result<bool> {
     Ok(start == ZIP)
 }
 
-/// Why a file of an older PyTorch is not read, if it is one.
+/// For a file of PyTorch before 1.6: why it is not read, and what to do.
 pub fn is_older(bytes: &[u8]) -> Option<String> {
     let advice = "written by PyTorch before 1.6, or with _use_new_zipfile_serialization=False: \
                   load it in PyTorch and save it again with torch.save(state_dict, FILE)";
     bytes.starts_with(&OLDER).then(|| advice.to_owned())
 }
 
-/// All tensors of the state_dict in f32, and the entry that holds it if that is not the file itself.
+/// All tensors of the state_dict in f32, and the name of the entry that contains it, unless the root is the
+/// state_dict.
 ///
 /// # Errors
 /// Errors of the file; no state_dict, or several.
@@ -114,7 +115,7 @@ impl Archive {
                 "a TorchScript module: save its state_dict instead, torch.save(module.state_dict(), FILE)".into()
             );
         }
-        // Absent from files of PyTorch before 2.1, which are little-endian on every machine that it was built for.
+        // Absent from files of PyTorch before 2.1; these are little-endian, as all platforms of that PyTorch were.
         match archive.file("byteorder", size) {
             Ok(order) if order != b"little" => Err("written on a big-endian machine".to_owned()),
             _ => Ok(archive),
@@ -136,7 +137,7 @@ impl Archive {
         Ok(bytes)
     }
 
-    /// Hands over each of the tensors. Parameters may be views of one storage, which is read once.
+    /// Passes each tensor to `take`. Parameters may be views of one storage, which is read once.
     fn each(
         &mut self,
         mut described: Vec<(String, Described)>,
@@ -266,7 +267,7 @@ struct Described {
     /// Elements of the storage before the first.
     offset: usize,
     shape: Vec<usize>,
-    /// Distances in elements.
+    /// Strides in elements.
     strides: Vec<usize>,
 }
 
@@ -369,7 +370,7 @@ mod tests {
         let storage = bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let read = |view: Described| view.values(&storage);
         assert_eq!(read(described(1, &[2, 3], &[3, 1])).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        // A transposed matrix, as channels_last leaves them; a number; nothing.
+        // A transposed matrix, as channels_last leaves it; a scalar; an empty tensor.
         assert_eq!(read(described(0, &[3, 2], &[1, 3])).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
         assert_eq!(read(described(6, &[], &[])).unwrap(), [6.0]);
         assert_eq!(read(described(0, &[0, 5], &[5, 1])).unwrap(), [0.0; 0]);

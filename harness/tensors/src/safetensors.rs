@@ -11,7 +11,7 @@ use std::{
 };
 use zoo_datasets::files;
 
-/// Longest header that is read: enough for tens of millions of values.
+/// Longest header that is accepted: enough for tens of millions of values.
 const MAX_HEADER: u64 = 1 << 30;
 
 /// An open file.
@@ -57,7 +57,7 @@ impl Place {
         })
     }
 
-    /// Whether the offsets are for as many bytes as shape and type need.
+    /// Whether the offsets span exactly the bytes that shape and type need.
     fn is_sound(&self) -> bool {
         let bytes = self.dtype().and_then(|dtype| numel(&self.shape)?.checked_mul(dtype.size()));
         let [begin, end] = self.data_offsets;
@@ -66,10 +66,10 @@ impl Place {
 }
 
 impl Reader {
-    /// Reads the header and holds the file's length against it.
+    /// Reads the header and checks it against the file's length.
     ///
     /// # Errors
-    /// A file that cannot be opened, is no safetensors file, or is cut off.
+    /// A file that cannot be opened, is not a safetensors file, or is truncated.
     pub fn open(path: &Path) -> Result<Self, TensorsError> {
         let unreadable = |source| TensorsError::Unreadable { path: path.to_owned(), source };
         let malformed = |reason: String| TensorsError::Malformed { path: path.to_owned(), reason };

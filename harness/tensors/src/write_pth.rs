@@ -5,7 +5,7 @@ use candle_core::{DType, Tensor};
 use std::io::{Cursor, Write};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// Folder inside the archive; PyTorch names it after the file, and reads any.
+/// Folder inside the archive. PyTorch names it after the file, and reads any name.
 const FOLDER: &str = "archive";
 /// Version of the archive's layout, as PyTorch 2 writes it.
 const VERSION: &str = "3\n";
@@ -13,7 +13,7 @@ const VERSION: &str = "3\n";
 /// The content of a file that holds these tensors as an `OrderedDict`: f32, and i64 for counters.
 ///
 /// # Errors
-/// Names that an archive cannot hold, or candle's.
+/// Names that an archive cannot store, and errors of candle.
 pub fn encode(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, String> {
     let mut out = Pickle(vec![0x80, 2]);
     out.empty_ordered_dict();
@@ -66,7 +66,7 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>, candle_core::Error> {
     })
 }
 
-/// Distances of elements in row-major order.
+/// Strides in row-major order, in elements.
 fn strides(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).map(|dim| shape[dim + 1..].iter().product()).collect()
 }

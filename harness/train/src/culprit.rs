@@ -5,23 +5,23 @@ use std::fmt;
 use zoo_engine::Observer;
 use zoo_graph::{Graph, Phase, Source, ValueId};
 
-/// The first value of a step that holds a NaN or an infinity.
+/// The first value of a step with a NaN or an infinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Culprit {
     /// Its source.
     pub cause: Cause,
-    /// NaN and infinities in it.
+    /// Number of its elements that are NaN or infinite.
     pub bad: usize,
-    /// Numbers in it.
+    /// Number of its elements.
     pub of: usize,
-    /// The first of them.
+    /// The first of these values.
     pub first: f64,
 }
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// The batch: something is wrong with the data or their preprocessing.
+    /// The batch: the data or their preprocessing are wrong.
     Input {
         /// Name of the input.
         name: String,
@@ -41,7 +41,7 @@ pub enum Cause {
         op: &'static str,
         /// Part of the step.
         phase: Phase,
-        /// Position and path of the recipe entry behind it.
+        /// Position and path of the recipe entry that it comes from.
         line: Option<(String, String)>,
         /// Largest magnitude among its operands.
         largest: f64,
@@ -72,7 +72,7 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// Looks at all values of a step until one holds a NaN or an infinity.
+/// Observes all values of a step until one contains a NaN or an infinity.
 #[derive(Debug, Default)]
 pub struct Search {
     /// Largest magnitude, by value.
@@ -85,7 +85,7 @@ struct Found {
     value: ValueId,
     bad: usize,
     of: usize,
-    /// Index of the first.
+    /// Index of the first such element.
     at: usize,
     first: f64,
 }
@@ -96,7 +96,7 @@ impl Observer for Search {
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
-        // Indices are finite; tensors that candle cannot convert are not judged.
+        // Indices are always finite. Tensors that candle cannot convert are not judged.
         let numbers = tensor.to_dtype(DType::F64).and_then(|tensor| tensor.flatten_all()?.to_vec1::<f64>());
         let Ok(numbers) = numbers else { return };
         let (mut bad, mut largest, mut first) = (0, 0.0f64, None);

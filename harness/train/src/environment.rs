@@ -14,13 +14,13 @@ pub struct Environment {
     pub platform: String,
     /// Model of the processor, if known.
     pub cpu: Option<String>,
-    /// Vector instructions of the processor that matter here.
+    /// Relevant vector instructions of the processor.
     pub cpu_features: Vec<String>,
-    /// Threads that compute.
+    /// Number of compute threads.
     pub threads: usize,
-    /// Kernels that compute: `fast` or `reference`.
+    /// The kernels: `fast` or `reference`.
     pub kernels: String,
-    /// Commit that is checked out in the working directory; null outside of a checkout.
+    /// Commit of the checkout that contains the working directory; null outside of a checkout.
     #[serde(default)]
     pub revision: Option<String>,
 }
@@ -40,8 +40,8 @@ impl Environment {
     }
 }
 
-/// The commit that is checked out in a folder or above it, as git's files have it (gitrepository-layout(5)): no process
-/// is started for it, and git need not be there.
+/// The commit of the checkout that contains a folder, from git's files (gitrepository-layout(5)), without running
+/// git, which need not be installed.
 fn revision(folder: &Path) -> Option<String> {
     const DIGITS: usize = 12;
     let read = |path: &Path| fs::read_to_string(path).ok();

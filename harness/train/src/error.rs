@@ -18,10 +18,10 @@ use crate::{
 /// Errors of a training or an evaluation.
 #[derive(Debug, Error)]
 pub enum TrainError {
-    /// The recipe makes no step.
+    /// No step can be built from the recipe.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The step cannot be made or run.
+    /// The step cannot be built or run.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The data are missing, unreadable, or do not fit the recipe.
@@ -41,7 +41,7 @@ pub enum TrainError {
     Share {
         /// Samples of all ranks together.
         batch: usize,
-        /// How many ranks there are.
+        /// Number of ranks.
         ranks: usize,
     },
     /// Another rank cannot be reached.
@@ -53,7 +53,7 @@ pub enum TrainError {
     /// Weights that cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// Weights that are not those of the network.
+    /// Weights that do not fit the network.
     #[error("the weights do not fit the network: {0}")]
     Misfit(Box<Fit>),
     /// A checkpoint of another training.
@@ -77,7 +77,7 @@ pub enum TrainError {
     /// A checkpoint whose variables are not those of the step.
     #[error("the checkpoint does not fit the network: {0}")]
     Variables(String),
-    /// The loss is not a number any more.
+    /// The loss is not finite.
     #[error(
         "the loss of step {step} is not finite ({}); the last checkpoint is intact{}\nUsual causes: a learning rate \
          that is \
@@ -93,23 +93,23 @@ pub enum TrainError {
         lr: f64,
         /// Loss and components by name.
         losses: Vec<(String, f64)>,
-        /// Where it came from, if that was found.
+        /// The source of the value, if it was found.
         culprit: Option<Box<Culprit>>,
     },
-    /// A variable is not a number any more.
+    /// A variable is not finite.
     #[error("`{variable}` is not finite after step {step}; the last checkpoint is intact{}", came_from(culprit))]
     VariableNotFinite {
         /// Steps done.
         step: u64,
         /// The variable.
         variable: String,
-        /// Where it came from, if that was found.
+        /// The source of the value, if it was found.
         culprit: Option<Box<Culprit>>,
     },
     /// A prompt that the network cannot continue.
     #[error("{0}")]
     Prompt(String),
-    /// Not one sample of the held-out set could be read.
+    /// No sample of the held-out set could be read.
     #[error("nothing to evaluate: every held-out sample was skipped")]
     NothingEvaluated,
     /// A file of the run folder cannot be written.
@@ -120,7 +120,7 @@ pub enum TrainError {
     RunFolder {
         /// The folder.
         path: PathBuf,
-        /// Why it cannot be used.
+        /// The reason.
         reason: String,
     },
     /// A run folder that cannot be read.
@@ -131,7 +131,7 @@ pub enum TrainError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// candle refused something outside the step.
+    /// An error of candle outside of the step.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
 }
@@ -144,7 +144,7 @@ impl From<EvaluationError> for TrainError {
             EvaluationError::Mismatch(message) => Self::Mismatch(message),
             EvaluationError::Prompt(message) => Self::Prompt(message),
             EvaluationError::NothingEvaluated => Self::NothingEvaluated,
-            // The network is ours, and so are its errors.
+            // The network is ours, and therefore its errors are too.
             EvaluationError::Network(error) => {
                 error.downcast::<Self>().map_or_else(|other| Self::Mismatch(other.to_string()), |error| *error)
             }

@@ -26,7 +26,7 @@ pub fn evaluate(
     evaluator.run(cancel, witness)
 }
 
-/// Gives a network these weights, if it has a place for each.
+/// Sets the weights of a network, if they fit.
 fn load(network: &mut Network<'_>, weights: &Weights) -> Result<(), TrainError> {
     let fit = Fit::new(network.graph(), weights, &Naming::default());
     if !fit.is_enough() {
@@ -72,20 +72,21 @@ pub struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// The job's network for batches of up to [`Job::eval_batch`] samples, without weights yet.
+    /// The job's network for batches of up to [`Job::eval_batch`] samples, without weights.
     ///
     /// # Errors
-    /// A recipe that makes no network, one that the kernels cannot compute, or held-out samples that do not fit it.
+    /// A recipe from which no network can be built, a network that the kernels cannot compute, or held-out samples
+    /// that do not fit it.
     pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
         let network = Network::new(job, job.eval_batch())?;
         let held_out = job.data.samples.held_out(job.recipe, &network, job.eval_loader_config())?;
         Ok(Self { network, held_out })
     }
 
-    /// Takes weights and running statistics by name; of a parameter with a moving average that one.
+    /// Loads weights and running statistics by name. If a parameter has a moving average, the average is used.
     ///
     /// # Errors
-    /// One that is missing, or of another shape or element type.
+    /// A tensor is missing, or has another shape or element type.
     pub fn load(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), TrainError> {
         self.network.load(value)
     }

@@ -14,7 +14,7 @@ use zoo_datasets::{atomic, files};
 
 use crate::event::{Event, ListenError, Listener};
 
-/// More bytes than a line has.
+/// Limit of the length of a line.
 const LONGEST: u64 = 1 << 24;
 
 /// Appends events to a file.
@@ -24,16 +24,16 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Begins a new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// A file that is there already or cannot be made.
+    /// The file already exists or cannot be created.
     pub fn create(path: PathBuf) -> Result<Self, ListenError> {
         let file = File::create_new(&path).map_err(ListenError::at(&path))?;
         Ok(Self { path, file })
     }
 
-    /// Goes on with a file after the checkpoint at `step`. Also returns the events that were kept.
+    /// Continues a file after the checkpoint at `step`. Also returns the events that were kept.
     ///
     /// # Errors
     /// A file that cannot be read or written.
@@ -149,7 +149,7 @@ mod tests {
             log.hear(&step(number)).unwrap();
         }
         log.hear(&Event::Interrupted { step: 4 }).unwrap();
-        // A line cut short by a crash.
+        // A line truncated by a crash.
         log.file.write_all(b"{\"event\":\"step\",\"st").unwrap();
         let (mut log, kept) = EventLog::resume(path.clone(), 2).unwrap();
         assert_eq!(kept, [step(1), step(2)]);

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use zoo_engine::Observer;
 use zoo_graph::{Graph, ValueId};
 
-/// Looks at the gradient of each parameter, before any clipping. Looking at all takes a few per cent of a step, so it
-/// is done at some steps only.
+/// Observes the gradient of each parameter, before any clipping. This takes a few per cent of a step, so it is only
+/// done at some steps.
 #[derive(Debug)]
 pub struct GradientNorm {
     gradients: HashSet<ValueId>,
@@ -14,7 +14,7 @@ pub struct GradientNorm {
 }
 
 impl GradientNorm {
-    /// Of the steps of this graph.
+    /// For the steps of this graph.
     pub fn new(graph: &Graph) -> Self {
         Self { gradients: graph.gradients.iter().map(|(_, gradient)| *gradient).collect(), squares: 0.0 }
     }

@@ -17,7 +17,7 @@ pub(crate) fn declared(graph: &Graph) -> Vec<Input> {
     inputs.collect()
 }
 
-/// Inputs of a graph in its shapes and element types. Fields that the graph does not have are ignored.
+/// The inputs of a graph, with its shapes and element types. Fields that the graph does not have are ignored.
 pub(crate) fn inputs(graph: &Graph, fields: Vec<Field>) -> Result<Inputs, TrainError> {
     let mut inputs = Inputs::new();
     for Field { name, numbers } in fields {

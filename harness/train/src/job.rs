@@ -13,12 +13,12 @@ use crate::{
     inputs::declared,
 };
 
-/// A device whose arithmetic is simulated.
+/// A simulated device.
 #[derive(Clone, Copy)]
 pub struct SimulatedDevice<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where its numbers are rounded, and to what.
+    /// Its arithmetic: where numbers are rounded, and to which type.
     pub arithmetic: &'a Arithmetic,
 }
 
@@ -37,7 +37,7 @@ pub struct Job<'a> {
     pub baselines: &'a [Baseline],
     /// Whether the step was proven: reported with the result.
     pub golden: GoldenVerdict,
-    /// The device that computes; absent: this machine, in f32.
+    /// The simulated device; absent: this machine, in f32.
     pub device: Option<SimulatedDevice<'a>>,
 }
 
@@ -53,13 +53,13 @@ impl Job<'_> {
         self.device.map_or(HOST, |device| device.name)
     }
 
-    /// Samples that are evaluated together: as many as are trained together, unless there are fewer.
+    /// Batch size of evaluations: that of the training, or the number of held-out samples if there are fewer.
     pub fn eval_batch(&self) -> usize {
         self.recipe.train.batch.min(self.data.samples.val_len().max(1))
     }
 
-    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed, and of each the part
-    /// that this rank trains on.
+    /// Full batches of the training set for a step, shuffled and augmented with the recipe's seed. Each rank gets its
+    /// part of a batch.
     ///
     /// # Errors
     /// Preprocessing that does not fit the inputs of the step, or too few samples.
@@ -68,7 +68,7 @@ impl Job<'_> {
         Ok(self.data.feed(self.recipe, &declared(step), self.threads(), share)?)
     }
 
-    /// How held-out samples are loaded: in order, all of them, the same for every seed of the training.
+    /// How to load held-out samples: all of them in order, independent of the seed of the training.
     pub fn eval_loader_config(&self) -> LoaderConfig {
         LoaderConfig { batch: self.eval_batch(), ..zoo_tasks::loader_config(self.recipe, self.threads()) }
     }

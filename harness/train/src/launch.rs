@@ -11,7 +11,7 @@ use crate::{TrainError, event::ListenError};
 
 /// The file in the folder of a run.
 const LAUNCH: &str = "launch.json";
-/// More than a command line has.
+/// Limit of the size of the file.
 const LONGEST: u64 = 1 << 22;
 
 /// The settings of a run that are not in the recipe file. Paths are absolute.
@@ -26,16 +26,16 @@ pub struct Launch {
     pub sets: Vec<String>,
     /// The folder of the data, if not the recipe's own.
     pub data: Option<PathBuf>,
-    /// The device that computes; `None`: this machine.
+    /// The simulated device; `None`: this machine.
     pub device: Option<String>,
-    /// Folders that recipes and devices were searched in first.
+    /// Folders in which recipes and devices were searched first.
     pub recipes: Vec<PathBuf>,
     /// Whether the golden check was skipped.
     pub no_check: bool,
 }
 
 impl Launch {
-    /// Reads it from the folder of a run; `None` if the run has none, as those of older versions.
+    /// Reads the file from the folder of a run; `None` if there is none, as in runs of older versions.
     ///
     /// # Errors
     /// A file that cannot be read, or is damaged.
@@ -64,7 +64,7 @@ impl Launch {
         }
     }
 
-    /// The shell command that starts it again.
+    /// The shell command that starts the run again.
     pub fn command(&self) -> String {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut words = vec!["zoo".to_owned(), "run".to_owned(), self.recipe.clone()];
@@ -78,7 +78,7 @@ impl Launch {
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Writes it to the folder of a run.
+    /// Writes the file to the folder of a run.
     pub(super) fn write(&self, folder: &Path) -> Result<(), ListenError> {
         let path = folder.join(LAUNCH);
         let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, self)?);
@@ -86,7 +86,7 @@ impl Launch {
     }
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

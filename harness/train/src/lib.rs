@@ -9,7 +9,7 @@
 //! ```
 //! use zoo_train::Launch;
 //!
-//! // How a run was asked for is kept in its folder, and can be asked for again.
+//! // The settings with which a run was started are stored in its folder, and can be printed as a command.
 //! let sets = vec!["train.epochs=1".to_owned()];
 //! let launch = Launch { recipe: "resnet50".to_owned(), profile: Some("mini".to_owned()), sets, ..Launch::default() };
 //! assert_eq!(launch.command(), "zoo run resnet50 --profile mini --set train.epochs=1");

@@ -15,7 +15,7 @@ pub struct LossScale {
 }
 
 impl LossScale {
-    /// The scale that a recipe begins with.
+    /// The initial scale of a recipe.
     pub fn start(rule: &schema::LossScale) -> Self {
         let scale = match rule {
             schema::LossScale::None => 1.0,
@@ -25,8 +25,9 @@ impl LossScale {
         Self { scale, good_steps: 0, skipped: 0 }
     }
 
-    /// After a step: a dynamic scale is divided by its factor at an overflow, down to 1, and multiplied by it after a
-    /// whole window without one (MindSpore's `DynamicLossScaleUpdateCell`, PyTorch's `GradScaler`).
+    /// The state after a step. At an overflow, a dynamic scale is divided by its factor, down to 1; after a whole
+    /// window without overflow, it is multiplied by the factor (MindSpore's `DynamicLossScaleUpdateCell`, PyTorch's
+    /// `GradScaler`).
     #[must_use]
     pub fn after(self, rule: &schema::LossScale, overflow: bool, skipped: bool) -> Self {
         let skipped = self.skipped + u64::from(skipped);

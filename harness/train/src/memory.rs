@@ -15,11 +15,11 @@ use crate::{
     job::Job,
 };
 
-/// Additional memory of a process: stacks and arenas of its threads, code that is not loaded yet. Measured:
+/// Additional memory of a process: stacks and arenas of its threads, and code that is not loaded yet. Measured:
 /// docs/reliability.md, "Memory".
 pub const OVERHEAD: Bytes = Bytes(8 << 20);
 
-/// The name of the step's part of a forecast.
+/// Name of the part of a forecast for the step.
 pub const STEP: &str = "step";
 
 /// Current memory of this process (`VmRSS`); `None` if unknown.
@@ -39,14 +39,14 @@ fn status(key: &str) -> Option<Bytes> {
     Some(Bytes(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024))
 }
 
-/// The network that evaluates.
+/// Memory of the network for evaluation.
 fn network(job: Job<'_>) -> Result<StepMemory, TrainError> {
     let graph = zoo_recipe::build(job.recipe, job.model, &BuildOptions::eval(job.eval_batch()))?;
     Ok(StepMemory::of(graph, Options::of(job.recipe), job.device.map(|device| device.arithmetic))?)
 }
 
-/// Number of batches at one time: those waiting, the one being filled, the one being handed over, and the one in the
-/// step.
+/// Number of batches at the same time: those waiting, the one being filled, the one being passed on, and the one in
+/// the step.
 fn ahead(job: Job<'_>) -> u64 {
     (job.eval_loader_config().prefetch + 3) as u64
 }
@@ -54,7 +54,7 @@ fn ahead(job: Job<'_>) -> u64 {
 /// Peak memory of an evaluation, including cached generated images.
 ///
 /// # Errors
-/// A recipe that makes no network, or one that the kernels cannot compute.
+/// A recipe from which no network can be built, or one that the kernels cannot compute.
 pub fn evaluation(job: Job<'_>) -> Result<Bytes, TrainError> {
     let (network, kept) = (network(job)?, job.data.samples.kept_bytes().iter().sum());
     let batches = Bytes(ahead(job) * network.inputs.0);
@@ -64,7 +64,7 @@ pub fn evaluation(job: Job<'_>) -> Result<Bytes, TrainError> {
 /// Forecast peak memory of a training, by part.
 ///
 /// # Errors
-/// A recipe that makes no step or no network, or one that the kernels cannot compute.
+/// A recipe from which no step or no network can be built, or one that the kernels cannot compute.
 pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
     let Job { recipe, model, data, .. } = job;
     let (options, arithmetic) = (Options::of(recipe), job.device.map(|device| device.arithmetic));
@@ -80,7 +80,7 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
     let ahead = ahead(job);
     let kept: u64 = data.samples.kept_bytes().iter().sum();
     let evaluating = ahead * network.inputs.0;
-    // Reference kernels keep variables as a checkpoint takes them.
+    // Reference kernels already store variables in the form of a checkpoint.
     let saving = if options.kernels == Kernels::Reference { 0 } else { step.variables.0 };
     let parts = [
         ("process and index of the data", (resident().unwrap_or_default() + OVERHEAD).0),

@@ -13,17 +13,17 @@ use crate::{
     job::Job,
 };
 
-/// The network with stored statistics, without dropout and update, for batches of up to a number of samples.
+/// The network with stored statistics, without dropout and update, for batches up to a maximum size.
 pub(crate) struct Network<'a> {
     job: Job<'a>,
     step: Step,
     batch: usize,
-    /// The weights, for a network of other inputs.
+    /// The weights, to build a network with other inputs.
     weights: BTreeMap<String, Tensor>,
 }
 
 impl<'a> Network<'a> {
-    /// Without weights yet.
+    /// Builds the network without weights.
     pub fn new(job: Job<'a>, batch: usize) -> Result<Self, TrainError> {
         let graph = zoo_recipe::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
         Ok(Self { job, step: step(job, graph)?, batch, weights: BTreeMap::new() })
@@ -34,7 +34,7 @@ impl<'a> Network<'a> {
         self.step.graph()
     }
 
-    /// Takes weights and running statistics by name; of a parameter with a moving average that one.
+    /// Loads weights and running statistics by name. If a parameter has a moving average, the average is used.
     pub fn load(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), TrainError> {
         let names: Vec<String> = self.step.graph().variables.iter().map(|variable| variable.name.clone()).collect();
         self.weights.clear();

@@ -14,17 +14,17 @@ use crate::{
 pub(crate) const RECIPE: &str = "recipe.yaml";
 /// The file of events in a run folder.
 pub(crate) const EVENTS: &str = "events.jsonl";
-/// More than a resolved recipe has.
+/// Limit of the size of a resolved recipe.
 pub(crate) const LONGEST_RECIPE: u64 = 1 << 24;
 
-/// A run as its folder has it.
+/// A run, read from its folder.
 #[derive(Clone, Debug)]
 pub struct RunRecord {
     /// The folder.
     pub folder: PathBuf,
-    /// The recipe that was run.
+    /// The recipe of the run.
     pub recipe: Recipe,
-    /// The recipe as a file.
+    /// The recipe file.
     pub yaml: String,
     /// The events in order.
     pub events: Vec<Event>,
@@ -33,13 +33,13 @@ pub struct RunRecord {
 /// The recipe of a run.
 ///
 /// # Errors
-/// Everything that is wrong with it: it may be of another version.
+/// All mistakes in the file; it may be of another version.
 pub(crate) fn recipe(path: &Path) -> Result<Recipe, Diagnostics> {
     let library = Library::new(std::iter::empty::<PathBuf>());
     Ok(library.load(&path.to_string_lossy(), &LoadOptions::default())?.recipe)
 }
 
-/// How far a run has got.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunEnd<'a> {
     /// It is running, or was killed.
@@ -48,7 +48,7 @@ pub enum RunEnd<'a> {
     Interrupted(u64),
     /// It failed after this many steps, for this reason.
     Failed(u64, &'a str),
-    /// It is done.
+    /// It has finished.
     Finished(&'a RunResult),
 }
 
@@ -62,7 +62,7 @@ impl RunRecord {
     /// Reads the folder.
     ///
     /// # Errors
-    /// A folder without a run, or with one whose recipe this version cannot read.
+    /// A folder without a run, or with a recipe that this version cannot read.
     pub fn read(folder: &Path) -> Result<Self, TrainError> {
         let refuse = |reason: String| TrainError::RunFolder { path: folder.to_owned(), reason };
         let events = events(folder)?;
@@ -86,7 +86,7 @@ impl RunRecord {
         started.map(Box::as_ref)
     }
 
-    /// How far it has got.
+    /// The state of the run.
     pub fn end(&self) -> RunEnd<'_> {
         let end = self.events.iter().rev().find_map(|event| match event {
             Event::Started(_) => Some(RunEnd::Open),

@@ -2,15 +2,15 @@
 //!
 //! | entry | content |
 //! | --- | --- |
-//! | `recipe.yaml` | the resolved recipe: loads as the recipe that was run |
-//! | `launch.json` | how it was asked for: profile, overrides, data, device ([`Launch`]) |
-//! | `events.jsonl` | what happened, one [`Event`] per line |
+//! | `recipe.yaml` | the resolved recipe, which loads as the recipe of the run |
+//! | `launch.json` | how the run was started: profile, overrides, data, device ([`Launch`]) |
+//! | `events.jsonl` | the events of the run, one [`Event`] per line |
 //! | `tensorboard/` | scalars, images, settings and the graph for TensorBoard |
 //! | `checkpoints/` | the last two checkpoints, safetensors |
-//! | `pictures/` | what the last evaluation found farthest off, and which classes it took for which |
-//! | `report.html` | curves, facts and verdict on one page; written anew at each evaluation and at the end |
+//! | `pictures/` | the worst predictions of the last evaluation, and its confusion matrix |
+//! | `report.html` | a page with curves, facts and verdict; rewritten at each evaluation and at the end |
 //! | `result.json` | the last event of a finished training ([`RunResult`](crate::RunResult)) |
-//! | `lock` | held by the process that writes |
+//! | `lock` | locked by the process that writes |
 
 use std::{
     fs::{self, File, TryLockError},
@@ -44,24 +44,24 @@ const PICTURES: &str = "pictures";
 const RESULT: &str = "result.json";
 const LOCK: &str = "lock";
 
-/// The folder of one run, held by this process alone.
+/// The folder of a run, locked by this process.
 pub struct RunFolder {
     path: PathBuf,
-    /// The system releases the lock when the process ends, however it ends.
+    /// The operating system releases the lock when the process ends for any reason.
     _lock: File,
 }
 
 impl RunFolder {
-    /// A folder for a new run; made if it is not there.
+    /// A folder for a new run. Created if necessary.
     ///
     /// # Errors
-    /// A folder that holds a run already, or cannot be written.
+    /// The folder already contains a run, or cannot be written.
     pub fn create(path: impl Into<PathBuf>, recipe: &Recipe) -> Result<Self, TrainError> {
         let path = path.into();
         fs::create_dir_all(&path).map_err(ListenError::at(&path))?;
         Self::expect_vacant(&path)?;
         let folder = Self::lock(path)?;
-        // Another process may have begun meanwhile.
+        // Another process may have started in the meantime.
         Self::expect_vacant(&folder.path)?;
         folder.write_recipe(recipe)?;
         Ok(folder)
@@ -84,7 +84,7 @@ impl RunFolder {
         Ok(atomic::replace(&file, write).map_err(ListenError::at(&file))?)
     }
 
-    /// Refuses a folder that a new run could not be made in, before anything long is begun.
+    /// Refuses a folder that a new run cannot use, before anything slow is started.
     ///
     /// # Errors
     /// A folder that already contains a run, or other files with the names that a run uses; a folder whose name is not
@@ -97,7 +97,7 @@ impl RunFolder {
         if path.join(EVENTS).exists() {
             return refuse("this folder already contains a run; resume it, or choose another folder".to_owned());
         }
-        // A run that was killed before its first event leaves its lock, and perhaps its recipe.
+        // A run that was killed before its first event leaves its lock, and possibly its recipe.
         let killed = path.join(LOCK).exists();
         let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain((!killed).then_some(RECIPE));
         if let Some(name) = others.into_iter().find(|name| path.join(name).exists()) {
@@ -111,7 +111,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// The folder of a run that was interrupted.
+    /// The folder of an interrupted run.
     ///
     /// # Errors
     /// A folder without a run, or one that another process is writing to.
@@ -121,13 +121,13 @@ impl RunFolder {
         Self::lock(path)
     }
 
-    /// Whether there is a run in this folder, however far it has got.
+    /// Whether the folder contains a run in any state.
     pub fn is_run(path: &Path) -> bool {
         // A run that was killed before its first event has left its lock.
         path.join(EVENTS).is_file() || path.join(LOCK).is_file()
     }
 
-    /// Refuses a folder without a run, before anything long is begun.
+    /// Refuses a folder without a run, before anything slow is started.
     ///
     /// # Errors
     /// There is no run.
@@ -142,7 +142,7 @@ impl RunFolder {
         path.join(EVENTS)
     }
 
-    /// The file with the recipe of the run at `path`, as it was run.
+    /// The file with the recipe of the run at `path`.
     pub fn recipe_file(path: &Path) -> PathBuf {
         path.join(RECIPE)
     }
@@ -150,7 +150,7 @@ impl RunFolder {
     fn lock(path: PathBuf) -> Result<Self, TrainError> {
         let file = path.join(LOCK);
         if file.exists() {
-            // A pipe would be waited for.
+            // Opening a pipe would wait.
             files::open(&file).map_err(ListenError::at(&file))?;
         }
         let lock = File::options().create(true).truncate(false).write(true).open(&file);
@@ -183,10 +183,10 @@ impl RunFolder {
         CheckpointStore::new(self.path.join(CHECKPOINTS))
     }
 
-    /// The files that listen to a new run.
+    /// The files that are written by a new run.
     ///
     /// # Errors
-    /// A file that cannot be made.
+    /// A file that cannot be created.
     pub fn begin(&self) -> Result<RunFiles, TrainError> {
         let log = EventLog::create(self.path.join(EVENTS))?;
         self.files(log, Report::default())
@@ -196,8 +196,7 @@ impl RunFolder {
     /// a checkpoint it starts from the beginning. Later entries in the files of the run are removed, and later
     /// checkpoints are renamed.
     ///
-    /// # Errors
-    /// Checkpoints of which none can be used or that are of another training, or a file that cannot be read or written.
+    /// No checkpoint can be used or they belong to another training, or a file cannot be read or written.
     pub fn resume(&self, trainer: &mut Trainer<'_>) -> Result<Resumed, TrainError> {
         let store = self.checkpoints();
         atomic::remove_partial(&self.path).map_err(ListenError::at(&self.path))?;
@@ -225,7 +224,8 @@ impl RunFolder {
     }
 }
 
-/// Takes `trainer` to the newest checkpoint that is sound and its own; the step, and the newer ones that are not.
+/// Restores `trainer` from the newest checkpoint that is valid and belongs to the training. Returns its step, and the
+/// newer checkpoints that were rejected.
 fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Vec<Rejected>), TrainError> {
     let mut rejected = Vec::new();
     let mut refused = None;
@@ -249,18 +249,18 @@ fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Ve
     Ok((0, Vec::new()))
 }
 
-/// A training that is ready to be resumed.
+/// A training that is ready to resume.
 pub struct Resumed {
     /// Steps done.
     pub step: u64,
     /// Newer checkpoints that cannot be used.
     pub rejected: Vec<Rejected>,
-    /// The files that listen.
+    /// The files of the run.
     pub files: RunFiles,
 }
 
 impl RunFiles {
-    /// Shows the training step to TensorBoard.
+    /// Writes the graph of the training step for TensorBoard.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -269,7 +269,7 @@ impl RunFiles {
     }
 }
 
-/// The files of a run folder that listen to its training.
+/// The files of a run folder, which are written during its training.
 pub struct RunFiles {
     folder: PathBuf,
     log: EventLog,
@@ -299,7 +299,7 @@ impl Listener for RunFiles {
             | Event::Interrupted { .. }
             | Event::Failed { .. }
             | Event::Result(_) => {
-                // It can be had from the log at any time: no reason to end a training.
+                // The report can be written from the log at any time, so this is no reason to end a training.
                 if let Err(error) = write_report(&self.folder, &self.report) {
                     tracing::warn!("{error}; `zoo report` writes it again");
                 }
@@ -332,7 +332,7 @@ pub fn rewrite_report(run: &RunRecord) -> Result<PathBuf, TrainError> {
 /// The page of a run for the server: the current state, with links to other pages.
 ///
 /// # Errors
-/// A folder without a run, or a template that does not render.
+/// A folder without a run, or a template that cannot be rendered.
 pub fn served_report(folder: &Path, links: Vec<Link>) -> Result<String, TrainError> {
     let report: Report = record::events(folder)?.iter().collect();
     let page = with_source(folder, |source| report.served(source, links));
@@ -349,7 +349,7 @@ fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
     atomic::replace(&path, write).map_err(ListenError::at(&path))
 }
 
-/// Calls `render` with the content of the page of a run beyond its events.
+/// Calls `render` with the content of the page of a run in addition to its events.
 fn with_source<T>(folder: &Path, render: impl FnOnce(&Source<'_>) -> T) -> T {
     let yaml = files::read(&folder.join(RECIPE), LONGEST_RECIPE).unwrap_or_default();
     let yaml = String::from_utf8_lossy(&yaml);

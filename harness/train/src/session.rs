@@ -15,8 +15,8 @@ use crate::{
     weights::{Fit, Naming, Weights},
 };
 
-/// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make
-/// its dropout reproducible.
+/// A network in training: one [`Step`], the same as in the golden check, with the counter and the seed that make its
+/// dropout reproducible.
 pub struct Session {
     step: Step,
     seed: u64,
@@ -27,16 +27,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// The recipe's step in the recipe's batch size, with initial variables.
+    /// The recipe's step with the recipe's batch size and initial variables.
     ///
     /// # Errors
-    /// A recipe that makes no step, or one that the kernels cannot compute.
+    /// A recipe from which no step can be built, or one that the kernels cannot compute.
     pub fn start(recipe: &Recipe, model: &ResolvedModel, arithmetic: Option<&Arithmetic>) -> Result<Self, TrainError> {
         Self::across(recipe, model, arithmetic, Ranks::alone())
     }
 
-    /// As [`Session::start`], for one of several ranks that share each batch: its step takes this rank's part of a
-    /// batch, and updates by the gradients of all.
+    /// As [`Session::start`], for one of several ranks that share each batch. Its step processes this rank's part of
+    /// the batch, and updates with the gradients of all ranks.
     ///
     /// # Errors
     /// As [`Session::start`], and a batch that the ranks cannot share.
@@ -71,7 +71,7 @@ impl Session {
             let from = match role {
                 VariableRole::Average { parameter } => match self.step.graph().find_variable(&name) {
                     Some(_) => name.clone(),
-                    // An average that begins now begins with the parameter as it is.
+                    // An average that starts now has the current value of the parameter.
                     None => step.graph().variable(parameter).name.clone(),
                 },
                 VariableRole::Slot { .. } => continue,
@@ -92,13 +92,13 @@ impl Session {
     /// has them with the same shape. Their moving averages start from the loaded values.
     ///
     /// # Errors
-    /// A file that cannot be read, or one with nothing for this network.
+    /// A file that cannot be read, or that contains nothing for this network.
     pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<Fit, TrainError> {
         let weights = Weights::read(&source.checkpoint, None)?;
         let naming = Naming::from(source);
         let fit = Fit::new(self.step.graph(), &weights, &naming);
         for name in &fit.taken {
-            // The parameter itself: training continues from it, and its average follows.
+            // The parameter itself, from which the training continues; its average is set to the same value.
             let Some(tensor) = naming.theirs(name).and_then(|theirs| weights.tensors.get(&theirs)) else { continue };
             self.step.set_variable(name, tensor)?;
             let average = format!("{name}/{EMA}");
@@ -172,15 +172,15 @@ impl Session {
     /// All variables by name.
     ///
     /// # Errors
-    /// Values that the engine cannot convert to row-major order.
+    /// Errors of the engine while it converts values to row-major order.
     pub fn variables(&self) -> Result<BTreeMap<String, Tensor>, TrainError> {
         Ok(self.step.variables()?.into_iter().map(|(variable, tensor)| (variable.name.clone(), tensor)).collect())
     }
 
-    /// Goes back, or on, to a state that [`Session::variables`] gave after `done` steps.
+    /// Restores a state that [`Session::variables`] returned after `done` steps.
     ///
     /// # Errors
-    /// Variables that are missing, unknown, or of another shape or type.
+    /// Variables are missing, unknown, or have another shape or type.
     pub fn restore(
         &mut self,
         variables: &BTreeMap<String, Tensor>,
@@ -207,7 +207,7 @@ impl Session {
     }
 }
 
-/// The recipe's step with the parts that are trained from an epoch on, with initial variables.
+/// The recipe's step with the parts that are trained from this epoch on, with initial variables.
 fn initial(
     recipe: &Recipe,
     model: &ResolvedModel,

@@ -2,7 +2,7 @@
 
 use zoo_recipe::schema::{Period, Train};
 
-/// How a training is divided: all counts are of steps done since its start.
+/// The division of a training. All counts are steps done since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timetable {
     steps_per_epoch: u64,
@@ -16,12 +16,12 @@ pub struct Timetable {
 pub struct Position {
     /// Complete passes through the training set.
     pub epoch: u64,
-    /// Batches done in the present pass.
+    /// Batches done in the current pass.
     pub batch: u64,
 }
 
 impl Timetable {
-    /// The division of a training whose epochs have `steps_per_epoch` batches (at least one).
+    /// The division of a training with `steps_per_epoch` batches per epoch (at least one).
     pub fn new(train: &Train, steps_per_epoch: usize) -> Self {
         Self {
             steps_per_epoch: steps_per_epoch.max(1) as u64,
@@ -46,7 +46,7 @@ impl Timetable {
         self.epochs * self.steps_per_epoch
     }
 
-    /// Where step number `done` (from 0) finds its batch.
+    /// Position of the batch for step number `done` (from 0).
     pub fn position(&self, done: u64) -> Position {
         Position { epoch: done / self.steps_per_epoch, batch: done % self.steps_per_epoch }
     }
@@ -66,9 +66,9 @@ impl Timetable {
         done == self.steps() || self.due(self.checkpoint, done)
     }
 
-    /// Whether a multiple of `period`, rounded to whole steps, ends after `done` steps. Rounding does not add up: a
-    /// period of a third of an epoch meets every epoch's end. A period of zero never ends; one below a step ends with
-    /// every step.
+    /// Whether a multiple of `period`, rounded to whole steps, ends after `done` steps. Rounding errors do not
+    /// accumulate: a period of a third of an epoch also ends at the end of each epoch. A period of zero never ends,
+    /// and one shorter than a step ends after every step.
     fn due(&self, period: Period, done: u64) -> bool {
         let length = match period {
             Period::Epochs(epochs) => epochs * self.steps_per_epoch as f64,

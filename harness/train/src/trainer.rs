@@ -27,7 +27,7 @@ use crate::{
     timetable::{Position, Timetable},
 };
 
-/// Steps at which the norm of the gradients is measured, about.
+/// Approximate number of steps at which the norm of the gradients is measured.
 const GRADIENT_NORMS: u64 = 100;
 
 /// How a training ended.
@@ -44,18 +44,18 @@ pub enum Outcome {
 
 /// A training that can be run to its end, or resumed from a checkpoint.
 ///
-/// All numbers depend on recipe and data alone: not on threads, clock, listeners, or interruptions.
+/// All results depend only on recipe and data, and not on threads, clock, listeners, or interruptions.
 pub struct Trainer<'a> {
     job: Job<'a>,
     session: Session,
-    /// Epochs at which other parts are trained.
+    /// Epochs from which other parts are trained.
     stages: Vec<usize>,
     evaluator: Evaluator<'a>,
     train: Feed,
     timetable: Timetable,
     identity: DataIdentity,
     evaluations: Vec<Evaluated>,
-    /// Time before this process.
+    /// Time before the start of this process.
     seconds_before: f64,
     begun: Instant,
     resumed_at: Option<u64>,
@@ -76,15 +76,15 @@ impl<'a> Trainer<'a> {
     /// Builds the step, the network for evaluation, and the loaders.
     ///
     /// # Errors
-    /// Recipe and data that do not fit each other, or too few samples for one batch.
+    /// Recipe and data do not fit each other, or there are too few samples for one batch.
     pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
         Self::across(job, Ranks::alone())
     }
 
     /// As [`Trainer::new`], for one of several ranks that train together, each on its part of every batch. The first
-    /// one evaluates, keeps checkpoints and tells listeners; all do what it says about where the training stands. The
-    /// numbers are those of one rank but for the order in which they are summed, if normalisations see the whole batch
-    /// (`train.sync_bn`) and the loss is a mean over samples.
+    /// rank evaluates, writes checkpoints and calls listeners; the others follow its state. Results equal those of a
+    /// single rank, apart from the order of sums, if normalisations use the whole batch (`train.sync_bn`) and the
+    /// loss is a mean over samples.
     ///
     /// # Errors
     /// As [`Trainer::new`], and a batch that the ranks cannot share.
@@ -136,10 +136,10 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Goes on from a checkpoint, bit for bit as if the training had not been interrupted.
+    /// Resumes from a checkpoint, bit-identical to an uninterrupted training.
     ///
     /// # Errors
-    /// A checkpoint of another recipe or other data, with everything that differs.
+    /// A checkpoint of another recipe or other data, with all differences.
     pub fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
         let Progress { recipe, data, step, seconds, evaluations, linear_baseline, .. } = &checkpoint.progress;
         let changes = changes(recipe, &recipe_value(self.job.recipe)?);
@@ -181,12 +181,12 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The recipe that is trained.
+    /// The recipe of the training.
     pub fn recipe(&self) -> &Recipe {
         self.job.recipe
     }
 
-    /// How the training is divided.
+    /// The division of the training.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
     }
@@ -196,7 +196,7 @@ impl<'a> Trainer<'a> {
         &self.session
     }
 
-    /// Trains to the end, or until `cancel` is set: then a checkpoint is written after the present step.
+    /// Trains to the end, or until `cancel` is set; then a checkpoint is written after the current step.
     ///
     /// # Errors
     /// Errors that end the training. Earlier checkpoints are intact.
@@ -273,14 +273,14 @@ impl<'a> Trainer<'a> {
         if self.ranks.is_first() { Ok(()) } else { self.resume(&Checkpoint::decode(name, &state)?) }
     }
 
-    /// One step; at some of them the gradients are looked at.
+    /// One step; at some steps the gradients are observed.
     fn observed_step(&mut self, batches: &mut Option<Batches>) -> Result<StepDone, TrainError> {
         let number = self.session.done();
         let position = self.timetable.position(number);
         let enters = position.batch == 0 && self.stages.contains(&(position.epoch as usize));
         let every = self.timetable.steps().div_ceil(GRADIENT_NORMS).max(1);
-        // A step that other parts join has another graph, and gradients of several ranks are on their way when they
-        // could be seen.
+        // A step at which other parts join has another graph. With several ranks, the gradients are in transfer when
+        // they could be observed.
         if !number.is_multiple_of(every) || enters && number > 0 || self.ranks.size() > 1 {
             return self.step(batches, &mut ());
         }
@@ -349,7 +349,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Whether the present weights should be evaluated and have not been.
+    /// Whether the current weights should be evaluated and have not been.
     fn evaluation_due(&self) -> bool {
         let done = self.session.done();
         self.timetable.evaluates(done) && self.evaluations.last().is_none_or(|last| last.step < done)
@@ -368,7 +368,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Evaluates the present weights, on the first rank for all; `None` if it was cancelled.
+    /// Evaluates the current weights, on the first rank for all; `None` if it was cancelled.
     fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluated>, TrainError> {
         self.expect_finite()?;
         let mut evaluated = None;
@@ -398,7 +398,7 @@ impl<'a> Trainer<'a> {
         evaluated
     }
 
-    /// Writes a checkpoint of the present state, unless it holds a NaN or an infinity.
+    /// Writes a checkpoint of the current state, unless it contains a NaN or an infinity.
     fn save(&mut self, store: &CheckpointStore) -> Result<Event, TrainError> {
         let step = self.session.done();
         self.expect_finite()?;
@@ -407,7 +407,7 @@ impl<'a> Trainer<'a> {
         Ok(Event::Checkpointed { step, path })
     }
 
-    /// The present state.
+    /// The current state.
     ///
     /// # Errors
     /// A recipe that cannot be written, such as one with a path that is not UTF-8.
@@ -498,7 +498,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The resolved recipe as a checkpoint keeps it.
+/// The resolved recipe, as stored in checkpoints.
 fn recipe_value(recipe: &Recipe) -> Result<serde_json::Value, TrainError> {
     serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be stored: {error}")))
 }

@@ -14,11 +14,11 @@ use zoo_golden::{Verdict, mutants};
 pub(in crate::cmd) struct Checked<'a> {
     /// The recipe and the arithmetic.
     pub name: String,
-    /// The recipe's file, for faults that no line is known of.
+    /// The recipe's file, for faults without a known line.
     pub file: &'a Path,
     /// The values of `--set`.
     pub sets: &'a [String],
-    /// How long it took.
+    /// Duration of the check.
     pub time: Duration,
 }
 
@@ -50,7 +50,7 @@ pub(in crate::cmd) fn suite(
     Ok(Suite { name: checked.name, cases, time: checked.time })
 }
 
-/// The failures of a stage; with `divergence` if it is the first.
+/// The fault of a stage; with `divergence` if it is the first that failed.
 fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Divergence>) -> Result<Fault, Failure> {
     let mut message = format!("{} of {} failed in {}", stage.failed.len(), stage.tensors, stage.stage);
     let mut text = Vec::new();
@@ -72,7 +72,7 @@ fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Diverge
     Ok(Fault { message, details, place, first: false })
 }
 
-/// A case per planted fault: it has to be caught.
+/// A case per planted fault, which passes if the fault is caught.
 pub(super) fn mutants(name: String, outcomes: &[mutants::Outcome], time: Duration) -> Suite {
     let case = |outcome: &mutants::Outcome| {
         let missed = || Fault {

@@ -49,7 +49,7 @@ fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Fail
     let mut listed: Vec<&NodeReport> = report.nodes.iter().filter(|node| all || lost(node)).collect();
     let count = listed.len();
     if !all {
-        // Those that fail come first, in their order, then those that lose most.
+        // Nodes that fail come first, in their order, then those with the largest losses.
         listed.sort_by(|a, b| {
             let fails = |node: &NodeReport| node.verdict != Verdict::Fail;
             let share = |node: &NodeReport| match node.verdict {
@@ -96,7 +96,7 @@ fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Fail
     Ok(())
 }
 
-/// Exponents of nodes as the device has them, the loss scale included.
+/// Sums the exponents of nodes on the device, including the loss scale.
 fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
     let mut sum = Exponents::new();
     for node in nodes {
@@ -107,7 +107,7 @@ fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
     sum
 }
 
-/// The losses with the current loss scale, and with others.
+/// Gradient losses with the current loss scale, and with others.
 fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
     let mut table = Table::new([
         ("loss scale", Align::Left),

@@ -3,27 +3,27 @@
 use zoo_golden::device::Exponents;
 use zoo_graph::DType;
 
-/// Heights of a mark, from the least that is there to the most frequent.
+/// Marks by height, from the lowest to the highest frequency.
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The frame of a histogram: which exponents share a mark, and where the format ends.
+/// The frame of a histogram: exponents per mark, and the limits of the format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Picture {
     /// The first exponent.
     from: i32,
-    /// Exponents to a mark.
+    /// Exponents per mark.
     step: i32,
-    /// Marks.
+    /// Number of marks.
     count: i32,
-    /// The format has the exponents from here...
+    /// First exponent of the format.
     least: i32,
-    /// ... to before here.
+    /// First exponent beyond the format.
     most: i32,
     name: &'static str,
 }
 
 impl Picture {
-    /// For numbers of a half-precision type.
+    /// The frame for a half-precision type; `None` for other types.
     pub(super) fn of(dtype: DType) -> Option<Self> {
         match dtype {
             DType::F16 => Some(Self { from: -44, step: 4, count: 16, least: -24, most: 16, name: "fp16" }),
@@ -53,7 +53,7 @@ impl Picture {
         text
     }
 
-    /// How to read it.
+    /// The legend of the histogram.
     pub(super) fn legend(&self) -> String {
         let Self { from, step, count, name, .. } = self;
         format!(

@@ -101,7 +101,7 @@ fn print(report: &Report, classes: &[String], context: &mut Context) -> Result<(
     Ok(())
 }
 
-/// `low..high`, a single value of equal ones, `-` of none.
+/// `low..high`; a single value if both are equal, `-` if there is none.
 fn range<T: PartialEq>(range: Option<(T, T)>, shown: impl Fn(T) -> String) -> String {
     match range {
         Some((low, high)) if low == high => shown(low),

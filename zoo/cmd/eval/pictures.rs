@@ -8,16 +8,16 @@ use zoo_datasets::image::write_png;
 use zoo_datasets::{DataError, Image, read_image};
 use zoo_tasks::{Found, Place, Sight};
 
-/// Draws into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and a strip of
-/// some frames.
+/// Draws predictions into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and
+/// a strip of some frames.
 pub(super) struct Pictures {
     folder: PathBuf,
     /// How many images or sequences to draw.
     limit: usize,
     seen: usize,
-    /// The sequences so far.
+    /// The sequences drawn so far.
     sequences: Vec<Sequence>,
-    /// The first thing that went wrong; nothing is drawn after it.
+    /// The first error; nothing is drawn after it.
     failed: Option<DataError>,
 }
 
@@ -27,16 +27,16 @@ struct Sequence {
     frames: Vec<PathBuf>,
 }
 
-/// Frames of a strip.
+/// Number of frames in a strip.
 const STRIP: usize = 8;
-/// Hundredths of a second that a frame of an animation is shown.
+/// Time per frame of an animation, in hundredths of a second.
 const DELAY: u16 = 10;
 
 impl Pictures {
-    /// Makes the folder.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// A folder that cannot be created, or nothing to draw, with the reason in `undrawn`.
+    /// A folder that cannot be created, or a task without drawings (`undrawn` is the reason).
     pub fn new(folder: &Path, limit: usize, undrawn: Option<&str>) -> Result<Self, Failure> {
         if let Some(why) = undrawn {
             return Err(Failure::Usage(format!("--draw: {why}")));
@@ -95,7 +95,7 @@ impl Pictures {
     }
 }
 
-/// The last part of a name, without characters that are not suitable for file names.
+/// The last part of a path without its extension, reduced to characters that are suitable for file names.
 fn plain(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or(name);
     let last = last.rsplit_once('.').map_or(last, |(stem, _)| stem);

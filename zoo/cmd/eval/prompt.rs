@@ -45,7 +45,7 @@ struct Report<'a> {
     seed: u64,
 }
 
-/// Writes the prompt and the generated text as it is generated. False if it was interrupted.
+/// Writes the prompt and the generated text as it is generated. Returns false if it was interrupted.
 pub fn run(
     args: &PromptArgs,
     prompt: &str,
@@ -63,7 +63,7 @@ pub fn run(
     let as_text = context.format == Format::Text;
     let mut tell = |character: char| {
         if as_text && written.is_ok() {
-            // The prompt once there is something to follow it: an error has its line to itself.
+            // The prompt is printed with the first character, so that an error is on its own line.
             let before = if text.is_empty() { prompt } else { "" };
             written = write!(context.out, "{before}{character}").and_then(|()| context.out.flush());
         }

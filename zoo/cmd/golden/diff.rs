@@ -15,7 +15,7 @@ use zoo_golden::{
 };
 use zoo_train::HOST;
 
-/// Operators at fault that are listed.
+/// Number of faulty operators to list.
 const LISTED: usize = 12;
 
 /// Compare two dumps of a step and find the first operator with an error of its own, which is not inherited from its

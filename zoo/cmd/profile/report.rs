@@ -21,7 +21,7 @@ pub(super) struct Report {
     device: String,
     devices: usize,
     batch: usize,
-    /// Micro-batches that a device computes one after the other.
+    /// Number of micro-batches that a device computes one after the other.
     micro_batches: usize,
     step_ms: f64,
     images_per_s: f64,
@@ -29,13 +29,13 @@ pub(super) struct Report {
     limit: Limit,
     /// The time of the device if it never waits for input.
     device_ms: f64,
-    /// Time of the slowest device over the mean, which is in it.
+    /// Time of the slowest device divided by the mean; included in the step time.
     slowest: f64,
     input_ms: f64,
     input: Input,
     /// Kernels by phase.
     phases: Vec<PhaseTime>,
-    /// Tokens of a sample.
+    /// Tokens per sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub(super) struct Report {
     compile_s: f64,
     /// Useful TFLOP per second of one device.
     tflops: f64,
-    /// That as a share of the peak in half precision: model FLOP utilisation.
+    /// TFLOP per second as a share of the half-precision peak: model FLOP utilisation.
     mfu: f64,
     utilisation: Utilisation,
     /// Time on the critical path, by bottleneck.

@@ -13,11 +13,11 @@ use zoo_train::event::{
     StageCheck,
 };
 
-/// Nodes of a device's step that are kept.
+/// Number of nodes of a device's step to store.
 const NODES: usize = 12;
-/// Operators of a price that are kept.
+/// Number of operators of a predicted cost to store.
 const OPERATORS: usize = 12;
-/// Spans of a stream that are kept: more than a screen shows is of no use.
+/// Number of spans per stream to store: a screen does not show more.
 const SPANS: usize = 300;
 
 /// A golden check; `changes` are the changes of the run to the recipe as written.
@@ -127,7 +127,8 @@ pub(super) fn cost(profile: &Profile, device: &str) -> Cost {
     }
 }
 
-/// Kernels in order, those that follow each other closely and are held up by the same thing as one.
+/// Busy times of kernels in order. Consecutive kernels with short gaps are merged if they have the same bottleneck or
+/// are too short to be visible.
 fn spans<'p>(profile: &Profile, kernels: impl Iterator<Item = &'p Kernel>) -> Vec<Busy> {
     // Shorter entries are not visible on a screen.
     let close = profile.timeline.end.ms() / SPANS as f64;

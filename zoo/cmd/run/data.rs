@@ -46,7 +46,7 @@ pub(in crate::cmd) fn open(
         recipe.model.classes = classes;
     }
     let task = zoo_tasks::task(recipe.data.source.kind());
-    // From anywhere: the run keeps it.
+    // An absolute path, because the run stores it.
     let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     recipe.data.source = task.source_in(&absolute, &recipe.data.source);
     sets.samples.settle(recipe);
@@ -73,7 +73,7 @@ pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
 /// The linear baseline is only measured up to this number of samples, because it is slow.
 const BASELINE_SAMPLES: usize = 20_000;
 
-/// Top-1 accuracy of a linear classifier on the same data, unless they are many.
+/// Top-1 accuracy of a linear classifier on the same data, unless there are too many samples.
 pub(super) fn linear_baseline(
     recipe: &Recipe,
     sets: &DataSets,

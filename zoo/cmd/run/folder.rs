@@ -4,10 +4,10 @@ use crate::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of folders.
+/// The folder that contains run folders.
 const RUNS: &str = "runs";
 
-/// The first folder `runs/STEM-NUMBER` that is free.
+/// The first folder `runs/STEM-NUMBER` that does not exist.
 pub(super) fn next_run(stem: &str) -> PathBuf {
     let number = numbered_runs(stem).into_iter().max().unwrap_or(0) + 1;
     Path::new(RUNS).join(format!("{stem}-{number}"))
@@ -24,7 +24,7 @@ fn numbered_runs(stem: &str) -> Vec<u64> {
     let entries = fs::read_dir(RUNS).into_iter().flatten().flatten();
     let number = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
-        // Not the very last number: there has to be a next.
+        // The largest number is excluded, because a next one must exist.
         name.strip_prefix(stem)?.strip_prefix('-')?.parse().ok().filter(|number| *number < u64::MAX)
     };
     entries.filter_map(number).collect()

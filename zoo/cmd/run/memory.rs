@@ -12,7 +12,7 @@ use zoo_train::{Event, Job, memory};
 /// Forecasts the memory of a training, prints it, and refuses a training that does not fit.
 ///
 /// # Errors
-/// [`Failure::Memory`] with the largest batch that fits; a recipe that makes no step.
+/// [`Failure::Memory`] with the largest batch that fits; a recipe whose step cannot be built.
 pub(super) fn expect(job: Job<'_>, args: MemoryArgs, context: &mut Context) -> Result<Event, Failure> {
     let mut forecast = memory::forecast(job)?;
     forecast.limit = args.limit().map(|limit| limit.bytes.0);
@@ -37,7 +37,7 @@ fn largest_batch(job: Job<'_>, limit: Bytes) -> Option<usize> {
         recipe.train.batch = batch;
         memory::forecast(Job { recipe: &recipe, ..job }).is_ok_and(|forecast| Bytes(forecast.peak) <= limit)
     };
-    // The batch as it is does not fit; zero, which takes nothing, would.
+    // Bisection: `fitting` fits and `beyond` does not. The current batch does not fit; a batch of zero would.
     let (mut fitting, mut beyond) = (0, job.recipe.train.batch);
     while fitting + 1 < beyond {
         let middle = fitting + (beyond - fitting) / 2;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zoo_recipe::Loaded;
 use zoo_train::{Launch, RunFolder};
 
-/// A training that can be refused for nothing that is cheap to find out.
+/// A training that has passed all cheap checks.
 pub(super) struct Plan {
     /// The settings; for a resumed run, its original settings with those of the command line.
     pub launch: Launch,
@@ -20,13 +20,13 @@ pub(super) struct Plan {
     pub loaded: Loaded,
     /// The run to resume.
     pub resumed: Option<PathBuf>,
-    /// Folder of the run, or of several; `None`: the next that is free.
+    /// Folder of the run, or parent of several; `None` for the next free default folder.
     out: Option<PathBuf>,
     repeat: u16,
 }
 
 impl Plan {
-    /// Reads the recipe, and looks at the folders.
+    /// Reads the recipe and checks the folders.
     ///
     /// # Errors
     /// A recipe with mistakes, a folder with an existing run for a new run, or a folder without a run to resume.
@@ -76,7 +76,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The seeds, one after the other.
+    /// The seeds in order.
     pub(super) fn seeds(&self) -> Vec<u64> {
         let first = self.loaded.recipe.train.seed;
         (0..u64::from(self.repeat)).map(|n| first.wrapping_add(n)).collect()
@@ -88,7 +88,7 @@ impl Plan {
         named.unwrap_or_else(|| next_run(&stem(&self.loaded, &self.launch)))
     }
 
-    /// The folder that the command line names.
+    /// The folder given on the command line.
     fn given(&self, seed: u64) -> Option<PathBuf> {
         let out = self.out.clone()?;
         Some(if self.repeat > 1 { out.join(format!("seed-{seed}")) } else { out })

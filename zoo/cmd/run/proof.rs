@@ -25,7 +25,7 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    /// There is none.
+    /// The result if there is no check.
     pub(super) fn absent() -> Self {
         Self { verdict: GoldenVerdict::Absent, event: None }
     }

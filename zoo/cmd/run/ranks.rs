@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use zoo_ranks::Ranks;
 use zoo_train::{CheckpointStore, GoldenVerdict, Listener, Outcome, RunResult, Trainer};
 
-/// Does something on the first rank and then on the others.
+/// Runs `work` on the first rank and then on the others.
 ///
 /// # Errors
 /// Errors of the work, and ranks that stopped.
@@ -21,10 +21,10 @@ pub(super) fn first_before_others<T>(ranks: &Ranks, work: impl FnOnce() -> Resul
     work()
 }
 
-/// The first rank's verdict, on all of them.
+/// Sends the first rank's verdict to all ranks.
 ///
 /// # Errors
-/// Ranks that have gone.
+/// Another rank has ended.
 pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure> {
     let own = match proof.verdict {
         GoldenVerdict::Pass => 0,
@@ -41,7 +41,7 @@ pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure
     Ok(Proof { verdict, ..proof })
 }
 
-/// Trains together with the first rank, which writes everything; `None` if all were interrupted.
+/// Trains together with the first rank, which writes all files; `None` if all ranks were interrupted.
 ///
 /// # Errors
 /// Errors that end the training.

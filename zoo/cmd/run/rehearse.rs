@@ -18,7 +18,7 @@ use zoo_golden::{
 use zoo_recipe::Recipe;
 use zoo_train::{Event, LossScale};
 
-/// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
+/// Share of the gradients' elements that another loss scale would preserve, from which on it is recommended.
 const NOTABLE: f64 = 0.01;
 
 /// Runs the step of the golden of the recipe as written, except for its sections `npu` and `engine`, and warns about

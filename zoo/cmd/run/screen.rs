@@ -15,16 +15,16 @@ pub(super) struct Screen<'a> {
     json: Option<&'a mut Console>,
     bar: Option<Bar>,
     evaluating: Evaluating,
-    /// Loss over the last steps, smoothed.
+    /// Exponential moving average of the loss over the last steps.
     loss: Option<f64>,
     lr: f64,
 }
 
-/// Share of the newest step in the loss that is shown.
+/// Weight of the newest step in the displayed loss.
 const NEWEST: f64 = 0.1;
 
 impl<'a> Screen<'a> {
-    /// Nothing is shown yet. `json` gets the events.
+    /// A display without events. `json` receives the events if given.
     pub(super) fn new(progress: &Progress, json: Option<&'a mut Console>) -> Self {
         Self { progress: progress.clone(), json, bar: None, evaluating: Evaluating::new(progress), loss: None, lr: 0.0 }
     }
@@ -38,7 +38,7 @@ impl<'a> Screen<'a> {
         });
     }
 
-    /// The smoothed loss with one more step.
+    /// Updates the smoothed loss with a step.
     fn smooth(&mut self, done: &StepDone) -> f64 {
         let loss = self.loss.map_or(done.loss, |loss| loss + NEWEST * (done.loss - loss));
         (self.loss, self.lr) = (Some(loss), done.lr);
@@ -93,19 +93,19 @@ impl Listener for Screen<'_> {
     }
 }
 
-/// A bar while held-out samples are evaluated.
+/// A progress bar for the evaluation of held-out samples.
 pub(in crate::cmd) struct Evaluating {
     progress: Progress,
     bar: Option<(&'static str, Bar)>,
 }
 
 impl Evaluating {
-    /// Nothing is evaluated yet.
+    /// A display before the first evaluation.
     pub(in crate::cmd) fn new(progress: &Progress) -> Self {
         Self { progress: progress.clone(), bar: None }
     }
 
-    /// Moves on; a bar for samples, another for frames.
+    /// Updates the bar; samples and frames have separate bars.
     pub(in crate::cmd) fn see(&mut self, sight: &Sight<'_>) {
         let Sight::Progress { what, done, of } = sight else { return };
         if self.bar.as_ref().is_none_or(|(of_what, _)| of_what != what) {

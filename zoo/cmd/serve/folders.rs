@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use zoo_train::report::{ComparedRun, compare};
 use zoo_train::{RunFolder, RunRecord};
 
-/// Folders of runs are looked for so deep below the root.
+/// Search depth for run folders below the root.
 const DEPTH: usize = 3;
 
 /// A run in the list of all.
@@ -14,11 +14,11 @@ const DEPTH: usize = 3;
 pub(super) struct Row {
     /// Its folder relative to the root, which is used in requests; `.` for the root itself.
     pub name: String,
-    /// Its record, or why it cannot be read.
+    /// Its record, or the error with which it was read.
     pub run: Result<Box<ComparedRun>, String>,
 }
 
-/// When a log was read, and its content.
+/// The time at which a log was read, and its content.
 struct Known {
     changed: Option<SystemTime>,
     bytes: u64,
@@ -49,7 +49,7 @@ impl Folders {
         rows
     }
 
-    /// The folder of a run, by its name in the list of runs: other folders cannot be requested.
+    /// The folder of a run by its name in the list of runs. Other folders cannot be requested.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         let mut folders = Vec::new();
         collect(&self.root, DEPTH, &mut folders);

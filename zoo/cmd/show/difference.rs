@@ -11,10 +11,10 @@ use serde_json::Value;
 use std::io::Write;
 use zoo_recipe::{ConfigPath, Recipe};
 
-/// A value that is not the same in both.
+/// A value that differs.
 #[derive(Debug, PartialEq, Serialize)]
 struct Difference {
-    /// Where it is in the recipe; in the first one, unless only the second has it.
+    /// Its path in the first recipe, or in the second if only that has it.
     path: String,
     a: Side,
     b: Side,
@@ -23,7 +23,7 @@ struct Difference {
 /// A value in one recipe.
 #[derive(Debug, PartialEq, Serialize)]
 struct Side {
-    /// Null: the recipe has nothing there.
+    /// Null if the recipe has no value there.
     value: Option<Value>,
     /// `file:line` where it is set; null for a default.
     from: Option<String>,
@@ -95,7 +95,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value as a line, cut where it gets long.
+/// A value in one line, truncated if it is long.
 fn shown(value: Option<&Value>) -> String {
     const LONGEST: usize = 90;
     let text = value.map_or("(absent)".to_owned(), Value::to_string);
@@ -134,7 +134,7 @@ impl Comparison<'_> {
                     self.compare((&path_a.key(key), a.get(key)), (&path_b.key(key), b.get(key)));
                 }
             }
-            // Lists of numbers and words are values themselves.
+            // Lists of numbers and words are compared as values.
             (Some(Value::Array(a)), Some(Value::Array(b))) if a.iter().chain(b).any(Value::is_object) => {
                 for (i, j) in aligned(a, b) {
                     let path_of = |path: &ConfigPath, index: Option<usize>| path.index(index.unwrap_or_default());
@@ -170,11 +170,11 @@ fn identity(value: &Value) -> String {
     }
 }
 
-/// Which elements of two lists belong together: a longest common subsequence of their identities.
+/// Aligns the elements of two lists by a longest common subsequence of their identities.
 fn aligned(a: &[Value], b: &[Value]) -> Vec<(Option<usize>, Option<usize>)> {
     let (left, right): (Vec<String>, Vec<String>) =
         (a.iter().map(identity).collect(), b.iter().map(identity).collect());
-    // Lengths of the longest common subsequence of the rests.
+    // Lengths of the longest common subsequences of the remaining elements.
     let mut common = vec![vec![0_usize; right.len() + 1]; left.len() + 1];
     for i in (0..left.len()).rev() {
         for j in (0..right.len()).rev() {

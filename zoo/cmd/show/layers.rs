@@ -23,7 +23,7 @@ struct Row {
     layer: String,
     /// Shape of its output, batch included.
     output: Shape,
-    /// Trained numbers.
+    /// Number of trained parameters.
     parameters: u64,
     /// Multiply-accumulates of the forward pass.
     macs: u64,
@@ -145,7 +145,7 @@ fn leaves<'a>(layers: &'a [ResolvedLayer], out: &mut Vec<&'a ResolvedLayer>) {
     }
 }
 
-/// A layer in the recipe's words; `None` if it computes nothing itself.
+/// A layer in the recipe's terms; `None` if it computes nothing itself.
 fn text(layer: &ResolvedLayer) -> Option<String> {
     match layer.kind.describe() {
         Description::Step(step) => {
@@ -161,7 +161,7 @@ fn text(layer: &ResolvedLayer) -> Option<String> {
 }
 
 pub(super) fn parameters(graph: &Graph, node: &Node) -> u64 {
-    // A parameter that several layers share belongs to the first.
+    // A shared parameter is counted for the first layer that uses it.
     let first = |value: &ValueId| graph.nodes.iter().find(|node| node.inputs.contains(value));
     let operands = graph
         .parameters()
@@ -169,7 +169,7 @@ pub(super) fn parameters(graph: &Graph, node: &Node) -> u64 {
     operands.map(|(_, variable)| graph.ty(variable.value).shape.numel() as u64).sum()
 }
 
-/// Multiply-accumulates of the matrix units; the work of vector units is not counted, as usual.
+/// Multiply-accumulates of the matrix units; by convention, the work of vector units is not counted.
 fn macs(graph: &Graph, node: &Node) -> u64 {
     let inputs: Vec<_> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
     match (&node.op, node.outputs.first().map(|v| &graph.ty(*v).shape)) {
@@ -177,7 +177,7 @@ fn macs(graph: &Graph, node: &Node) -> u64 {
         (Op::Conv2D(_), Some(output)) => {
             output.numel() as u64 * inputs[1].shape.iter().skip(1).product::<usize>() as u64
         }
-        // As many as the convolution that it is the gradient of.
+        // The same number as for the convolution of which it is the gradient.
         (Op::Conv2DBackpropInput(_), Some(_)) => {
             inputs[0].shape.numel() as u64 * inputs[1].shape.iter().skip(1).product::<usize>() as u64
         }

@@ -22,9 +22,9 @@ struct Row {
     node: String,
     op: &'static str,
     phase: Phase,
-    /// The type that it computes in; for a cast that of its result.
+    /// The type in which it computes; for a cast the type of its result.
     dtype: DType,
-    /// Why; absent for a cast.
+    /// The reason; absent for a cast.
     why: Option<Why>,
     /// The source type of a cast; absent for other operators.
     from: Option<DType>,

@@ -61,7 +61,7 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
 /// Width of the bar at the highest learning rate.
 const BAR: f64 = 40.0;
 
-/// Steps that are listed, evenly spread, first and last among them.
+/// The steps to list: evenly spaced, including the first and the last.
 fn shown(steps: usize) -> Vec<usize> {
     const ROWS: usize = 24;
     if steps <= ROWS {

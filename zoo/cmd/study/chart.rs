@@ -10,10 +10,10 @@ const LEFT: f64 = 250.0;
 const RIGHT: f64 = 180.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 44.0;
-/// Characters of the footnote that fit on a line, and the line's height.
+/// Characters per line of the footnote, and the height of a line.
 const NOTE: (usize, f64) = (120, 15.0);
 
-/// The picture, a page of SVG by itself.
+/// The picture as an SVG document.
 pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
     let note = wrap(&format!("bars: trained here; diamonds: published ({})", study.source), NOTE.0);
     let tables: f64 = study.trainings.iter().map(|table| HEAD + ROW * (table.rows.len() as f64 + 1.0)).sum();
@@ -39,7 +39,7 @@ pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
     svg
 }
 
-/// A table; returns where the next begins.
+/// Draws a table; returns the position of the next one.
 fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
     let unit = rows.iter().find_map(|row| row.metric).map_or(Unit::Share, Metric::unit);
     let most = match unit {
@@ -125,12 +125,12 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Appends; a `String` takes everything.
+/// Appends formatted text. Writing to a `String` cannot fail.
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
 }
 
-/// Text for SVG.
+/// Escapes text for SVG.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

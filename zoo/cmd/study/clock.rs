@@ -25,7 +25,7 @@ pub(super) fn run(study: &Study, catalog: &Catalog, context: &Context) -> Result
     Ok(outcomes)
 }
 
-/// Milliseconds per step of a row, or why there are none.
+/// Milliseconds per step of a row, or the reason why it cannot be predicted.
 fn simulate(study: &Study, row: &StudyRow, device: &Device, catalog: &Catalog) -> Result<f64, String> {
     if row.not_modelled.is_some() {
         return Err("not simulated".to_owned());

@@ -27,12 +27,12 @@ use zoo_train::{
 
 /// The result of a finished run, in its folder.
 const RESULT: &str = "result.json";
-/// More bytes than it has.
+/// Size limit, larger than any result.
 const LONGEST: u64 = 1 << 24;
 /// The event log of a run.
 const EVENTS: &str = "events.jsonl";
 
-/// Trains every row that has no result yet, if that is wanted; `None` if it was interrupted.
+/// Trains every row that has no result yet, if requested; `None` if it was interrupted.
 ///
 /// # Errors
 /// Data that are missing, or files that cannot be written. A row that the device refuses is an outcome.
@@ -63,19 +63,19 @@ pub(super) fn run(
     Ok(Some(trained))
 }
 
-/// A training that is ready to begin, or to be looked up.
+/// A training that can begin or be looked up.
 struct Prepared {
     recipe: Recipe,
     overridden: Vec<ConfigPath>,
     simulated: Option<Simulated>,
-    /// Its folder: the name depends on its settings.
+    /// Its folder, whose name depends on its settings.
     folder: PathBuf,
 }
 
 /// The trainings of a study.
 struct Runs<'a> {
     study: &'a Study,
-    /// Set if a training is to stop; absent if none is to begin.
+    /// Set if a training is to stop; absent if no training may begin.
     cancel: Option<&'a AtomicBool>,
     out: &'a Path,
     memory: MemoryArgs,
@@ -102,7 +102,7 @@ impl Runs<'_> {
         }
         let model = prepared.recipe.resolve()?;
         if let Some(simulated) = &prepared.simulated {
-            // The device refuses a step before any data are needed.
+            // If the device refuses the step, this is reported before any data are needed.
             let graph = zoo_recipe::build(&prepared.recipe, &model, &BuildOptions::train(prepared.recipe.train.batch))?;
             if let Err(EngineError::Graph(refused)) =
                 Step::simulated(graph, Options::of(&prepared.recipe), &simulated.arithmetic)
@@ -140,7 +140,7 @@ impl Runs<'_> {
         match trainer.run(&folder.checkpoints(), &mut listener, cancel) {
             Ok(Outcome::Interrupted { .. }) => Ok(None),
             Ok(Outcome::Finished(result)) => Ok(Some(ended(&result, folder.path())?)),
-            // It has come to nothing, which is a result.
+            // A training that diverged is a result.
             Err(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }) => {
                 let metric = prepared.recipe.metric();
                 let curve = curve(folder.path(), metric)?;
@@ -150,7 +150,7 @@ impl Runs<'_> {
         }
     }
 
-    /// The recipe of a row, its device, and where its run belongs.
+    /// The recipe of a row, its device, and the folder of its run.
     fn prepare(&self, table: &TrainingTable, row: &TrainingRow, device: &str) -> Result<Prepared, Failure> {
         let sets: Vec<String> = self.study.set.iter().chain(&table.set).chain(&row.set).cloned().collect();
         let loaded = self.catalog.load(&self.study.recipe, Some(&table.profile), &sets)?;
@@ -172,7 +172,7 @@ fn slug(text: &str) -> String {
     words.split('-').filter(|word| !word.is_empty()).take(6).collect::<Vec<_>>().join("-")
 }
 
-/// The result of a run that has ended.
+/// The result of a finished run.
 fn finished(folder: &Path) -> Result<Option<Training>, Failure> {
     let path = folder.join(RESULT);
     if !path.is_file() {
@@ -193,7 +193,7 @@ fn ended(result: &RunResult, folder: &Path) -> Result<Training, Failure> {
     })
 }
 
-/// Scores on the way, from the run's log.
+/// Intermediate scores from the run's log.
 fn curve(folder: &Path, metric: Metric) -> Result<Vec<(u64, f64)>, Failure> {
     let events = RunFolder::events(folder)?;
     let evaluated = events.iter().filter_map(|event| match event {
@@ -203,7 +203,7 @@ fn curve(folder: &Path, metric: Metric) -> Result<Vec<(u64, f64)>, Failure> {
     Ok(evaluated.collect())
 }
 
-/// The files of the run, and a bar.
+/// Passes events to the files of the run, and updates a progress bar.
 struct Follow<'a> {
     files: RunFiles,
     progress: &'a Progress,

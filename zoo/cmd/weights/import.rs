@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(if fits { Exit::Pass } else { Exit::Invalid })
 }
 
-/// Tensors of a kind that are listed; `--format json` has them all.
+/// Number of tensors of each kind to list; `--format json` contains all.
 const LISTED: usize = 20;
 
 fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {

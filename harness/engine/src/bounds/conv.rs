@@ -1,7 +1,7 @@
-//! Convolutions and their gradients, in the order in which the fast kernels sum.
+//! Bounds of convolutions and their gradients, with sums in the order of the fast kernels.
 //!
-//! `zoo_kernels::conv` sums the products of a block of 16 channels, tap by tap, in registers, as many blocks as there
-//! is room for their weights; filter gradients sum over some two hundred pixels at a time.
+//! `zoo_kernels::conv` sums the products of blocks of 16 channels, tap by tap, in registers, over as many blocks as the
+//! cache has room for their weights. Filter gradients sum over about two hundred pixels at a time.
 
 use super::{
     Farthest, Machine, Ran, UNIT, norm,
@@ -13,11 +13,11 @@ use std::ops::Range;
 use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
 use zoo_kernels::{C0, Loops};
 
-/// Products that are summed in registers: two output channel blocks' weights in the first-level cache allow half as
-/// many.
+/// Largest number of products that are summed in registers. Half as many if the weights of two output channel blocks
+/// share the first-level cache.
 const TERMS: usize = 512;
 
-/// Pixels that a filter gradient sums over at a time.
+/// Number of pixels that a filter gradient sums at a time.
 const PIXELS: usize = 200;
 
 /// A feature map.
@@ -33,15 +33,15 @@ impl<'a> Map<'a> {
         Ok(Self { values, dims })
     }
 
-    /// Where a channel of an image begins.
+    /// Offset of a channel of an image.
     fn plane(&self, image: usize, channel: usize) -> usize {
         let [_, c, h, w] = self.dims;
         (image * c + channel) * h * w
     }
 }
 
-/// Outputs at `origin + step * (row, column)` of the destination, and the taps that reach them from the source at `pace
-/// * (row, column)`.
+/// Outputs at `origin + step * (row, column)` of the destination, and the taps that read the source for them around
+/// `pace * (row, column)`.
 struct Grid {
     outputs: [usize; 2],
     origin: [usize; 2],
@@ -50,7 +50,7 @@ struct Grid {
     taps: Vec<Tap>,
 }
 
-/// A kernel element, and where it reads beside an output's own place.
+/// A kernel element, and the offset of its source pixel from that of the output.
 #[derive(Clone, Copy)]
 struct Tap {
     place: usize,
@@ -68,28 +68,28 @@ impl Grid {
         [column / (rows * columns), column / columns % rows, column % columns]
     }
 
-    /// Where a tap reads in a source map of this size, counted from the first channel of the group; `None` in the
+    /// Index that a tap reads in a source map of this size, relative to the first channel of the group; `None` in the
     /// padding.
     fn source(&self, source: &Map<'_>, tap: Tap, [image, row, column]: [usize; 3]) -> Option<usize> {
         let [_, _, h, w] = source.dims;
         Some(source.plane(image, 0) + self.reach(0, row, tap, h)? * w + self.reach(1, column, tap, w)?)
     }
 
-    /// Where a tap reads along an axis of so many pixels; `None` in the padding.
+    /// Pixel that a tap reads along an axis with `size` pixels; `None` in the padding.
     fn reach(&self, axis: usize, place: usize, tap: Tap, size: usize) -> Option<usize> {
         (place * self.pace[axis]).checked_add_signed(tap.offset[axis]).filter(|at| *at < size)
     }
 
-    /// Those of consecutive places along an axis of `size` pixels where a tap does not read the padding.
+    /// The part of consecutive places along an axis with `size` pixels for which a tap does not read the padding.
     fn inside(&self, axis: usize, places: Range<usize>, tap: Tap, size: usize) -> Range<usize> {
         let pace = self.pace[axis] as isize;
-        // The first place where the tap reads `pixel` or one behind it.
+        // The first place for which the tap reads `pixel` or a later one.
         let first = |pixel: usize| (pixel as isize - tap.offset[axis] + pace - 1).div_euclid(pace).max(0) as usize;
         let start = first(0).clamp(places.start, places.end);
         start..first(size).clamp(start, places.end)
     }
 
-    /// Parts of rows that consecutive outputs are: places in the run, and the first one's output.
+    /// Divides consecutive outputs into parts of rows: their positions in the run, and the first output of each.
     fn rows_of(&self, run: Range<usize>) -> Vec<(Range<usize>, [usize; 3])> {
         let (start, mut next, mut rows) = (run.start, run.start, Vec::new());
         while next < run.end {
@@ -102,15 +102,15 @@ impl Grid {
     }
 }
 
-/// Where a tap reads for the columns of a tile.
+/// What a tap reads for the columns of a tile.
 struct Lanes {
-    /// [`PADDING`], or a place.
+    /// Indices, or [`PADDING`].
     places: [usize; COLUMNS],
-    /// The first place, where all are neighbours.
+    /// The first index, if all are consecutive.
     run: Option<usize>,
 }
 
-/// No place in any map.
+/// An index outside of any map.
 const PADDING: usize = usize::MAX;
 
 impl Lanes {
@@ -120,15 +120,15 @@ impl Lanes {
     }
 }
 
-/// The numbers that the columns of a tile are multiplied with, term by term.
+/// Lays out the factors of a tile's columns, term by term.
 struct LayOut<'a> {
     /// Channel and tap of each term.
     terms: &'a [(usize, usize)],
     /// By tap.
     lanes: &'a [Lanes],
-    /// From the first channel of the group on.
+    /// From the first channel of the group.
     values: &'a [f32],
-    /// Pixels of a channel.
+    /// Number of pixels per channel.
     plane: usize,
     out: &'a mut [[f64; COLUMNS]],
 }
@@ -164,8 +164,8 @@ fn taps(op: &Conv2D) -> Vec<Tap> {
     (0..kh * kw).map(tap).collect()
 }
 
-/// For each phase of the stride along an axis of the input: how many pixels it has, and which kernel elements reach
-/// them from which output.
+/// For each phase of the stride along an axis of the input: its number of pixels, and the kernel elements that
+/// contribute to them with the offset of their output.
 fn phases(op: &Conv2D, axis: usize, size: usize) -> Vec<(usize, Vec<(usize, isize)>)> {
     let (stride, pad, dilation) = (op.window.stride[axis], op.window.pad[2 * axis], op.window.dilation[axis]);
     let reach = |phase: usize, element: usize| {
@@ -201,18 +201,18 @@ fn phase_grids(op: &Conv2D, [h, w]: [usize; 2]) -> Vec<Grid> {
     grids
 }
 
-/// What a convolution and an input gradient have in common: each group's destination channels are sums over its source
+/// The common part of convolutions and input gradients: each destination channel of a group is a sum over source
 /// channels and taps.
 struct Correlation<'a, W, L> {
     machine: Machine,
     groups: usize,
     source: Map<'a>,
     dest: Map<'a>,
-    /// What the kernel gave for the destination.
+    /// The result of the kernel.
     found: &'a [f32],
-    /// Weight of a group, a destination channel and a source channel of it, and a tap.
+    /// The weight for a group, a destination channel and a source channel of the group, and a tap.
     weight: W,
-    /// What an element of a destination channel should be, its sum given, and its bound.
+    /// The exact value of an element of a destination channel, from its sum, and its bound.
     of: L,
 }
 
@@ -267,7 +267,7 @@ where
     }
 }
 
-/// `conv(x, w) + bias`, with what fusion may have added.
+/// `conv(x, w) + bias`, with fused operators.
 pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let ([x, w], [y, ..]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
     let dims = ran.results[0].dims();
@@ -301,7 +301,7 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
     })
 }
 
-/// Gradient by the input, or a transposed convolution.
+/// Input gradient, or a transposed convolution.
 pub(super) fn input_gradient(
     machine: Machine,
     op: &Conv2DBackpropInput,
@@ -328,7 +328,7 @@ pub(super) fn input_gradient(
     Ok(correlation.farthest(&phase_grids(conv, [dest.dims[2], dest.dims[3]])))
 }
 
-/// Gradient by the filters.
+/// Filter gradient.
 pub(super) fn filter_gradient(
     machine: Machine,
     op: &Conv2DBackpropFilter,
@@ -346,9 +346,9 @@ pub(super) fn filter_gradient(
     let grid =
         Grid { outputs: [rows, columns], origin: [0, 0], step: [1, 1], pace: conv.window.stride, taps: taps(conv) };
     let all = grid.taps.len();
-    // A step through the maps may end with any row.
+    // A run through the maps may end after any row.
     let chain = Chain { terms: PIXELS, shorter: PIXELS.div_ceil(columns.max(1)), fused: machine.fused };
-    // Where the first channel has each term.
+    // Index of each term in the first channel.
     let places: Vec<usize> =
         (0..n).flat_map(|image| (0..rows * columns).map(move |p| dy.plane(image, 0) + p)).collect();
     let group = |group: usize| {

@@ -1,4 +1,4 @@
-//! Formulas: running error analysis, term by term.
+//! Bounds of formulas: running error analysis, term by term.
 
 use super::{BLOCK, Farthest, Ran, UNIT, WIDE, are_nearer, farther};
 use crate::{
@@ -13,10 +13,10 @@ use zoo_graph::{
 };
 use zoo_kernels::{Isa, Loops};
 
-/// Units that the kernels' functions may be off (`zoo_kernels::formula` tests them), with some to spare.
+/// Error of the kernels' functions in units (tested in `zoo_kernels::formula`), with a margin.
 const FUNCTION: f64 = 8.0;
 
-/// A number, and how far a kernel in f32 may be from it.
+/// A number with a bound on the error of a kernel in f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Near {
     value: f64,
@@ -24,7 +24,7 @@ struct Near {
 }
 
 impl Near {
-    /// After so many roundings of the value; infinity, as masks have it, is not rounded.
+    /// After a number of roundings of the value. Infinities, as in masks, are not rounded.
     #[inline(always)]
     fn rounded(value: f64, inherited: f64, roundings: f64) -> Self {
         let own = if value.is_finite() { roundings * UNIT * value.abs() } else { 0.0 };
@@ -40,17 +40,18 @@ impl Number for Near {
         Self { value, error: 0.0 }
     }
 
-    /// Rounded to f32 where it meets a tensor, if it is no number of f32.
+    /// Rounded to f32 where it is combined with a tensor, if it is not exact in f32.
     fn constant(value: f64) -> Self {
         Self::rounded(value, 0.0, if f64::from(value as f32) == value { 0.0 } else { 1.0 })
     }
 
-    /// A function of it: the farthest that it gets at the ends of what the number may be, and its own rounding.
+    /// The bound of a function: its largest change at the ends of the argument's error interval, plus its own
+    /// rounding.
     fn unary(self, function: Unary) -> Self {
         let value = function.of(self.value);
         let end = |by: f64| (function.of(self.value + by) - value).abs();
         let inherited = if self.error > 0.0 { end(self.error).max(end(-self.error)) } else { 0.0 };
-        // Beyond the ends of where a function is defined the number itself is all there is to go by.
+        // If the interval exceeds the function's domain, the bound is the value itself.
         let inherited = if inherited.is_nan() { value.abs() } else { inherited };
         let roundings = match function {
             Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor => 0.0,
@@ -125,13 +126,13 @@ impl Number for Near {
         std::array::from_fn(|n| sum[n] + other[n])
     }
 
-    /// Kernels form sums in f64.
+    /// Kernels compute sums in f64.
     fn sum([value, error, magnitudes]: Self::Sum) -> Self {
         Self::rounded(value, error + WIDE * magnitudes, 1.0)
     }
 }
 
-/// All results of a formula over broadcast tensors.
+/// Judges all results of a formula over broadcast tensors.
 pub(super) fn map(isa: Isa, op: &Map, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     let prepared = Prepared::map(op);
     let strides = |tensors: &[candle_core::Tensor]| {
@@ -140,7 +141,7 @@ pub(super) fn map(isa: Isa, op: &Map, ran: &Ran<'_>, found: &[&[f32]]) -> Result
     run(isa, &prepared, [strides(ran.operands), strides(ran.results)], ran, found)
 }
 
-/// All results of an update.
+/// Judges all results of an update.
 pub(super) fn assign(isa: Isa, op: &Assign, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     let elements = found.first().map_or(0, |found| found.len());
     let prepared = Prepared::assign(op, elements, ran.scalars);
@@ -175,7 +176,7 @@ fn run(
     Ok(parts.into_iter().fold(Farthest::NONE, Farthest::or))
 }
 
-/// The farthest so far, or of the elements of a result from `place.1` on.
+/// The worst element so far, compared with the elements of a result from `place.1` on.
 struct InBlocks<'a> {
     farthest: Farthest,
     place: (usize, usize),
@@ -208,8 +209,8 @@ impl Loops for InBlocks<'_> {
 mod tests {
     use super::*;
 
-    /// The shift of a softmax is the larger of a row's maximum and the least number of f32, whose rounding is none of
-    /// its.
+    /// The shift of a softmax is the larger of the maximum of a row and the lowest number of f32. The rounding of the
+    /// latter must not affect it.
     #[test]
     fn a_number_that_is_not_taken_leaves_no_error() {
         let near = |value, error| Near { value, error };

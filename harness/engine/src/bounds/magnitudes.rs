@@ -1,5 +1,5 @@
-//! Operators that do few roundings, or whose sums have few terms: bounds from the operator itself, applied to other
-//! operands.
+//! Bounds of operators with few roundings or with sums of few terms. They are computed by applying the operator
+//! itself to other operands.
 
 use super::{Farthest, Ran, UNIT, WIDE, farthest, narrow};
 use crate::{EngineError, elements::Elements, reference};
@@ -9,40 +9,39 @@ use zoo_graph::Op;
 /// How an operator rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rounding {
-    /// Its results are numbers of its operands.
+    /// The results are elements of the operands.
     Moves,
-    /// Its operand in another form: another layout, another type.
+    /// The result is the operand in another layout or type.
     Converts,
-    /// So many roundings, each relative to the result: products, quotients, sums of what has one sign, and what is
-    /// computed in f64.
+    /// This many roundings, each relative to the result: products, quotients, sums of terms with the same sign, and
+    /// values computed in f64.
     Relative(f64),
-    /// The same beside a sum, formed in f64, of terms whose magnitudes add up to at most this.
+    /// The same, plus a sum in f64 of terms whose magnitudes add up to at most this value.
     Shares(f64),
-    /// Each element of a result is a function of one element of each operand, with so many roundings of numbers between
-    /// them. A rounding in between does no more than to move the result as if the operands and the result were rounded
-    /// once more.
+    /// Each element of a result is a function of one element of each operand, with this many roundings of intermediate
+    /// values. A rounding of an intermediate value changes the result by no more than one additional rounding of the
+    /// operands and the result.
     Elementwise(f64),
-    /// A sum of the operands, or of products of them, with factors that are not negative: formed in f64.
+    /// A sum in f64 of the operands, or of their products, with non-negative factors.
     Wide(Summed),
-    /// The same in f32, with so many roundings on the way of a term. No partial sum is larger than the sum of the
-    /// magnitudes.
+    /// The same in f32, with this many roundings per term. No partial sum exceeds the sum of the magnitudes.
     Narrow(usize, Summed),
     /// Probabilities are computed in f32, from differences of logits.
     Softmax,
-    /// See [`zoo_graph::ops::LrnGrad`]: a term of the element's own, and a sum over its neighbours.
+    /// See [`zoo_graph::ops::LrnGrad`]: a term of the element itself, and a sum over its neighbours.
     LrnGrad,
 }
 
-/// Operands that an operator is linear in.
+/// The operands in which an operator is linear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Summed {
     All,
-    /// The last one; others decide where its elements go.
+    /// The last one. The others determine the positions of its elements.
     Last,
 }
 
 impl Rounding {
-    /// The farthest element of what a node computed.
+    /// The worst element of the results of a node.
     pub(super) fn farthest(self, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
         match (self, found.first().map(|found| found.len())) {
             (Self::Moves, _) => moved(ran, found),
@@ -51,8 +50,8 @@ impl Rounding {
         }
     }
 
-    /// Piece by piece, where each element stands alone: the parameters of a large layer would fill the memory many
-    /// times.
+    /// Judges piece by piece if elements are independent: otherwise the parameters of a large layer would fill the
+    /// memory several times.
     fn in_pieces(self, ran: &Ran<'_>, found: &[&[f32]], len: usize) -> Result<Farthest, EngineError> {
         let mut farthest = Farthest::NONE;
         for start in (0..len).step_by(PIECE) {
@@ -66,7 +65,7 @@ impl Rounding {
         Ok(farthest)
     }
 
-    /// All at once.
+    /// Judges all elements at once.
     fn whole(self, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
         let operands = ran.operands.iter().map(to_f64).collect::<candle_core::Result<Vec<_>>>()?;
         let exact = evaluate(ran, self, &operands)?;
@@ -94,7 +93,7 @@ impl Rounding {
                 Self::Elementwise(roundings) => roundings * UNIT * (exact.abs() + magnitude()),
                 Self::Wide(_) => 2.0 * UNIT * exact.abs() + WIDE * magnitude(),
                 Self::Narrow(terms, _) => narrow(terms, exact, magnitude()),
-                // The loss is a logarithm: what its argument is off, relative to itself, it is off as it is.
+                // The loss is a logarithm: the relative error of its argument is its absolute error.
                 Self::Softmax if result == 0 => 16.0 * UNIT * (1.0 + exact.abs()),
                 Self::Softmax | Self::LrnGrad => 16.0 * UNIT * (exact.abs() + magnitude()),
             }
@@ -106,17 +105,17 @@ impl Rounding {
     }
 }
 
-/// Elements that are computed at one time, where operands and results are alike.
+/// Elements that are computed at once, if operands and results have the same shape.
 const PIECE: usize = 1 << 18;
 
-/// Whether all operands and results have one shape.
+/// Whether all operands and results have the same shape.
 fn alike(ran: &Ran<'_>) -> bool {
     let mut all = ran.operands.iter().chain(ran.results);
     let first = all.next().map(Tensor::dims);
     all.all(|tensor| Some(tensor.dims()) == first)
 }
 
-/// What moves numbers makes the same of them in f32 as in f64.
+/// Operators that move elements have the same results in f32 as in f64.
 fn moved(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     let exact = reference::evaluate(&ran.node.name, &ran.node.op, ran.operands, ran.scalars)?;
     let exact = exact.iter().map(|exact| exact.flatten_all()?.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
@@ -128,7 +127,7 @@ fn moved(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     Ok(each.collect::<candle_core::Result<Vec<_>>>()?.into_iter().fold(Farthest::NONE, Farthest::or))
 }
 
-/// A tensor of numbers in f64; class indices stay what they are.
+/// A tensor in f64; class indices are not converted.
 fn to_f64(tensor: &Tensor) -> candle_core::Result<Tensor> {
     if tensor.dtype() == DType::U32 { Ok(tensor.clone()) } else { tensor.to_dtype(DType::F64) }
 }
@@ -146,11 +145,11 @@ fn evaluate(ran: &Ran<'_>, rounding: Rounding, operands: &[Tensor]) -> Result<Ve
         .collect::<candle_core::Result<_>>()?)
 }
 
-/// Step of a difference quotient: its own rounding and the curvature of what is measured both cost a millionth.
+/// Step of a difference quotient: its rounding error and the effect of curvature are both about a millionth.
 const STEP: f64 = 1.0 / (1u64 << 20) as f64;
 
-/// For each element of a result the sum over the operands of `|x dy/dx|`: how far it moves when each moves by its own
-/// size.
+/// For each element of a result, the sum over the operands of `|x dy/dx|`: its change if each operand changes by its
+/// own size.
 fn sensitivities(ran: &Ran<'_>, operands: &[Tensor], exact: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EngineError> {
     let mut all: Vec<Vec<f64>> = exact.iter().map(|result| vec![0.0; result.len()]).collect();
     for (n, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.dtype() == DType::F64) {
@@ -164,8 +163,8 @@ fn sensitivities(ran: &Ran<'_>, operands: &[Tensor], exact: &[Vec<f64>]) -> Resu
     Ok(all)
 }
 
-/// What a rounding of a logit or of e^x moves the gradient of the mean loss by, in units: `p (1 + |x - max|) / n`, and
-/// by nothing where the label is ignored.
+/// Effect of one rounding of a logit or of e^x on the gradient of the mean loss, in units: `p (1 + |x - max|) / n`,
+/// and zero if the label is ignored.
 fn probabilities(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineError> {
     let (Op::SoftmaxCrossEntropy(op), [logits, labels]) = (&ran.node.op, operands) else {
         return Err(candle_core::Error::Msg("not a cross entropy".into()).into());
@@ -187,15 +186,15 @@ fn probabilities(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineE
     Ok(all)
 }
 
-/// Magnitudes of both terms of the gradient of a local response normalisation. With `|dy|` of the sign of `x` for `dy`,
-/// nothing cancels in the sum over neighbours.
+/// Magnitudes of both terms in the gradient of a local response normalisation. If `dy` is
+/// replaced by `|dy|` with the sign of `x`, nothing cancels in the sum over neighbours.
 fn through_neighbours(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineError> {
     let (Op::LrnGrad(op), [x, dy]) = (&ran.node.op, operands) else {
         return Err(candle_core::Error::Msg("not the gradient of a normalisation".into()).into());
     };
     let ones = x.ones_like()?;
     let aligned = dy.abs()?.mul(&x.sign()?)?;
-    // d^-beta, by which the normalisation multiplies.
+    // d^-beta, the factor of the normalisation.
     let y = reference::evaluate(&ran.node.name, &Op::from(op.lrn.clone()), std::slice::from_ref(x), ran.scalars)?;
     let power = x.eq(0.0)?.where_cond(&ones, &y[0].div(x)?)?;
     let own = dy.abs()?.mul(&power)?;

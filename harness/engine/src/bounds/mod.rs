@@ -1,22 +1,22 @@
-//! How far rounding may bring the results of an operator in f32 from what it computes in f64 on the operands that it
-//! read.
+//! Bounds on the rounding errors of an operator in f32, relative to the same operator in f64 on the same operands.
 //!
-//! [`judge`] computes a node once more, in f64, and in the same pass a bound for every element of its results. With `u`
-//! the unit roundoff of f32, 2^-24:
+//! [`judge`] recomputes a node in f64 and, in the same pass, computes a bound for every element of its results. Let
+//! `u` be the unit roundoff of f32, 2^-24:
 //!
-//! - **Sums of products** (convolutions, products of matrices, `product`): every partial sum `s_k` that the kernel
-//!   rounds adds an error of at most `u |s_k|`. If these are independent with mean zero, as the model of probabilistic
-//!   rounding error analysis has it, the total error stays below `lambda u sqrt(sum of s_k^2)` with probability `1 - 2
-//!   exp(-lambda^2 / 2)`: the inequality of Azuma and Hoeffding, used so in Higham and Mary, "A New Approach to
-//!   Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41 (2019). The partial sums are formed in the
-//!   kernels' own order, so that the bound is as sharp as the kernel is. Roundings of terms that are alike are not
-//!   independent: an element beyond the bound is summed once more in f32, and what that sum drifts by is added.
-//! - **Everything else** does few roundings between an operand and a result. Each is at most `u` times the number that
-//!   is rounded, and running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
-//!   sections 3.3 and 4.2) adds up their effects. Sums that kernels form in f64 add `WIDE` times the sum of the
-//!   magnitudes, or what a random walk in f64 comes to.
+//! - **Sums of products** (convolutions, matrix products, `product`): every partial sum `s_k` that the kernel rounds
+//!   adds an error of at most `u |s_k|`. If these errors are independent with mean zero, as the model of
+//!   probabilistic rounding error analysis assumes, the total error is at most `lambda u sqrt(sum of s_k^2)` with
+//!   probability `1 - 2 exp(-lambda^2 / 2)`. This is the Azuma-Hoeffding inequality, used as in Higham and Mary, "A
+//!   New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41 (2019). The partial sums are
+//!   computed in the order of the kernel, so the bound is as sharp as the kernel is accurate. Rounding errors of
+//!   similar terms are not independent: an element that exceeds its bound is summed again in f32, and the drift of
+//!   this sum is added to the bound.
+//! - **Everything else** has few roundings between an operand and a result. Each error is at most `u` times the
+//!   rounded number, and running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd
+//!   edition, sections 3.3 and 4.2) adds up their effects. Sums that kernels compute in f64 add `WIDE` times the sum
+//!   of the magnitudes, or the size of a random walk in f64.
 //!
-//! No bound was fitted to what kernels do.
+//! No bound was fitted to the errors of kernels.
 
 mod conv;
 mod formula;
@@ -37,77 +37,78 @@ use zoo_kernels::{Isa, Level, Loops};
 /// Unit roundoff of f32.
 pub(crate) const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// Deviations that a sum's error may reach: beyond it with a probability of 2 exp(-50), 4e-22, per element.
+/// Limit of a sum's error in standard deviations. The probability of a larger error is 2 exp(-50), 4e-22, per
+/// element.
 pub(crate) const LAMBDA: f64 = 10.0;
 
-/// Error of a sum that is formed in f64, relative to the sum of the magnitudes: a thousand of its roundings of 2^-53,
-/// and more than the million terms of any sum here come to (Higham and Mary: `lambda sqrt(n)` of them).
+/// Error of a sum in f64, relative to the sum of the magnitudes: thousands of roundings of 2^-53, more than the error
+/// of any sum here, with up to a million terms (Higham and Mary: `lambda sqrt(n)` roundings).
 pub(crate) const WIDE: f64 = 1.0 / (1u64 << 40) as f64;
 
-/// Error of a number that is too small to be normal.
+/// Error of a subnormal number.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 
-/// A node that has run: what it read, and what it made of that.
+/// A node that has run, with its operands and results.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran<'a> {
     /// The node.
     pub node: &'a Node,
-    /// What it read: row-major tensors in f32, class indices in u32.
+    /// Its operands: row-major tensors in f32, class indices in u32.
     pub operands: &'a [Tensor],
-    /// What it computed, row-major in f32.
+    /// Its results, row-major in f32.
     pub results: &'a [Tensor],
-    /// What came with the step.
+    /// The scalars of the step.
     pub scalars: Scalars,
 }
 
-/// What computes: the kernels that are judged, and the instructions that judge them.
+/// The kernels that are judged, and the instructions that are used to judge them.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     isa: Isa,
-    /// Whether the kernels round a product and its sum once, and not each.
+    /// Whether the kernels round a product and its sum together, and not separately.
     fused: bool,
 }
 
 impl Machine {
-    /// Of a step with these options.
+    /// For a step with these options.
     pub fn of(options: Options) -> Self {
         let isa = options.level.map_or_else(Isa::best, Isa::at_most);
         let fused = match options.kernels {
             Kernels::Fast { .. } => isa.level() != Level::Portable,
-            // candle's products use what the processor has.
+            // candle's products use the instructions of the processor.
             Kernels::Reference => false,
         };
         Self { isa: Isa::best(), fused }
     }
 }
 
-/// The element of a node's results that is farthest from what it should be, in its bound.
+/// The worst element of a node's results: the one with the largest error relative to its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Farthest {
-    /// Error over bound; infinite for what is not a number.
+    /// Error divided by bound; infinite for NaN.
     pub ratio: f64,
-    /// Which result.
+    /// Index of the result.
     pub result: usize,
     /// Row-major index of the element.
     pub element: usize,
-    /// What the kernel gave.
+    /// The result of the kernel.
     pub found: f64,
-    /// What the operator is in f64.
+    /// The result of the operator in f64.
     pub exact: f64,
-    /// The most that rounding explains.
+    /// The largest error that rounding explains.
     pub bound: f64,
 }
 
 impl Farthest {
-    /// Nothing is off.
+    /// No error.
     const NONE: Self = Self { ratio: 0.0, result: 0, element: 0, found: 0.0, exact: 0.0, bound: 0.0 };
 
-    /// One element.
+    /// From one element.
     fn of(result: usize, element: usize, found: f32, exact: f64, bound: f64) -> Self {
         let (found, bound) = (f64::from(found), bound + TINY);
         let ratio = match (found - exact).abs() / bound {
             _ if found == exact || (found.is_nan() && exact.is_nan()) => 0.0,
-            // Beyond the largest number of f32, infinity is what is nearest.
+            // Infinity is the nearest value to numbers beyond the largest one of f32.
             _ if found.is_infinite()
                 && found.signum() == exact.signum()
                 && exact.abs() + bound > f64::from(f32::MAX) =>
@@ -120,7 +121,7 @@ impl Farthest {
         Self { ratio, result, element, found, exact, bound }
     }
 
-    /// The farther one of this and another element; most are nearer, and are not looked at twice.
+    /// The worse of this element and another one. Most elements are better, which is checked first.
     fn or_of(self, result: usize, element: usize, found: f32, exact: f64, bound: f64) -> Self {
         if (f64::from(found) - exact).abs() <= self.ratio * (bound + TINY) {
             self
@@ -129,7 +130,7 @@ impl Farthest {
         }
     }
 
-    /// The one that is farther off, of equal ones the first.
+    /// The worse of two elements; if they are equal, the first one.
     fn or(self, other: Self) -> Self {
         let first = (self.result, self.element) <= (other.result, other.element);
         match self.ratio.total_cmp(&other.ratio) {
@@ -141,19 +142,19 @@ impl Farthest {
     }
 }
 
-/// Elements that a task looks at.
+/// Elements per task.
 const PIECE: usize = 1 << 14;
 
-/// Elements that are compared at once with the farthest one that is known: most are nearer.
+/// Elements that are compared at once with the worst one so far, since most are better.
 const BLOCK: usize = 64;
 
-/// The farthest element of a result, given what each should be and its bound.
+/// The worst element of a result. `of` gives the exact value of an element, and its bound.
 fn farthest(result: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64) + Sync) -> Farthest {
     let look = |(piece, found): (usize, &[f32])| farthest_of(result, piece * PIECE, found, &of);
     found.par_chunks(PIECE).enumerate().map(look).reduce(|| Farthest::NONE, Farthest::or)
 }
 
-/// The farthest of consecutive elements from `first` on.
+/// The worst of consecutive elements, starting at `first`.
 fn farthest_of(result: usize, first: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64)) -> Farthest {
     let mut farthest = Farthest::NONE;
     for (first, found) in (first..).step_by(BLOCK).zip(found.chunks(BLOCK)) {
@@ -171,18 +172,18 @@ fn farthest_of(result: usize, first: usize, found: &[f32], of: impl Fn(usize) ->
     farthest
 }
 
-/// The farthest of consecutive elements, each a function of the elements of tensors at its place, compiled for the
-/// processor's vectors.
+/// Finds the worst of consecutive elements, each of which is a function of the operands' elements at the same
+/// position, compiled for the vectors of the processor.
 struct Along<'a, const N: usize, F> {
-    /// The farthest so far.
+    /// The worst element so far.
     farthest: Farthest,
-    /// Which result, and its first element here.
+    /// Index of the result, and of the first element here.
     place: (usize, usize),
-    /// What the kernel gave.
+    /// The results of the kernel.
     found: &'a [f32],
-    /// As long as `found`.
+    /// Operands with the length of `found`.
     operands: [&'a [f32]; N],
-    /// What an element should be, and its bound.
+    /// The exact value of an element, and its bound.
     of: F,
 }
 
@@ -209,7 +210,7 @@ impl<const N: usize, F: Fn([f32; N]) -> (f64, f64)> Loops for Along<'_, N, F> {
     }
 }
 
-/// Whether no element is farther than the farthest so far. Of `exact` and `bound` there may be more than are `found`.
+/// Whether no element is worse than the worst one so far. `exact` and `bound` may be longer than `found`.
 #[inline(always)]
 fn are_nearer(farthest: Farthest, found: &[f32], exact: &[f64], bound: &[f64]) -> bool {
     let mut nearer = true;
@@ -219,7 +220,7 @@ fn are_nearer(farthest: Farthest, found: &[f32], exact: &[f64], bound: &[f64]) -
     nearer
 }
 
-/// The farthest so far, or of the elements from `first` on.
+/// The worst element so far, compared with the elements from `first` on.
 #[inline(never)]
 fn farther(farthest: Farthest, result: usize, first: usize, found: &[f32], exact: &[f64], bound: &[f64]) -> Farthest {
     let elements = (first..).zip(found).zip(exact).zip(bound);
@@ -228,10 +229,10 @@ fn farther(farthest: Farthest, result: usize, first: usize, found: &[f32], exact
     })
 }
 
-/// The farthest element of a node's results; above a ratio of 1 rounding does not explain it.
+/// Returns the worst element of a node's results. A ratio above 1 is not explained by rounding.
 ///
 /// # Errors
-/// Operands or results that are not the operator's.
+/// Operands or results that do not belong to the operator.
 pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
     let in_node =
         |source: KernelError| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source };
@@ -264,7 +265,7 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         | Op::Split(_)
         | Op::Transpose(_) => bounded(Rounding::Moves),
         Op::Cast(_) | Op::TransData(_) => bounded(Rounding::Converts),
-        // Computed in f64 and rounded once, or constants.
+        // Computed in f64 and rounded once, or constant.
         Op::BalancedBce(_)
         | Op::ClipByValue(_)
         | Op::DiceLoss(_)
@@ -307,7 +308,7 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
     }
 }
 
-/// The sum of tensors of one shape, element by element: as [`Rounding::Narrow`], in one pass.
+/// The sum of tensors with the same shape, element by element: as [`Rounding::Narrow`], in one pass.
 fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let opened = ran.operands.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
     let operands = opened.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
@@ -323,21 +324,20 @@ fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelEr
     Ok(farthest(0, found, of))
 }
 
-/// The bound on a sum in f32 of so many terms, the sum of whose magnitudes no partial sum exceeds.
+/// The bound of a sum in f32 of `terms` terms, if no partial sum exceeds the sum of the magnitudes.
 fn narrow(terms: usize, exact: f64, magnitudes: f64) -> f64 {
     let roundings = terms as f64;
     UNIT * (exact.abs() + roundings.min(LAMBDA * roundings.sqrt()) * magnitudes)
 }
 
-/// The most terms that an element of a map is the sum of: the pixels of the smallest operand's planes.
+/// Upper limit of the number of terms in an element of a map: the pixels in a plane of the smallest operand.
 fn terms_per_plane(ran: &Ran<'_>) -> usize {
     let pixels = |tensor: &Tensor| tensor.dims().iter().skip(2).product::<usize>();
     ran.operands.iter().map(pixels).min().unwrap_or(1)
 }
 
-/// The most that the pixels which a logit goes into add to its gradient, by magnitude: a pixel has a slope of at most
-/// its share of the loss, and along an axis the weights of a logit in the enlarged map add up to at most `size / side +
-/// 1`.
+/// Upper limit of the sum of magnitudes in the gradient of a logit. The slope of a pixel is at most its share of the
+/// loss, and along an axis the weights of a logit in the enlarged map add up to at most `size / side + 1`.
 fn share_of_a_logit(op: &MaskSoftMargin, ran: &Ran<'_>) -> Result<f64, EngineError> {
     let [logits, _, select] = ran.operands else { return Ok(1.0) };
     let (n, one, h, w) = select.dims4()?;

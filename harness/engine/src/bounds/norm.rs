@@ -1,4 +1,4 @@
-//! Normalisations: sums per channel are formed in f64, everything else is element by element in f32.
+//! Bounds of normalisations: sums per channel are computed in f64, everything else element by element in f32.
 
 use super::{Along, Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, product::arity};
 use crate::{KernelError, elements::Elements};
@@ -6,14 +6,15 @@ use rayon::prelude::*;
 use zoo_graph::ops::{BnTrainingGrad, BnTrainingUpdate, GradRelu};
 use zoo_kernels::{Isa, Loops};
 
-/// Sums that run side by side, so that they are vectors.
+/// Parallel sums, which form vectors.
 const LANES: usize = 16;
 
-/// Roundings between an element and what becomes of it: the difference from the mean, scale (and its own rounding),
-/// shift, result; in the gradient also those of the two slopes.
+/// Roundings between an element and the result: the difference from the mean, the scale (and its own rounding), the
+/// shift, the result; in the gradient also those of the two slopes.
 const ROUNDINGS: f64 = 6.0;
 
-/// Elements of a tile of a convolution, whose statistics are summed in f32 about a pivot: see `zoo_kernels::conv`.
+/// Elements per tile of a convolution with statistics, which are summed in f32 around a pivot: see
+/// `zoo_kernels::conv`.
 const TILE: f64 = 14.0;
 
 /// Opened operands.
@@ -51,8 +52,8 @@ impl Channels {
         (self.n * self.plane) as f64
     }
 
-    /// The farthest element of a result: `of(channel)` says of the operands' elements at a place what the result
-    /// should be there, and its bound.
+    /// The worst element of a result. `of(channel)` maps the operands' elements at a position to the exact result and
+    /// its bound.
     fn farthest<const N: usize, F: Fn([f32; N]) -> (f64, f64)>(
         self,
         isa: Isa,
@@ -66,7 +67,7 @@ impl Channels {
             let operands = operands.map(|operand| &operand[start..start + found.len()]);
             isa.run(Along { farthest, place: (result, start), found, operands, of: of(channel) })
         };
-        // Groups depend on shapes only: of nearly equal elements, the same one is found on any number of threads.
+        // Groups depend only on shapes, so the same one of nearly equal elements is found with any number of threads.
         let (plane, together) = (self.plane.max(1), self.planes_at_once());
         let group =
             |(group, found): (usize, &[f32])| (group * together..).zip(found.chunks(plane)).fold(Farthest::NONE, look);
@@ -74,25 +75,25 @@ impl Channels {
         groups.map(group).reduce(|| Farthest::NONE, Farthest::or)
     }
 
-    /// The bound on a sum over a channel that is formed in f64 and rounded once: the kernel's sum and the verdict's are
-    /// random walks (see the [module](super)), and a term has some roundings of its own.
+    /// The bound of a sum over a channel in f64 that is rounded once. The sums of the kernel and of this check are
+    /// random walks (see the [module](super)), and each term has a few roundings of its own.
     fn wide(self, exact: f64, magnitudes: f64) -> f64 {
         let walk = (2.0 * LAMBDA * self.count().sqrt() + 8.0) * f64::EPSILON / 2.0;
         2.0 * UNIT * exact.abs() + walk.min(WIDE) * magnitudes
     }
 
-    /// Sums per channel over its number of values.
+    /// Sums per channel, divided by the number of values.
     fn means(self, sums: [&[f32]; 2]) -> Vec<[f64; 2]> {
         let [first, second] = sums;
         first.iter().zip(second).map(|(a, b)| [a, b].map(|sum| f64::from(*sum) / self.count())).collect()
     }
 
-    /// Planes that a task looks at.
+    /// Planes per task.
     fn planes_at_once(self) -> usize {
         PIECE.div_ceil(self.plane.max(1))
     }
 
-    /// For each channel the sums of what `of(channel)` makes of the operands' elements.
+    /// For each channel, the sums of `of(channel)` over the operands' elements.
     fn sums<const N: usize, const M: usize, F: Fn([f32; N]) -> [f64; M]>(
         self,
         isa: Isa,
@@ -102,7 +103,7 @@ impl Channels {
         self.folded(isa, operands, of, |a, b| a + b)
     }
 
-    /// For each channel what `join` makes of zero and of what `of(channel)` makes of the operands' elements.
+    /// For each channel, `of(channel)` of the operands' elements, folded with `join` starting from zero.
     fn folded<const N: usize, const M: usize, F: Fn([f32; N]) -> [f64; M]>(
         self,
         isa: Isa,
@@ -116,7 +117,7 @@ impl Channels {
     }
 }
 
-/// What `join` makes of zero and of what `of` makes of the operands' elements of a channel.
+/// Folds `of` of a channel's elements with `join`, starting from zero.
 struct Fold<'a, const N: usize, F, J> {
     channels: Channels,
     channel: usize,
@@ -163,7 +164,7 @@ fn widened(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// Numbers per channel against what they should be.
+/// Compares values per channel with the exact ones and their bounds.
 fn per_channel(result: usize, found: &[f32], of: &[(f64, f64)]) -> Farthest {
     farthest(result, found, |channel| of.get(channel).copied().unwrap_or((f64::NAN, 0.0)))
 }
@@ -179,7 +180,7 @@ fn moments(isa: Isa, channels: Channels, x: &[f32]) -> Vec<[f64; 2]> {
     means.iter().zip(squares).map(|(mean, [squares])| [*mean, squares / channels.count()]).collect()
 }
 
-/// Mean and variance, from sums in f64.
+/// Judges mean and variance from sums in f64.
 pub(super) fn statistics(isa: Isa, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [mean, variance]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let channels = Channels::of(ran.operands[0].dims());
@@ -190,8 +191,9 @@ pub(super) fn statistics(isa: Isa, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Fa
     Ok(per_channel(0, mean, &means).or(per_channel(1, variance, &variances)))
 }
 
-/// Mean and variance of a convolution's results `y`, as results 1 and 2: sums over tiles in f32 about a pivot, of tiles
-/// in f64. The pivot is a mean of some of the channel's values, and no farther from the mean than the farthest of them.
+/// Judges mean and variance of a convolution's results `y`, which are results 1 and 2: sums in f32 within tiles
+/// around a pivot, and sums of tiles in f64. The pivot is a mean of some of the channel's values, so its distance
+/// from the mean is at most that of the farthest value.
 pub(super) fn statistics_in_tiles(isa: Isa, dims: &[usize], y: &[f32], [mean, variance]: [&[f32]; 2]) -> Farthest {
     let channels = Channels::of(dims);
     let moments = moments(isa, channels, y);
@@ -202,8 +204,8 @@ pub(super) fn statistics_in_tiles(isa: Isa, dims: &[usize], y: &[f32], [mean, va
     let reaches = channels.folded(isa, [y], distance, |a, b| if b > a { b } else { a });
     let bounds = |(moments, [reach]): (&[f64; 2], [f64; 1])| {
         let [mean, variance] = *moments;
-        // Magnitudes about the pivot, and their squares; each meets a rounding of its own and those of its tile's sum.
-        // The roundings of all values together are a random walk, as those of a sum of products are.
+        // Magnitudes around the pivot, and their squares. Each has its own rounding and those of its tile's sum. The
+        // rounding errors of all values are a random walk, as in a sum of products.
         let (first, second) = (variance.sqrt() + reach, variance + reach * reach);
         let roundings = (TILE + 2.0) * UNIT;
         let walk = LAMBDA * (second / channels.count()).sqrt();
@@ -242,7 +244,7 @@ impl Affine {
     }
 }
 
-/// Normalisation with what fusion may have added.
+/// Judges a normalisation with fused operators.
 pub(super) fn normalised(
     isa: Isa,
     op: &BnTrainingUpdate,
@@ -274,7 +276,7 @@ pub(super) fn normalised(
     })
 }
 
-/// Normalisation by stored statistics.
+/// Judges a normalisation with stored statistics.
 pub(super) fn stored(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [y]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [gamma, beta, mean, variance] = [operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
@@ -286,12 +288,12 @@ pub(super) fn stored(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Res
     }))
 }
 
-/// What passes the ReLU behind a normalisation. No branch depends on what it is, so that loops over it are vectors.
+/// The gradient that passes the ReLU after a normalisation. It has no branches, so that its loops become vectors.
 #[derive(Clone, Copy)]
 struct Passing<F> {
-    /// Between which outputs of the ReLU.
+    /// The outputs of the ReLU between which the gradient passes.
     bounds: [f64; 2],
-    /// Whether these are computed again.
+    /// Whether the outputs are recomputed.
     recomputed: bool,
     /// The normalised value of an element, and its bound.
     normalised: F,
@@ -300,7 +302,7 @@ struct Passing<F> {
 impl<F: Fn(f32) -> (f64, f64)> Passing<F> {
     fn new(relu: GradRelu, normalised: F) -> Self {
         let (bounds, recomputed) = match relu {
-            // Nothing is beyond what is no number.
+            // No comparison with NaN is true.
             GradRelu::Absent => ([f64::NAN; 2], false),
             GradRelu::Output(rectifier) => (rectifier.bounds(), false),
             GradRelu::Recomputed(rectifier) => (rectifier.bounds(), true),
@@ -308,8 +310,8 @@ impl<F: Fn(f32) -> (f64, f64)> Passing<F> {
         Self { bounds, recomputed, normalised }
     }
 
-    /// What passes of `dy`, and what may as well pass by rounding alone, where the ReLU is computed again; `x` is what
-    /// was normalised, `y` the output of the ReLU where that is known.
+    /// The part of `dy` that passes, and what passes if rounding decides otherwise where the ReLU is recomputed. `x`
+    /// is the normalised value, and `y` the output of the ReLU, if it is known.
     fn of(&self, x: f32, dy: f32, y: f32) -> [f64; 2] {
         let (again, bound) = (self.normalised)(x);
         let (y, bound) = if self.recomputed { (again, bound) } else { (f64::from(y), 0.0) };
@@ -320,7 +322,8 @@ impl<F: Fn(f32) -> (f64, f64)> Passing<F> {
     }
 }
 
-/// Bounds on dgamma and dbeta, whose sums are formed in f64. What passes by rounding alone may be missing or surplus.
+/// Judges dgamma and dbeta, with sums in f64. Where rounding decides whether the gradient passes, both decisions are
+/// accepted.
 fn gradient_sums(
     isa: Isa,
     channels: Channels,
@@ -348,7 +351,7 @@ fn gradient_sums(
     per_channel(first, dgamma, &scale).or(per_channel(second, dbeta, &shift))
 }
 
-/// Gradients of scale and shift.
+/// Judges the gradients of scale and shift.
 pub(super) fn sums(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [dgamma, dbeta]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance] = [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?];
@@ -358,8 +361,8 @@ pub(super) fn sums(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Resul
 }
 
 impl Affine {
-    /// Input gradient of an element `x` of a channel, and its bound, where `dy` is what passed, and `means` are the
-    /// gradients of scale and shift over the values of the channel.
+    /// Input gradient of an element `x` of a channel, and its bound. `dy` is the gradient that passed the ReLU, and
+    /// `means` are the gradients of scale and shift, divided by the number of values in the channel.
     fn slope(&self, c: usize, means: [f64; 2]) -> impl Fn(f32, f64) -> (f64, f64) + Copy + use<> {
         let (mean, inverse, factor) = (self.mean[c], self.inverse[c], self.factor[c]);
         let [by_scale, by_shift] = means;
@@ -371,7 +374,7 @@ impl Affine {
     }
 }
 
-/// Gradient by the input, given those of scale and shift.
+/// Judges the input gradient, given those of scale and shift.
 pub(super) fn input_gradient(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [dx]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance, gamma] =
@@ -385,7 +388,7 @@ pub(super) fn input_gradient(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]
     }))
 }
 
-/// All gradients, through the ReLU behind. The input gradient is made of the other two as they were rounded.
+/// Judges all gradients, through the ReLU. The input gradient is computed from the other two after their rounding.
 pub(super) fn gradient(
     isa: Isa,
     op: &BnTrainingGrad,
@@ -406,7 +409,7 @@ pub(super) fn gradient(
         let (passing, slope) = (passing(c), affine.slope(c, means[c]));
         move |[dx, x, dy, y]: [f32; 4]| {
             let [first, other] = passing.of(x, dy, y).map(|dy| slope(x, dy));
-            // Either decision of the ReLU is right where rounding alone makes it.
+            // Both decisions of the ReLU are right if rounding determines them.
             let distance = |(exact, bound): (f64, f64)| (f64::from(dx) - exact).abs() / bound;
             if distance(other) < distance(first) { other } else { first }
         }

@@ -1,7 +1,7 @@
-//! Sums of products in f64, with the squares of the partial sums that a kernel in f32 rounds on its way to each.
+//! Sums of products in f64, with the squares of the partial sums that a kernel in f32 rounds.
 //!
-//! All squares together are the bound; some of them are a smaller one. Nearly every element is within the smaller
-//! bound, and needs no other. What is not is summed once more, with all squares.
+//! The bound needs all squares. A part of them gives a smaller bound, and almost every element is within it. The
+//! other elements are summed again, with all squares.
 
 use super::{Farthest, LAMBDA, Machine, Ran, UNIT};
 use crate::{KernelError, elements::Elements};
@@ -19,28 +19,28 @@ use zoo_kernels::{
 /// Columns of a tile.
 pub(super) const COLUMNS: usize = C0;
 
-/// How a kernel forms a sum: so many terms in a register, which is then added to the result.
+/// How a kernel computes a sum: a number of terms are summed in a register, which is then added to the result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    /// The most terms that are summed before their sum is added to the result.
+    /// Largest number of terms that are summed before their sum is added to the result.
     pub terms: usize,
-    /// How many shorter sums of a kernel may take the place of one of so many terms, at least 1.
+    /// Largest number of shorter sums that a kernel may compute instead of one sum of `terms` terms; at least 1.
     pub shorter: usize,
-    /// Whether a product and its sum are rounded once, and not each.
+    /// Whether a product and its sum are rounded together, and not separately.
     pub fused: bool,
 }
 
 impl Chain {
-    /// The bound on the error of a sum, from the squares of its partial sums. A product that is rounded on its own is
-    /// the difference of two partial sums, and the square of a difference is at most twice the sum of the squares, of
-    /// which each comes twice.
+    /// The bound on the error of a sum, from the squares of its partial sums. If products are rounded separately: a
+    /// product is the difference of two partial sums, the square of a difference is at most twice the sum of the
+    /// squares, and each square occurs twice.
     ///
-    /// It takes roundings for independent. Where terms are alike they are not: see [`Chain::drift`].
+    /// The bound assumes independent roundings. For similar terms, see [`Chain::drift`].
     pub fn bound(self, squares: f64) -> f64 {
         LAMBDA * UNIT * (if self.fused { squares } else { 5.0 * squares }).sqrt()
     }
 
-    /// A sum with the squares of all its partial sums. `products(run)` are the factors of a run's terms.
+    /// A sum with the squares of all partial sums. `products(run)` returns the factors of a run's terms.
     fn walk(self, terms: usize, products: &impl Fn(Range<usize>) -> Vec<[f64; 2]>) -> Sum {
         let (mut value, mut squares) = (0.0, 0.0);
         for run in runs(terms, self.terms) {
@@ -55,15 +55,15 @@ impl Chain {
         Sum { value, squares }
     }
 
-    /// How often the sum up to the end of a run that begins at `start` is rounded: the first is stored, and not added
-    /// to anything.
+    /// Number of roundings of the sum at the end of a run that begins at `start`. The first sum is stored, and not
+    /// added.
     fn later(self, start: usize) -> f64 {
         (self.shorter - usize::from(start == 0)) as f64
     }
 
-    /// How far off a sum is that is formed in f32 as the kernels form it, with runs as long and as short as they may
-    /// be. Terms that are nearly equal, as where all tokens of a batch are alike, are rounded the same way each time,
-    /// and their errors add up.
+    /// Error of a sum in f32, computed like the kernels with the longest and the shortest possible runs. Nearly equal
+    /// terms (for example, if all tokens of a batch are equal) are rounded in the same way each time, and their
+    /// errors add up.
     fn drift(self, terms: usize, products: &impl Fn(Range<usize>) -> Vec<[f64; 2]>) -> f64 {
         let off = |length: usize| {
             let (mut exact, mut rounded) = (0.0, 0.0f32);
@@ -82,40 +82,41 @@ impl Chain {
     }
 }
 
-/// The runs of so many terms.
+/// Divides terms into runs.
 fn runs(terms: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..terms).step_by(length.max(1)).map(move |start| start..terms.min(start + length))
 }
 
-/// Of the partial sums of longer runs every so many is squared at first: then no sound kernel comes near the bound.
+/// In long runs, only every `STRIDE`-th partial sum is squared at first. This is enough for correct kernels, which do
+/// not come near the bound.
 const STRIDE: usize = 16;
 
-/// Panels that share a run's rows while these are in the second-level cache.
+/// Panels that share the rows of a run while these are in the second-level cache.
 const PANELS: usize = 4;
 
-/// Numbers of a run's rows, packed, that stay there.
+/// Size of a run's packed rows that fit this cache.
 const PACKED: usize = 1 << 15;
 
-/// A sum, and the squares of its partial sums, or of some.
+/// A sum, and the squares of all or some of its partial sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sum {
     pub value: f64,
     pub squares: f64,
 }
 
-/// What a kernel gave for `rows x columns` sums: that of a row and a column lies at `row(row) + column(column)`.
+/// The kernel's results for `rows x columns` sums. The index of a row and a column is `row(row) + column(column)`.
 pub(super) struct Results<'a, R, C> {
     pub found: &'a [f32],
     pub row: R,
     pub column: C,
 }
 
-/// The farthest of the elements that were looked at.
+/// The worst of the judged elements.
 #[derive(Clone, Copy)]
 struct Looked {
     /// By a part of the bound, with row and column.
     by_part: (Farthest, [usize; 2]),
-    /// By all of the bound.
+    /// By the whole bound.
     by_all: Farthest,
 }
 
@@ -129,12 +130,12 @@ impl Looked {
     }
 }
 
-/// Whether no element of a row of a panel is farther than `ratio` by a part of its bound.
+/// Whether no element in a row of a panel is worse than `ratio`, relative to a part of its bound.
 struct Nearer<'a, O> {
     found: &'a [f32],
     totals: &'a Totals,
     ratio: f64,
-    /// What an element should be, its sum given, and a part of its bound.
+    /// The exact result from its sum, and a part of its bound.
     of: O,
 }
 
@@ -150,7 +151,7 @@ impl<O: Fn(usize, Sum) -> (f64, f64)> Loops for Nearer<'_, O> {
         };
         let mut nearer = true;
         if let Some(found) = self.found.first_chunk::<COLUMNS>() {
-            // Of a known number of elements the loop is a few vectors.
+            // With a known number of elements, the loop becomes a few vectors.
             for (lane, found) in found.iter().enumerate() {
                 nearer &= is_nearer(lane, *found);
             }
@@ -163,9 +164,9 @@ impl<O: Fn(usize, Sum) -> (f64, f64)> Loops for Nearer<'_, O> {
     }
 }
 
-/// `rows x columns` sums of `terms` products: `left(row, term)` times what `right` lays out for [`COLUMNS`] columns and
-/// some terms, one row per term. `of(row, column, sum)` is what the result should be, and its bound; returns the
-/// farthest.
+/// Judges `rows x columns` sums of `terms` products. `left(row, term)` is one factor. `right` lays out the other for
+/// [`COLUMNS`] columns and a range of terms, one row per term. `of(row, column, sum)` gives the exact result and its
+/// bound. Returns the worst element.
 pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     isa: Isa,
     [rows, columns, terms]: [usize; 3],
@@ -177,9 +178,9 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
 ) -> Farthest {
     let tiles = rows.div_ceil(ROWS);
     let runs: Vec<Range<usize>> = runs(terms, chain.terms).collect();
-    // Few partial sums may all be small by chance.
+    // A few partial sums may all be small by chance.
     let stride = if terms.min(chain.terms) < 4 * STRIDE { 1 } else { STRIDE };
-    // Of a run all tiles, of a tile all terms.
+    // For each run all tiles, for each tile all terms.
     let pack = |run: &Range<usize>| {
         let mut packed = vec![[0.0; ROWS]; tiles * run.len()];
         packed.par_chunks_mut(run.len()).enumerate().for_each(|(tile, packed)| {
@@ -196,7 +197,7 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     };
     let packed: Vec<Vec<[f64; ROWS]>> = runs.iter().map(pack).collect();
     let place = |row: usize, column: usize| (results.row)(row) + (results.column)(column);
-    // An element by all of its bound, and by what a drift adds to it.
+    // Judges an element by its whole bound, with drift.
     let look = |row: usize, column: usize| {
         let (panel, lane) = (column / COLUMNS * COLUMNS, column % COLUMNS);
         let products = |run: Range<usize>| {
@@ -229,7 +230,7 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
                 let (exact, part) = of(row, first + lane, sum);
                 let (element, found) = (start + place, found[lane]);
                 let (off, farthest) = ((f64::from(found) - exact).abs(), looked.by_part.0);
-                // What overflowed on both sides has no distance, and needs no second look.
+                // Elements that overflowed on both sides have no distance, and need no second look.
                 let same = f64::from(found) == exact || (found.is_nan() && exact.is_nan());
                 if same || off <= farthest.ratio * part {
                     continue;
@@ -239,7 +240,7 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
                 } else if looked.by_all.ratio <= 1.0 {
                     looked.by_all = looked.by_all.or(look(row, first + lane));
                 } else {
-                    // A fault needs no second look at every element.
+                    // If there is a fault, not every element needs a second look.
                     looked.by_all = looked.by_all.or_of(0, element, found, exact, part * (stride as f64).sqrt());
                 }
             }
@@ -272,11 +273,11 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     if farthest.ratio > 0.0 { by_all.or(look(row, column)) } else { by_all }
 }
 
-/// How products of matrices are summed: `zoo_kernels::linear` and `zoo_kernels::matmul` add up to 512 terms at a time,
+/// How matrix products are summed: `zoo_kernels::linear` and `zoo_kernels::matmul` add up to 512 terms at a time,
 /// some of them 64.
 const MATRICES: (usize, usize) = (512, 512 / 64);
 
-/// `op(a) * op(b) + bias`, of each matrix.
+/// Judges `op(a) * op(b) + bias` for each matrix.
 pub(super) fn matrices(
     machine: Machine,
     op: &MatMul,
@@ -315,7 +316,7 @@ pub(super) fn matrices(
     Ok((0..products.count()).into_par_iter().map(product).reduce(|| Farthest::NONE, Farthest::or))
 }
 
-/// Operands or results are not as many as the operator has.
+/// The number of operands or results does not fit the operator.
 pub(super) fn arity(ran: &Ran<'_>) -> KernelError {
     KernelError::Arity { found: ran.operands.len() }
 }
@@ -324,7 +325,7 @@ pub(super) fn arity(ran: &Ran<'_>) -> KernelError {
 mod tests {
     use super::*;
 
-    /// A large term and 383 small ones that are equal: each is rounded up, by 0.4 units of the sum.
+    /// A large term and 383 equal small ones: each is rounded up, by 0.4 units of the sum.
     #[test]
     fn equal_terms_drift() {
         let small = 0.6 * f64::from(f32::EPSILON);
@@ -335,7 +336,7 @@ mod tests {
         assert!((drift - 383.0 * 0.4 * f64::from(f32::EPSILON)).abs() < 1e-6 * exact, "{drift}");
         let independent = chain.bound((0..384).map(|n| (1.0 + f64::from(n) * small).powi(2)).sum());
         assert!(drift > independent, "{drift} {independent}");
-        // Terms of both signs do not.
+        // Terms with both signs do not drift.
         let both = |run: Range<usize>| run.map(|term| [(term as f64).sin() as f32 as f64, 1.0]).collect();
         assert!(chain.drift(384, &both) < 1e-5);
     }
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    /// One element is off, by less than its bound and by more: long sums, whose squares are not all taken at first.
+    /// One element has an error, below or above its bound, in long sums whose squares are not all used at first.
     #[test]
     fn an_element_is_judged_by_all_of_its_bound() {
         const SHAPE: [usize; 3] = [13, 70, 600];
@@ -401,7 +402,7 @@ mod tests {
             for off in [0.1, 0.2, 0.6, 0.9, 3.0] {
                 let Farthest { ratio, element, .. } = judged(off);
                 assert_eq!(element, 11 * columns + 67, "{off}");
-                // Numbers of f32 are a few hundredths of the bound apart.
+                // Adjacent numbers of f32 are a few hundredths of the bound apart.
                 let drift = if off > 1.0 { 0.3 * off } else { 0.0 };
                 assert!((ratio - off).abs() < 0.05 + drift, "{off} {ratio}");
             }

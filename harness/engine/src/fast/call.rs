@@ -19,7 +19,7 @@ pub(crate) enum Operand<'a> {
     },
 }
 
-/// Operands, results and their types; elements are as stored, filling included.
+/// Operands, results and their types. Elements are as stored, including padding.
 pub(crate) struct Call<'a> {
     pub isa: Isa,
     pub scalars: Scalars,
@@ -27,7 +27,7 @@ pub(crate) struct Call<'a> {
     pub operand_types: Vec<&'a TensorType>,
     pub results: Vec<&'a mut [f32]>,
     pub result_types: Vec<&'a TensorType>,
-    /// How a simulated device holds each result.
+    /// The type in which a simulated device stores each result.
     pub held: &'a [Option<Held>],
     /// Scratch memory that is reused between calls.
     pub workspace: &'a mut AlignedBuf,
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
     /// The `i`-th operand, which no result overwrites.
     ///
     /// # Errors
-    /// No such operand, or none of numbers, or one that is overwritten: a kernel that does not fit its operator's
+    /// There is no such operand, it contains indices, or it is overwritten: the kernel does not fit its operator's
     /// rules.
     pub fn operand(&self, i: usize) -> Result<&'a [f32], KernelError> {
         match self.operands.get(i) {
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
     /// The `i`-th operand as class indices.
     ///
     /// # Errors
-    /// No such operand, or one of numbers.
+    /// There is no such operand, or it does not contain indices.
     pub fn indices(&self, i: usize) -> Result<&'a [u32], KernelError> {
         match self.operands.get(i) {
             Some(Operand::Index(values)) => Ok(values),
@@ -73,7 +73,7 @@ impl<'a> Call<'a> {
     /// Exactly `N` results.
     ///
     /// # Errors
-    /// Another number of them.
+    /// There is another number of results.
     pub fn results<const N: usize>(&mut self) -> Result<[&mut [f32]; N], KernelError> {
         let arity = KernelError::Arity { found: self.results.len() };
         let all: Vec<&mut [f32]> = self.results.iter_mut().map(|r| &mut **r).collect();
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
     /// Extent of the `i`-th operand, a blocked map.
     ///
     /// # Errors
-    /// Not a map.
+    /// It is not a map.
     pub fn map(&self, i: usize) -> Result<Blocked, KernelError> {
         self.operand_types.get(i).and_then(|ty| extent(ty)).ok_or(KernelError::Operand { place: i, expected: MAP })
     }
@@ -97,7 +97,7 @@ impl<'a> Call<'a> {
     /// Extent of the `i`-th result, a blocked map.
     ///
     /// # Errors
-    /// Not a map.
+    /// It is not a map.
     pub fn result_map(&self, i: usize) -> Result<Blocked, KernelError> {
         self.result_types.get(i).and_then(|ty| extent(ty)).ok_or(KernelError::Result { place: i, expected: MAP })
     }

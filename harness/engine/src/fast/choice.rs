@@ -26,8 +26,8 @@ fn fast<'a>(run: impl FnOnce(Call<'_>) -> Result<(), KernelError> + 'a) -> FastK
     FastKernel { workspace: 0, run: Box::new(run) }
 }
 
-/// The fast kernel of an operator on operands and results of these types; without one the reference kernel computes it,
-/// on row-major copies.
+/// The fast kernel of an operator for operands and results of these types. `None` if there is none; then the
+/// reference kernel computes the operator on row-major copies.
 pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&TensorType]) -> Option<FastKernel<'a>> {
     let blocked = operands.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
     let is_packed = |ty: Option<&&TensorType>| ty.is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }));

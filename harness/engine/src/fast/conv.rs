@@ -8,7 +8,7 @@ use zoo_graph::{
 };
 use zoo_kernels::conv::{self, ConvParams, ConvShape, Epilogue, Maps, Statistics};
 
-/// The convolution of these shapes: input `[n, c, h, w]`, filters `[o, c / groups, kh, kw]`.
+/// The convolution with these shapes: input `[n, c, h, w]`, filters `[o, c / groups, kh, kw]`.
 fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvShape, KernelError> {
     let (Some([n, c_in, h, w]), Some([c_out, _, kh, kw])) = (input.shape.nchw(), filter.shape.nchw()) else {
         return Err(KernelError::Operand { place: 0, expected: MAP });
@@ -30,7 +30,7 @@ fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvSha
     Ok(ConvShape::new(params)?)
 }
 
-/// The properties of a convolution that packing of its filters needs.
+/// The properties of a convolution that are needed to pack its filters.
 pub(super) fn filter_shape(ty: &TensorType) -> Option<ConvShape> {
     let (Layout::FractalZ { groups }, Some([c_out, i, kh, kw])) = (ty.layout, ty.shape.nchw()) else { return None };
     let params = ConvParams {
@@ -49,7 +49,7 @@ pub(super) fn filter_shape(ty: &TensorType) -> Option<ConvShape> {
     ConvShape::new(params).ok()
 }
 
-/// An image as it came, or blocked maps.
+/// An image in row-major order, or blocked maps.
 fn maps<'a>(ty: &TensorType, values: &'a [f32]) -> Maps<'a> {
     match ty.layout {
         Layout::Plain => Maps::Planar(values),
@@ -71,12 +71,12 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
     Ok(())
 }
 
-/// Elements of the workspace of [`input_gradient`]; none for a shape that it refuses.
+/// Elements of the workspace of [`input_gradient`]; zero for an unsupported shape.
 pub(super) fn input_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
     shape(op, input, filter).map_or(0, |shape| conv::transposed_len(&shape))
 }
 
-/// Elements of the workspace of [`filter_gradient`]; none for a shape that it refuses.
+/// Elements of the workspace of [`filter_gradient`]; zero for an unsupported shape.
 pub(super) fn filter_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
     shape(op, input, filter).map_or(0, |shape| conv::filter_workspace_len(&shape))
 }

@@ -48,7 +48,7 @@ pub(super) fn relu_gradient(op: &ReluGrad, mut call: Call<'_>) -> Result<(), Ker
     Ok(())
 }
 
-/// The same numbers, which may have another type.
+/// Copies the elements; the type may differ.
 pub(super) fn copy(mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, x, rounding) = (call.isa, call.apart(0), call.rounding(0));
     let [y] = call.results()?;

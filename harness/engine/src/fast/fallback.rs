@@ -9,12 +9,12 @@ use crate::{KernelError, reference};
 use candle_core::{Device, Tensor};
 use zoo_graph::{Op, TensorType};
 
-/// Elements of the row-major copies that it makes.
+/// Elements of the row-major copies.
 pub(super) fn copies(operands: &[&TensorType], results: &[&TensorType]) -> usize {
     operands.iter().chain(results).map(|ty| ty.shape.numel()).sum()
 }
 
-/// Computes `op` by its reference kernel.
+/// Computes `op` with its reference kernel.
 pub(super) fn run(op: &Op, mut call: Call<'_>) -> Result<(), KernelError> {
     let plain = |ty: &TensorType| TensorType::plain(ty.shape.clone(), ty.dtype);
     let operand_types: Vec<TensorType> = call.operand_types.iter().map(|ty| plain(ty)).collect();

@@ -27,7 +27,7 @@ pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Computes an update, over the elements as they are stored.
+/// Computes an update over the stored elements.
 pub(super) fn assign(op: &Assign, mut call: Call<'_>) -> Result<(), KernelError> {
     let elements = call.results.first().map_or(0, |result| result.len());
     let prepared = Prepared::assign(op, elements, call.scalars);
@@ -35,7 +35,7 @@ pub(super) fn assign(op: &Assign, mut call: Call<'_>) -> Result<(), KernelError>
     run(&prepared, false, &strides, &mut call)
 }
 
-/// Runs a formula on operands and results of these strides.
+/// Runs a formula on operands and results with these strides.
 fn run(
     prepared: &Prepared,
     blocked: bool,
@@ -76,7 +76,7 @@ fn run(
     Ok(())
 }
 
-/// Distance between neighbours of a tensor along each axis of the space as it is stored.
+/// Stride of a stored tensor along each axis of the space.
 fn strides(prepared: &Prepared, blocked: bool, ty: &TensorType) -> Vec<usize> {
     match ty.shape[..] {
         [n, c, h, w] if ty.layout == Layout::Nc1hwc0 => {
@@ -86,7 +86,8 @@ fn strides(prepared: &Prepared, blocked: bool, ty: &TensorType) -> Vec<usize> {
         }
         _ => {
             let mut strides = prepared.strides(&ty.shape);
-            // Beside blocks, what lies row-major is the same for all channels: for all blocks, and all lanes of each.
+            // In a blocked space, row-major tensors are equal for all channels: for all blocks, and all lanes of
+            // each.
             if blocked {
                 strides.push(0);
             }

@@ -1,4 +1,4 @@
-//! Rows of tables by their numbers.
+//! Rows of tables by index.
 
 use super::call::Call;
 use crate::KernelError;

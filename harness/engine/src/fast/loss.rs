@@ -1,4 +1,4 @@
-//! Losses and sums of them.
+//! Losses and their sums.
 
 use super::call::Call;
 use crate::KernelError;
@@ -35,5 +35,5 @@ pub(super) fn weighted_sum(weights: &[f64], mut call: Call<'_>) -> Result<(), Ke
     Ok(())
 }
 
-/// Elements that a task takes on.
+/// Elements per task.
 const CHUNK: usize = 1 << 14;

@@ -14,16 +14,16 @@ use zoo_kernels::{
 /// Number of rows from which on loading the weights of a dense layer no longer dominates.
 const MANY_ROWS: usize = 64;
 
-/// A product's kernel.
+/// The kernel of a product.
 pub(super) enum Kernel {
-    /// One of the three products of a dense layer on few samples.
+    /// One of the three products of a dense layer with few samples.
     Layer(Linear),
-    /// Any other: its extents, and the matrices that each product takes.
+    /// Any other product: its extents, and the matrices of each product.
     Any(Extents, Vec<[usize; 2]>),
 }
 
 impl Kernel {
-    /// The kernel for operands of these types; none where they do not fit each other.
+    /// The kernel for operands of these types; none if they do not fit each other.
     pub fn of(op: &MatMul, operands: &[&TensorType]) -> Option<Self> {
         let &[a, b, ..] = operands else { return None };
         let products = op.joined(a, b).ok()?;

@@ -1,8 +1,8 @@
 //! Fast kernels: a graph in blocked layouts on planned buffers of f32.
 //!
-//! Values live in the buffers of a [`MemoryPlan`]. The results of a node are removed from the table while it runs, so
-//! that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one place
-//! ([`choice`]).
+//! Values are stored in the buffers of a [`MemoryPlan`]. The results of a node are removed from the table while it
+//! runs, so that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one
+//! place ([`choice`]).
 
 mod call;
 mod choice;
@@ -103,7 +103,7 @@ impl Executor {
         self.ranks = ranks;
     }
 
-    /// Memory of all buffers and the kernels' workspace.
+    /// Memory of all buffers and of the kernels' workspace.
     pub fn memory(&self) -> Bytes {
         self.plan.bytes() + Bytes(4 * self.workspace.len() as u64)
     }
@@ -113,7 +113,7 @@ impl Executor {
         &self.node_seconds
     }
 
-    /// Gives a variable the value of a row-major tensor of its shape.
+    /// Sets a variable to a row-major tensor of its shape.
     pub fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
         let ty = graph.ty(graph.variable(id).value);
         let tensor = tensor.flatten_all()?;
@@ -122,18 +122,18 @@ impl Executor {
         Ok(())
     }
 
-    /// Present value of a variable, row-major.
+    /// Current value of a variable, row-major.
     pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         let ty = graph.ty(graph.variable(id).value);
         tensor(self.isa, ty, &self.buffers[self.variables[id.0].0])
     }
 
-    /// Whether all numbers of a variable are finite.
+    /// Whether all elements of a variable are finite.
     pub fn is_finite(&self, graph: &Graph, id: VariableId) -> bool {
         const PIECE: usize = 1 << 16;
         let len = graph.ty(graph.variable(id).value).stored_numel();
         let values = &self.buffers[self.variables[id.0].0][..len];
-        // Without a way out inside of a piece the compiler vectorises the loop.
+        // Without an early exit within a piece, the compiler vectorises the loop.
         let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
         values.par_chunks(PIECE).all(|piece| self.isa.run(|| finite(piece)))
     }
@@ -141,7 +141,7 @@ impl Executor {
     /// Runs the graph once.
     ///
     /// # Errors
-    /// A node that cannot be computed. Variables may have changed then: they are those of a step half done.
+    /// A node that cannot be computed. Some variables may then have changed already.
     pub fn run(
         &mut self,
         graph: &Graph,
@@ -149,8 +149,8 @@ impl Executor {
         scalars: Scalars,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
-        // A previous step may have left variables in other buffers than they start from. Those serve other values too,
-        // of other sizes, so the elements move and the buffers stay.
+        // A previous step may have left variables in other buffers than their initial ones. Those also serve values
+        // of other sizes, so the elements are copied and the buffers stay.
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
             if let Some(planned) = self.plan.buffer(variable.value).filter(|planned| planned != buffer) {
                 let len = graph.ty(variable.value).stored_numel();
@@ -187,7 +187,7 @@ impl Executor {
             let in_node =
                 |source: KernelError| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
             if node.op.is_skipped() && !agreed {
-                // Whether this step is skipped is decided by all ranks.
+                // All ranks together decide whether this step is skipped.
                 if let Some((simulation, findings)) = &mut self.simulated {
                     simulation.agree(&self.ranks, findings)?;
                 }
@@ -249,7 +249,7 @@ impl Executor {
         Ok(())
     }
 
-    /// New buffers in place of those that will not come back.
+    /// Replaces buffers that will not be returned.
     fn replace(&mut self, places: &[(ValueId, Option<BufferId>)]) {
         for lost in places.iter().filter_map(|(_, place)| *place) {
             self.buffers[lost.0] = AlignedBuf::zeroed(self.plan.sizes()[lost.0]);
@@ -311,7 +311,7 @@ impl Executor {
         }
     }
 
-    /// How many operands a node passes on as its results, if this step leaves it out.
+    /// Number of operands that a node passes on as its results, if this step skips it.
     fn kept(&self, graph: &Graph, node: &Node) -> Option<usize> {
         let loss = heeded_loss(graph, node);
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
@@ -330,8 +330,8 @@ impl Executor {
         node.inputs.iter().map(operand).collect()
     }
 
-    /// Computes the results of a node; returns how a simulated device holds them, which they may be yet to be rounded
-    /// to.
+    /// Computes the results of a node. Returns the types in which a simulated device stores them; they may still have
+    /// to be rounded.
     fn node(
         &mut self,
         graph: &Graph,
@@ -439,7 +439,7 @@ fn read(graph: &Graph) -> Vec<bool> {
     read
 }
 
-/// The graph as its values are held: half precision in f32.
+/// The graph with the types in which values are stored: f32 for half precision.
 fn held(graph: &Graph) -> Graph {
     let mut held = graph.clone();
     for value in held.values.iter_mut().filter(|v| v.ty.dtype.is_float()) {
@@ -448,7 +448,7 @@ fn held(graph: &Graph) -> Graph {
     held
 }
 
-/// A row-major tensor of a stored value.
+/// A stored value as a row-major tensor.
 fn tensor(isa: Isa, ty: &TensorType, stored: &[f32]) -> Result<Tensor, EngineError> {
     let mut values = vec![0.0; ty.shape.numel()];
     to_plain(isa, ty, &stored[..ty.stored_numel()], &mut values);

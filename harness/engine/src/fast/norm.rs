@@ -51,7 +51,7 @@ pub(super) fn infer(op: &BnInfer, mut call: Call<'_>) -> Result<(), KernelError>
 pub(super) fn infer_gradient(op: &BnInferGrad, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, shape, dy) = (call.isa, call.map(0)?, call.apart(0));
     let (gamma, variance) = (call.operand(1)?, call.operand(2)?);
-    // Mean and shift do not matter to this gradient.
+    // This gradient does not depend on mean and shift.
     let parameters = Parameters { mean: gamma, variance, gamma, beta: gamma, epsilon: op.eps };
     let [dx] = call.results()?;
     match dy {
@@ -64,7 +64,7 @@ pub(super) fn infer_gradient(op: &BnInferGrad, mut call: Call<'_>) -> Result<(),
 pub(super) fn gradient_sums(op: &BnTrainingUpdateGrad, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, shape) = (call.isa, call.map(0)?);
     let [dy, x, mean, variance] = [call.operand(0)?, call.operand(1)?, call.operand(2)?, call.operand(3)?];
-    // Scale and shift do not matter to these sums.
+    // These sums do not depend on scale and shift.
     let parameters = Parameters { mean, variance, gamma: mean, beta: mean, epsilon: op.eps };
     let forward = Normalised { x, parameters, relu: Relu::Absent, rounding: None };
     let [gamma, beta] = call.results()?;
@@ -127,7 +127,7 @@ pub(super) fn running(op: &BnRunningUpdate, mut call: Call<'_>) -> Result<(), Ke
     Ok(())
 }
 
-/// Of a blocked map, or of rows.
+/// For a blocked map, or for rows.
 pub(super) fn bias_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, dy, ty) = (call.isa, call.operand(0)?, call.operand_types[0]);
     if ty.layout != Layout::Nc1hwc0 {

@@ -57,7 +57,7 @@ pub(super) fn slice(within: Within, mut call: Call<'_>) -> Result<(), KernelErro
     Ok(())
 }
 
-/// Along the channels of blocked maps.
+/// Concatenates blocked maps along the channels.
 pub(super) fn concat(mut call: Call<'_>) -> Result<(), KernelError> {
     let joined = call.result_map(0)?;
     let parts = (0..call.operands.len()).map(|i| Ok((call.map(i)?, call.operand(i)?)));
@@ -66,7 +66,7 @@ pub(super) fn concat(mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Along the channels of a blocked map.
+/// Splits a blocked map along the channels.
 pub(super) fn split(mut call: Call<'_>) -> Result<(), KernelError> {
     let (whole, x) = (call.map(0)?, call.operand(0)?);
     let mut first = 0;
@@ -93,7 +93,7 @@ pub(super) fn slice_rows(op: &Slice, mut call: Call<'_>) -> Result<(), KernelErr
     Ok(())
 }
 
-/// Row-major tensors along an axis.
+/// Concatenates row-major tensors along an axis.
 pub(super) fn concat_rows(axis: usize, mut call: Call<'_>) -> Result<(), KernelError> {
     let whole = &call.result_types[0].shape;
     let mut start = vec![0; whole.len()];
@@ -105,7 +105,7 @@ pub(super) fn concat_rows(axis: usize, mut call: Call<'_>) -> Result<(), KernelE
     Ok(())
 }
 
-/// A row-major tensor along an axis.
+/// Splits a row-major tensor along an axis.
 pub(super) fn split_rows(axis: usize, mut call: Call<'_>) -> Result<(), KernelError> {
     let (x, whole) = (call.operand(0)?, &call.operand_types[0].shape);
     let mut start = vec![0; whole.len()];

@@ -15,12 +15,12 @@ pub(super) struct UnderWay {
     pub means: Pending<Travelling>,
 }
 
-/// A buffer of which the first elements are a value.
+/// A buffer whose first elements are a value.
 #[derive(Debug)]
 pub(super) struct Travelling {
     /// The buffer.
     pub buffer: AlignedBuf,
-    /// Elements of the value.
+    /// Number of elements.
     pub len: usize,
 }
 
@@ -30,7 +30,7 @@ impl AsMut<[f32]> for Travelling {
     }
 }
 
-/// Lays the operands where the results will be, if they are not there: the executor sends the results.
+/// Copies operands to the results unless they already are there. The executor sends the results.
 pub(super) fn all_reduce(mut call: Call<'_>) -> Result<(), KernelError> {
     for (i, operand) in call.operands.iter().enumerate() {
         match operand {
@@ -44,7 +44,7 @@ pub(super) fn all_reduce(mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Statistics over all ranks from those of each.
+/// Statistics over all ranks, from those of each rank.
 pub(super) fn gather_statistics(mut call: Call<'_>) -> Result<(), KernelError> {
     let own = [call.operand(0)?, call.operand(1)?].concat();
     let (all, channels) = (call.ranks.gather(own)?, call.operand(0)?.len());

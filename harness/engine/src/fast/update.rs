@@ -6,12 +6,12 @@ use crate::KernelError;
 use zoo_graph::ops::ClipByValue;
 use zoo_kernels::elementwise;
 
-/// Leaves everything as it was.
+/// Keeps the old values.
 pub(super) fn keep(mut call: Call<'_>, count: usize) {
     start(&mut call, count);
 }
 
-/// Brings old values into the results that do not overwrite them.
+/// Copies old values into the results that do not overwrite them.
 fn start(call: &mut Call<'_>, count: usize) {
     for i in 0..count {
         if let Some(old) = call.apart(i) {

@@ -9,10 +9,10 @@ use std::{ops::Range, slice::from_ref};
 use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
 use zoo_kernels::{Isa, Loops};
 
-/// Elements that are computed together, unless a row has fewer and is computed whole.
+/// Elements that are computed together; fewer if a row is shorter.
 const CHUNK: usize = 1 << 10;
 
-/// Most groups of chunks: each sums up for itself, in an order that depends on shapes only.
+/// Largest number of groups of chunks. Each group computes its own sums, in an order that only depends on shapes.
 const GROUPS: usize = 32;
 
 /// The number type of a formula.
@@ -22,7 +22,7 @@ pub(crate) trait Number: Copy + Send + Sync {
 
     /// An operand's element, or a coordinate.
     fn exactly(value: f64) -> Self;
-    /// A number that is the same for all elements.
+    /// A constant for all elements.
     fn constant(value: f64) -> Self;
     fn unary(self, function: Unary) -> Self;
     fn binary(self, function: Binary, other: Self) -> Self;
@@ -82,7 +82,7 @@ pub(crate) enum Values<'a, T> {
 }
 
 impl<'a, T: FloatDType> Values<'a, T> {
-    /// Of a tensor that was opened.
+    /// From an open tensor.
     pub fn of(tensor: &Tensor, opened: &'a Elements<'_>) -> candle_core::Result<Self> {
         if tensor.dtype() == DType::U32 { opened.slice().map(Self::Index) } else { opened.slice().map(Self::Float) }
     }
@@ -95,7 +95,7 @@ impl<'a, T: FloatDType> Values<'a, T> {
     }
 }
 
-/// A value of a row, from a part of it or from all.
+/// The folded value of a row or of a part of it.
 #[derive(Clone, Copy)]
 enum Folded<N: Number> {
     Sum(N::Sum),
@@ -127,7 +127,7 @@ impl<N: Number> Folded<N> {
     }
 }
 
-/// A function of pairs of elements.
+/// Applies a function to pairs of elements.
 struct Pairs<'a, N> {
     function: Binary,
     a: &'a [N],
@@ -137,7 +137,7 @@ struct Pairs<'a, N> {
 impl<N: Number> Loops for Pairs<'_, N> {
     type Output = Vec<N>;
 
-    /// A separate loop for each function, since most are single instructions.
+    /// A separate loop for each function, because most functions are single instructions.
     #[inline(always)]
     fn run(self) -> Vec<N> {
         let mut all = vec![N::exactly(0.0); self.a.len()];
@@ -157,7 +157,7 @@ impl<N: Number> Loops for Pairs<'_, N> {
     }
 }
 
-/// A number of each element.
+/// Converts each element to a number.
 struct Each<'a, T, F> {
     values: &'a [T],
     of: F,
@@ -180,7 +180,7 @@ impl<T: Copy, N: Number, F: Fn(T) -> N> Loops for Each<'_, T, F> {
 pub(crate) struct Evaluation<'a, T> {
     pub prepared: &'a Prepared,
     pub operands: &'a [Values<'a, T>],
-    /// Distances of neighbours, by operand and axis of the space.
+    /// Strides by operand and axis of the space.
     pub strides: &'a [Vec<usize>],
     /// The same by result.
     pub result_strides: &'a [Vec<usize>],
@@ -189,13 +189,13 @@ pub(crate) struct Evaluation<'a, T> {
 }
 
 impl<T: FloatDType> Evaluation<'_, T> {
-    /// Computes all results. `take` gets each element of each result once: the state of its part, the result's number,
-    /// the row-major index of an element, and the values from this one on. Within a part a result's elements come in
-    /// order, and parts are returned in order; the last holds the results that are sums. Only a few thousand elements
-    /// of a term exist at a time, however long rows are.
+    /// Computes all results. `take` receives each element of each result once: the state of its part, the index of
+    /// the result, the row-major index of an element, and the values from this one on. Within a part, the elements of
+    /// a result are in order. Parts are returned in order, and the last one contains the results that are sums. Only
+    /// a few thousand elements of a term exist at a time, however long rows are.
     ///
     /// # Errors
-    /// A formula that is not [`zoo_graph::formula::Formula::expanded`].
+    /// The formula is not [`zoo_graph::formula::Formula::expanded`].
     pub fn run<N: Number, P: Send>(
         &self,
         part: impl Fn() -> P + Sync,
@@ -207,7 +207,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
         let extents = formula.extents();
         let summed: Vec<usize> =
             (0..formula.results().len()).filter(|n| !formula.results()[*n].over.is_empty()).collect();
-        // Sums of a group take at most the memory of one element of each term in the space.
+        // The sums of a group need at most the memory of one element of each term in the space.
         let largest = summed.iter().map(|n| self.result_sizes[*n]).max().unwrap_or(0).max(1);
         let groups = if summed.is_empty() { chunks.len() } else { (self.numel() / largest).clamp(1, GROUPS) };
         let group = |chunks: &[Range<usize>]| {
@@ -253,13 +253,13 @@ impl<T: FloatDType> Evaluation<'_, T> {
         self.prepared.space.numel()
     }
 
-    /// Elements of a row; 1 if nothing is folded.
+    /// Elements per row; 1 if nothing is folded.
     fn row(&self) -> usize {
         let space = &self.prepared.space;
         space[space.len() - self.prepared.formula.rows()..].iter().product::<usize>().max(1)
     }
 
-    /// Ranges of elements: some whole rows each, or a part of one row.
+    /// Ranges of elements: several whole rows each, or a part of one row.
     fn chunks(&self) -> Vec<Range<usize>> {
         let (row, numel) = (self.row(), self.numel());
         let (unit, len) = if row <= CHUNK { (numel, CHUNK / row * row) } else { (row, CHUNK) };
@@ -267,7 +267,8 @@ impl<T: FloatDType> Evaluation<'_, T> {
         (0..numel).step_by(unit.max(1)).flat_map(|start| cut(start, start + unit)).collect()
     }
 
-    /// By term and row the values of rows that do not fit a chunk, the ones that others are computed from first.
+    /// Folded values of rows that do not fit a chunk, by term and row. Values on which others depend are computed
+    /// first.
     fn long_rows<N: Number>(&self, chunks: &[Range<usize>]) -> Result<Vec<Vec<N>>, KernelError> {
         let (terms, row) = (self.prepared.formula.terms(), self.row());
         let mut folded = vec![Vec::new(); terms.len()];
@@ -298,8 +299,8 @@ impl<T: FloatDType> Evaluation<'_, T> {
         Ok(folded)
     }
 
-    /// The first `until` terms of a chunk, with the values of rows that are longer than it. A term that the values of
-    /// such a row are not yet known for is left empty.
+    /// The first `until` terms of a chunk, with the folded values of rows that are longer than it. A term whose
+    /// folded values are not yet known is left empty.
     fn terms<N: Number>(
         &self,
         chunk: Range<usize>,

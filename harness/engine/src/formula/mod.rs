@@ -14,9 +14,9 @@ use zoo_graph::{
 pub(crate) struct Prepared {
     /// [`Formula::expanded`].
     pub formula: Formula,
-    /// By term its value, if it is the same for all elements.
+    /// The value of each term, if it is the same for all elements.
     pub numbers: Vec<Option<f64>>,
-    /// For which elements it is computed.
+    /// The elements for which it is computed.
     pub space: Shape,
 }
 
@@ -42,7 +42,7 @@ impl Prepared {
         Self { formula, numbers, space: [elements].into() }
     }
 
-    /// Distance between neighbours of a row-major tensor along each axis of the space that it is broadcast to.
+    /// Strides of a row-major tensor along each axis of the space to which it is broadcast.
     pub fn strides(&self, shape: &Shape) -> Vec<usize> {
         let mut strides = vec![0; self.space.len()];
         let mut numel = 1;

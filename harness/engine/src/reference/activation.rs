@@ -12,7 +12,7 @@ pub(super) fn relu<T: FloatDType>(rectifier: Rectifier, [x]: [&Tensor; 1]) -> Re
     Ok(y)
 }
 
-/// `dy` where it passes, else zero.
+/// `dy` where the rectifier passes it, otherwise zero.
 pub(super) fn relu_grad<T: FloatDType>(rectifier: Rectifier, [dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if rectifier.passes(y) { dy } else { 0.0 }])?;
     Ok(dx)
@@ -30,7 +30,7 @@ pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tenso
     Ok(dx)
 }
 
-/// Selects elements with the counter-based generator of the kernels, so that forward, backward and all kernels agree.
+/// Selects elements with the kernels' counter-based generator, so that forward, backward and all kernels agree.
 pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
     let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);
     let mask = mask.from_element(scalars.part * x.elem_count() as u64);

@@ -5,7 +5,7 @@ use crate::{KernelError, layout::stored_dims};
 use candle_core::{Device, FloatDType, Tensor};
 use zoo_graph::ops::{ClipByGlobalNorm, ClipByValue, Eye, Fill, Scale, WeightedSum, clip_factor};
 
-/// The operands' sum, from left to right.
+/// The sum of the operands, from left to right.
 pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelError> {
     let [first, rest @ ..] = operands else { return Err(KernelError::Arity { found: 0 }) };
     rest.iter().try_fold(first.clone(), |total, next| {
@@ -14,7 +14,7 @@ pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelEr
     })
 }
 
-/// A tensor of one value.
+/// A tensor with one value in all elements.
 pub(super) fn fill<T: FloatDType>(op: &Fill) -> Result<Tensor, KernelError> {
     Ok(Tensor::full(T::from_f64(op.value), stored_dims(&op.ty), &Device::Cpu)?)
 }
@@ -31,7 +31,7 @@ pub(super) fn scale<T: FloatDType>(op: &Scale, [x]: [&Tensor; 1]) -> Result<Tens
     Ok(y)
 }
 
-/// `x * factor`, the factor a scalar tensor, perhaps of a wider type: a loss scale need not fit half precision.
+/// `x * factor` with a scalar tensor, possibly of a wider type: a loss scale may not fit half precision.
 pub(super) fn scale_by<T: FloatDType>([x, factor]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let factor = scalar_value::<f64>(&factor.to_dtype(candle_core::DType::F64)?)?;
     let [y] = map::<T, 1, 1>([x], |[x]| [x * factor])?;
@@ -51,7 +51,7 @@ pub(super) fn weighted_sum<T: FloatDType>(op: &WeightedSum, operands: &[Tensor])
     })?)
 }
 
-/// Norm of all operands together, and the factor that brings it down to the bound.
+/// Norm of all operands together, and the factor that reduces it to the bound.
 pub(super) fn clip_by_global_norm<T: FloatDType>(op: &ClipByGlobalNorm, operands: &[Tensor]) -> super::Results {
     let mut squares = 0.0;
     for gradient in operands {
@@ -63,7 +63,7 @@ pub(super) fn clip_by_global_norm<T: FloatDType>(op: &ClipByGlobalNorm, operands
     Ok(vec![scalar::<T>(norm)?, scalar::<T>(clip_factor(norm, op.bound))?])
 }
 
-/// Each element brought into `[-bound, bound]`.
+/// Limits each element to `[-bound, bound]`.
 pub(super) fn clip_by_value<T: FloatDType>(op: &ClipByValue, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let [y] = map::<T, 1, 1>([x], |[x]| [x.clamp(-op.bound, op.bound)])?;
     Ok(y)

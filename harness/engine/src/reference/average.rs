@@ -6,7 +6,7 @@ use candle_core::{FloatDType, Tensor};
 use std::ops::Range;
 use zoo_graph::ops::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, AvgPool, AvgPoolGrad, adaptive_range};
 
-/// A window along one axis: the positions inside the map, and by how much it divides.
+/// A window along one axis: the positions inside the map, and the divisor.
 type Span = (Range<usize>, usize);
 
 /// Mean over each window.
@@ -16,7 +16,7 @@ pub(super) fn pool<T: FloatDType>(op: &AvgPool, [x]: [&Tensor; 1]) -> Result<Ten
     mean::<T>(x, &spans(oh, |i| op.span(i, 0, h)), &spans(ow, |i| op.span(i, 1, w)))
 }
 
-/// Gives each window's gradient back to its elements.
+/// Distributes the gradient of each window over its elements.
 pub(super) fn pool_grad<T: FloatDType>(op: &AvgPoolGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (_, _, oh, ow) = dy.dims4()?;
     let [.., h, w] = op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
@@ -24,13 +24,13 @@ pub(super) fn pool_grad<T: FloatDType>(op: &AvgPoolGrad, [dy]: [&Tensor; 1]) -> 
     mean_grad::<T>(dy, [h, w], &spans(oh, |i| pool.span(i, 0, h)), &spans(ow, |i| pool.span(i, 1, w)))
 }
 
-/// Mean over windows that make up the whole map.
+/// Mean over windows that cover the whole map.
 pub(super) fn adaptive<T: FloatDType>(op: &AdaptiveAvgPool, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (_, _, h, w) = x.dims4()?;
     mean::<T>(x, &adaptive_spans(op.out[0], h), &adaptive_spans(op.out[1], w))
 }
 
-/// Gives each window's gradient back to its elements.
+/// Distributes the gradient of each window over its elements.
 pub(super) fn adaptive_grad<T: FloatDType>(
     op: &AdaptiveAvgPoolGrad,
     [dy]: [&Tensor; 1],

@@ -21,7 +21,7 @@ pub(super) struct Unfold {
 }
 
 impl Unfold {
-    /// Whether the matrix is the input itself, but for the order of images and channels.
+    /// Whether the matrix is the input itself, apart from the order of images and channels.
     fn is_pointwise(&self) -> bool {
         let Window { kernel, stride, pad, dilation: _, ceil: _ } = self.window;
         kernel == [1, 1] && stride == [1, 1] && pad == [0; 4]
@@ -73,7 +73,7 @@ impl Unfold {
         })
     }
 
-    /// The matrix to `[n, c, h, w]`, each input element the sum over the taps that read it.
+    /// The matrix to `[n, c, h, w]`. Each input element is the sum over the taps that read it.
     pub fn fold<T: FloatDType>(&self, matrix: &Tensor) -> Result<Tensor> {
         let ([h, w], [_, ow]) = (self.input, self.output);
         let dims = [self.n, self.c, h, w];

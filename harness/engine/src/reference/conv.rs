@@ -1,8 +1,8 @@
-//! Convolution and its two gradients, as products of matrices.
+//! Convolution and its two gradients, as matrix products.
 //!
-//! With `W` the filters `[o, c/g * taps]` of each of `g` groups and `X` the input as a matrix `[c/g * taps, pixels]`
-//! (see [`columns`](super::columns)), the output is `W X`, its gradients by the filters `dY X'` and by the input `W'
-//! dY`.
+//! Let `W` be the filters `[o, c/g * taps]` of each of `g` groups, and `X` the input as a matrix `[c/g * taps,
+//! pixels]` (see [`columns`](super::columns)). The output is `W X`, the filter gradient `dY X'`, and the input
+//! gradient `W' dY`.
 
 use super::{
     activation,
@@ -18,10 +18,10 @@ use zoo_graph::{
     ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Rectifier},
 };
 
-/// Elements of the input's matrix that are made at one time: 64 MiB in f32.
+/// Elements of the input matrix that exist at once: 64 MiB in f32.
 const MATRIX_ELEMENTS: usize = 1 << 24;
 
-/// Elements of the largest matrix that a convolution makes of its input at one time.
+/// Elements of the largest input matrix of a convolution.
 pub(super) fn matrix_elements(op: &Conv2D, x: &TensorType, y: &TensorType) -> usize {
     let largest = |extents: Extents| {
         let per_image = extents.taps() * extents.groups * extents.pixels();
@@ -52,12 +52,12 @@ impl Extents {
         self.unfold.output[0] * self.unfold.output[1]
     }
 
-    /// Rows of the input's matrix that belong to one group.
+    /// Rows of the input matrix that belong to one group.
     fn taps(&self) -> usize {
         self.unfold.c / self.groups * self.unfold.window.taps()
     }
 
-    /// Runs of images, so long that their matrices stay within bounds.
+    /// Runs of images whose matrices do not exceed the limit.
     fn runs(&self) -> Vec<(usize, Unfold)> {
         let per_image = self.taps() * self.groups * self.pixels();
         let at_once = (MATRIX_ELEMENTS / per_image.max(1)).max(1);
@@ -70,13 +70,13 @@ impl Extents {
         w.reshape((self.groups, self.o / self.groups, self.taps()))
     }
 
-    /// The input's matrix per group, for a run of images.
+    /// The input matrix per group, for a run of images.
     fn input<T: FloatDType>(&self, x: &Tensor, start: usize, run: &Unfold) -> candle_core::Result<Tensor> {
         let matrix = run.columns::<T>(&x.narrow(0, start, run.n)?)?;
         matrix.reshape((self.groups, self.taps(), run.n * self.pixels()))
     }
 
-    /// The output gradient's matrix per group, for a run of images.
+    /// The matrix of the output gradient per group, for a run of images.
     fn output_gradient(&self, dy: &Tensor, start: usize, run: &Unfold) -> candle_core::Result<Tensor> {
         let matrix = by_channel(&dy.narrow(0, start, run.n)?, run.n, self.o, self.pixels())?;
         matrix.reshape((self.groups, self.o / self.groups, run.n * self.pixels()))
@@ -105,7 +105,7 @@ pub(super) fn forward<T: FloatDType>(op: &Conv2D, [x, w]: [&Tensor; 2], bias: Op
     Ok([vec![y], statistics].concat())
 }
 
-/// Gradient by the filters, summed over runs of images in their order.
+/// Filter gradient, summed over runs of images in order.
 pub(super) fn filter_grad<T: FloatDType>(
     op: &Conv2DBackpropFilter,
     [x, dy]: [&Tensor; 2],
@@ -127,7 +127,7 @@ pub(super) fn filter_grad<T: FloatDType>(
     Ok(total.reshape(op.filter.to_vec())?)
 }
 
-/// Gradient by the input.
+/// Input gradient.
 pub(super) fn input_grad<T: FloatDType>(
     op: &Conv2DBackpropInput,
     [dy, w]: [&Tensor; 2],

@@ -5,7 +5,7 @@ use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::DepthwiseCorrelationGrad;
 
-/// Each channel of each sample with the same one of the kernel.
+/// Each channel of each sample is correlated with the same channel of the kernel.
 pub(super) fn forward<T: FloatDType>([x, k]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let ((n, c, h, w), (_, _, kh, kw)) = (x.dims4()?, k.dims4()?);
     let (oh, ow) = (h - kh + 1, w - kw + 1);
@@ -25,7 +25,7 @@ pub(super) fn forward<T: FloatDType>([x, k]: [&Tensor; 2]) -> Result<Tensor, Ker
     })?)
 }
 
-/// Gradient by the search.
+/// Gradient of the search.
 pub(super) fn grad<T: FloatDType>(op: &DepthwiseCorrelationGrad, [dy, k]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let ((n, c, oh, ow), (_, _, kh, kw)) = (dy.dims4()?, k.dims4()?);
     let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };

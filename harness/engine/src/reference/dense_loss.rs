@@ -7,12 +7,13 @@ use rayon::prelude::*;
 use std::cmp::Ordering;
 use zoo_graph::ops::{BalancedBce, DiceLoss, HardNegatives, MiningScope};
 
-/// Least value of a logarithm (`torch.nn.functional.binary_cross_entropy`).
+/// Smallest value of a logarithm (`torch.nn.functional.binary_cross_entropy`).
 const LOG_FLOOR: f64 = -100.0;
-/// Least denominator of the cross entropy's gradient (the same).
+/// Smallest denominator in the gradient of the cross entropy (the same).
 const VARIANCE_FLOOR: f64 = 1e-12;
 
-/// Loss, gradient, positives, negatives that count, and the least loss of those.
+/// Loss, gradient, number of positives, number of selected negatives, and the smallest loss of the selected
+/// negatives.
 pub(super) fn balanced_bce<T: FloatDType>(op: &BalancedBce, [p, target, mask]: [&Tensor; 3]) -> super::Results {
     let dims = p.dims();
     let [p, target, mask] = [p, target, mask].map(Elements::of);
@@ -57,12 +58,12 @@ pub(super) fn balanced_bce<T: FloatDType>(op: &BalancedBce, [p, target, mask]: [
     Ok(vec![loss?, gradient, positives?, negatives?, least?])
 }
 
-/// Larger losses first, of equal ones the earlier pixel.
+/// Larger losses come first; of equal ones, the earlier pixel.
 fn harder(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// The `count` hardest, by selection; in the order of the pixels.
+/// The `count` hardest by selection, in the order of the pixels.
 fn top_k(mut candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
     if count < candidates.len() {
         candidates.select_nth_unstable_by(count, harder);
@@ -72,7 +73,7 @@ fn top_k(mut candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
     candidates
 }
 
-/// The `count` hardest: all are sorted, each gets its rank, and the rank decides. In the order of the pixels.
+/// The `count` hardest by rank: all are sorted, and the rank decides. In the order of the pixels.
 fn rank_mask(candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_by(|a, b| harder(&candidates[*a], &candidates[*b]));

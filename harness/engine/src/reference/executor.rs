@@ -17,7 +17,7 @@ use zoo_ranks::Ranks;
 /// Stores the variables, and the last use of each value of its graph.
 pub(crate) struct Executor {
     liveness: Liveness,
-    /// As stored, by [`VariableId`].
+    /// As stored, indexed by [`VariableId`].
     variables: Vec<Tensor>,
     /// Of the last step.
     peak: Bytes,
@@ -32,7 +32,7 @@ impl Executor {
     /// Prepares to run `graph`. All variables are zero.
     ///
     /// # Errors
-    /// An operator other than `TransData` that meets a blocked layout.
+    /// An operator other than `TransData` has a value in a blocked layout.
     pub fn new(graph: &Graph, simulation: Option<Simulation>) -> Result<Self, EngineError> {
         for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::TransData(_))) {
             let values = node.inputs.iter().chain(&node.outputs);
@@ -54,18 +54,18 @@ impl Executor {
         self.ranks = ranks;
     }
 
-    /// Present value of a variable, row-major.
+    /// Current value of a variable, row-major.
     pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         Ok(to_plain(&self.variables[id.0], graph.ty(graph.variable(id).value))?)
     }
 
-    /// Gives a variable the value of a row-major tensor of its shape.
+    /// Sets a variable to a row-major tensor of its shape.
     pub fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
         self.variables[id.0] = to_stored(tensor, graph.ty(graph.variable(id).value))?;
         Ok(())
     }
 
-    /// Whether all numbers of a variable are finite.
+    /// Whether all elements of a variable are finite.
     pub fn is_finite(&self, id: VariableId) -> Result<bool, EngineError> {
         let tensor = &self.variables[id.0];
         // x - x is zero for every number, and NaN for infinities and NaN.
@@ -73,7 +73,7 @@ impl Executor {
         Ok(zeros.to_scalar::<f64>()? == 0.0)
     }
 
-    /// Largest sum of the tensors that lived at one time in the last step, kernels' scratch not counted.
+    /// Peak memory of live tensors in the last step, without the kernels' workspace.
     pub fn memory(&self) -> Bytes {
         self.peak
     }
@@ -88,7 +88,8 @@ impl Executor {
         &self.node_seconds
     }
 
-    /// Computes all nodes in order; lets go of each value after its last use. The variables change if all succeed.
+    /// Computes all nodes in order, and releases each value after its last use. Variables only change if all nodes
+    /// succeed.
     ///
     /// # Errors
     /// A node that cannot be computed.
@@ -101,7 +102,7 @@ impl Executor {
     ) -> Result<Outcome, EngineError> {
         let values = vec![None; graph.values.len()];
         let mut live = Live { graph, values, footprint: Footprint::default(), observer };
-        // Inputs and variables are held by others as well until the step is over.
+        // Inputs and variables have other holders until the end of the step.
         inputs.iter().chain(&self.variables).for_each(|tensor| live.footprint.hold(tensor));
         for (input, tensor) in graph.inputs.iter().zip(inputs) {
             live.put(input.value, tensor.clone())?;
@@ -187,7 +188,7 @@ fn in_node(node: &Node) -> impl Fn(KernelError) -> EngineError {
     |source| EngineError::Node { name: node.name.clone(), op: node.op.name(), source }
 }
 
-/// The values that exist at one time.
+/// The live values.
 struct Live<'a> {
     graph: &'a Graph,
     values: Vec<Option<Tensor>>,
@@ -196,7 +197,7 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    /// The total loss, where it decides about the update.
+    /// The total loss, if it determines whether the update is skipped.
     fn loss(&self) -> Option<f64> {
         let loss = self.graph.loss().filter(|_| self.graph.skip_loss_above.is_some());
         loss.and_then(|v| self.get(v).ok()?.to_dtype(DType::F64).ok()?.to_scalar().ok())

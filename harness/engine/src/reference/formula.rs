@@ -1,4 +1,4 @@
-//! Formulas, element by element in f64, rounded once.
+//! Formulas, computed element by element in f64 and rounded once.
 
 use super::{Call, Results};
 use crate::{

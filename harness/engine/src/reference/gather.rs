@@ -1,4 +1,4 @@
-//! Rows of tables by their numbers.
+//! Rows of tables by index.
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
@@ -15,7 +15,7 @@ fn with_indices(indices: &Indices, operands: &[Tensor]) -> Result<[Tensor; 2], K
     }
 }
 
-/// The row of the table that each index names.
+/// The row of the table for each index.
 pub(super) fn gather<T: FloatDType>(op: &Gather, operands: &[Tensor]) -> Result<Tensor, KernelError> {
     let [table, indices] = with_indices(&op.indices, operands)?;
     let [rows, row @ ..] = table.dims() else { return Err(KernelError::Operand { place: 0, expected: "a table" }) };
@@ -29,7 +29,7 @@ pub(super) fn gather<T: FloatDType>(op: &Gather, operands: &[Tensor]) -> Result<
     Ok(y?)
 }
 
-/// For each row of the table, the sum of the values whose index names it.
+/// For each row of the table, the sum of the values with its index.
 pub(super) fn scatter_add<T: FloatDType>(op: &ScatterAdd, operands: &[Tensor]) -> Result<Tensor, KernelError> {
     let [values, indices] = with_indices(&op.indices, operands)?;
     let row = &values.dims()[indices.rank()..];

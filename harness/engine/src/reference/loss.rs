@@ -5,7 +5,7 @@ use crate::elements::{Elements, by_chunks, scalar};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::SoftmaxCrossEntropy;
 
-/// The mean loss over all rows of the logits whose label counts, and its gradient by them.
+/// The mean loss over all rows of the logits whose label is not ignored, and the gradient of the logits.
 pub(super) fn softmax_cross_entropy<T: FloatDType>(
     op: &SoftmaxCrossEntropy,
     [logits, labels]: [&Tensor; 2],

@@ -53,7 +53,7 @@ fn denominators<T: FloatDType>(op: &Lrn, c: usize, x: &[T]) -> Vec<f64> {
     planes.flatten().map(|sum| op.k + factor * sum).collect()
 }
 
-/// Sum of some planes of an image.
+/// Sum over some planes of an image.
 fn plane_sums(image: &[f64], plane: usize, channels: Range<usize>) -> Vec<f64> {
     let mut sums = vec![0.0; plane];
     for channel in channels {

@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Matrix products.
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks, widened};
@@ -12,7 +12,7 @@ pub(super) fn matmul<T: FloatDType>(
     bias: Option<&Tensor>,
 ) -> std::result::Result<Tensor, KernelError> {
     let [(leading_a, [rows, _]), (leading_b, _)] = [leading(a)?, leading(b)?];
-    // candle takes transposed matrices along one leading axis, and not along any number of them.
+    // candle supports transposed matrices along one leading axis, but not along more.
     let matrices = |x: &Tensor, transpose: bool| {
         let x = x.reshape(((), x.dim(D::Minus2)?, x.dim(D::Minus1)?))?;
         if transpose { x.t() } else { Ok(x) }
@@ -23,7 +23,7 @@ pub(super) fn matmul<T: FloatDType>(
     } else {
         let b = if op.transpose_b { b.t()? } else { b.clone() };
         match (op.transpose_a, b.rank()) {
-            // All rows at once, so that the one matrix is not copied for each place of the leading axes.
+            // All rows at once, so that the single matrix is not copied for each position of the leading axes.
             (false, 2) => {
                 let y = a.flatten_to(D::Minus2)?.matmul(&b)?;
                 y.reshape([leading_a, &[rows, b.dim(1)?]].concat())?
@@ -44,7 +44,7 @@ fn leading(x: &Tensor) -> std::result::Result<(&[usize], [usize; 2]), KernelErro
     Ok((leading, *extents))
 }
 
-/// `x + bias`, one value per element of the second axis.
+/// `x + bias`, with one value per element of the second axis.
 pub(super) fn add_per_channel<T: FloatDType>(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let bias = widened::<T>(bias)?;
     let plane: usize = x.dims()[2..].iter().product();

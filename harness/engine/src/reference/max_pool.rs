@@ -6,7 +6,7 @@ use candle_core::{FloatDType, Tensor};
 use std::{iter::StepBy, ops::Range};
 use zoo_graph::ops::Window;
 
-/// The maximum of each window; a NaN wins, padding never does.
+/// The maximum of each window. NaN takes precedence; padding is never selected.
 pub(super) fn forward<T: FloatDType>(window: &Window, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (n, c, h, w) = x.dims4()?;
     let [oh, ow] = window.output(h, w).map_err(|e| KernelError::Candle(candle_core::Error::Msg(e.to_string())))?;
@@ -21,8 +21,8 @@ pub(super) fn forward<T: FloatDType>(window: &Window, [x]: [&Tensor; 1]) -> Resu
     })?)
 }
 
-/// Gives each window's gradient to its first maximum. The maxima are found again in the input, which costs no memory
-/// between the two directions.
+/// Adds the gradient of each window to its first maximum. The maxima are searched again in the input, so that nothing
+/// is stored between forward and backward.
 pub(super) fn grad<T: FloatDType>(window: &Window, [x, _, dy]: [&Tensor; 3]) -> Result<Tensor, KernelError> {
     let (n, c, h, w) = x.dims4()?;
     let (_, _, oh, ow) = dy.dims4()?;
@@ -57,11 +57,11 @@ fn greatest<T: FloatDType>(window: &Window, x: &[T], [h, w]: [usize; 2], [oi, oj
     best.map(|(at, _)| at)
 }
 
-/// Where the taps of an output read along an axis of so many pixels, except in the padding.
+/// Positions that the taps of an output read along an axis with `pixels` pixels, without the padding.
 fn inside(window: &Window, axis: usize, output: usize, pixels: usize) -> StepBy<Range<usize>> {
     let (dilation, pad) = (window.dilation[axis].max(1), window.pad[2 * axis]);
     let first = output * window.stride[axis];
-    // The first tap that is not in front of the map, and the end of the last one, both counted with the padding.
+    // The first tap that is not before the map, and the end of the last one; both include the padding.
     let start = first + pad.saturating_sub(first).div_ceil(dilation) * dilation;
     let end = (first + (window.kernel[axis] - 1) * dilation + 1).min(pad + pixels);
     (start.max(pad) - pad..end.saturating_sub(pad)).step_by(dilation)

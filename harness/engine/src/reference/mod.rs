@@ -1,13 +1,13 @@
 //! Reference kernels: the definition of every operator, in any floating-point type.
 //!
-//! Products and moves of whole tensors use candle where it is accurate. All others are loops that compute each element
-//! in f64 and round it once, so that the error of a kernel in f32 is that of one rounding. f16 and bf16 values are
-//! stored as f32 and rounded by the simulation of a device. Graphs must be row-major; only `TransData` can have blocked
-//! operands.
+//! Products and moves of whole tensors use candle where it is accurate. All other kernels are loops that compute each
+//! element in f64 and round it once, so the error of a kernel in f32 is that of one rounding. f16 and bf16 values are
+//! stored as f32 and rounded by the simulation of a device. Graphs must be row-major; only `TransData` can have
+//! blocked operands.
 //!
-//! Work is cut up by shapes alone and sums have a fixed order, so results have the same bits for any number of threads.
-//! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on
-//! the shape and the processor's caches only.)
+//! Work is divided by shapes and sums have a fixed order, so results have the same bits for any number of threads.
+//! (This also holds for candle's `gemm`: its threads share output tiles, and the division of the summed axis only
+//! depends on the shape and the caches of the processor.)
 
 mod activation;
 mod arithmetic;
@@ -66,7 +66,7 @@ impl Call<'_> {
         }
     }
 
-    /// The first `N` operands, and one more if it is there.
+    /// The first `N` operands, and one more if it exists.
     fn take_with_optional<const N: usize>(&self) -> Result<([&Tensor; N], Option<&Tensor>), KernelError> {
         let found = self.operands.len();
         match self.operands.split_first_chunk::<N>() {
@@ -91,11 +91,11 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     }
 }
 
-/// Computes one operator on row-major tensors, outside any graph: floats in f64, or all of them in f32; class indices
-/// in u32.
+/// Computes one operator on row-major tensors, outside of a graph: floats in f64, or all of them in f32; class
+/// indices in u32.
 ///
 /// # Errors
-/// Operands that do not fit the operator, or labels out of range. The node is called `name` then.
+/// Operands that do not fit the operator, or labels out of range. `name` is the name of the node in errors.
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
     let ty = |tensor: &Tensor| {
         let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];

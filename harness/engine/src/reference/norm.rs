@@ -28,7 +28,7 @@ impl Planes {
         (self.n * self.len) as f64
     }
 
-    /// For each channel `f(channel, its elements' indices, plane by plane)`.
+    /// For each channel, `f(channel, ranges of its elements, plane by plane)`.
     fn per_channel<R: Send>(
         self,
         f: impl Fn(usize, &mut dyn Iterator<Item = std::ops::Range<usize>>) -> R + Sync,
@@ -40,7 +40,7 @@ impl Planes {
             .collect()
     }
 
-    /// A new tensor like `x`, an element of which is `f(channel, index)`.
+    /// A new tensor with the shape of `x`, whose elements are `f(channel, index)`.
     fn map<T: FloatDType>(self, x: &Tensor, f: impl Fn(usize, usize) -> f64 + Sync) -> candle_core::Result<Tensor> {
         by_chunks::<T>(x.dims(), self.len, |plane, elements| {
             let channel = plane % self.c;
@@ -65,7 +65,7 @@ pub(super) fn bias_grad<T: FloatDType>([dy]: [&Tensor; 1]) -> Result<Tensor, Ker
     Ok(vector::<T>(sums)?)
 }
 
-/// Mean and biased variance per channel, the variance around the mean of a first pass.
+/// Mean and biased variance per channel. A second pass computes the variance around the mean.
 pub(super) fn statistics<T: FloatDType>([x]: [&Tensor; 1]) -> super::Results {
     let planes = Planes::of(x)?;
     let x = Elements::of(x)?;
@@ -80,7 +80,7 @@ pub(super) fn statistics<T: FloatDType>([x]: [&Tensor; 1]) -> super::Results {
     Ok(vec![vector::<T>(means.iter().copied())?, vector::<T>(variances)?])
 }
 
-/// Sum in eight interleaved parts: the order is fixed, and the additions do not wait for each other.
+/// Sum in eight interleaved parts: the order is fixed, and additions do not wait for each other.
 fn total(values: impl Iterator<Item = f64>) -> f64 {
     let mut parts = [0.0; 8];
     for (i, value) in values.enumerate() {
@@ -106,7 +106,7 @@ pub(super) fn normalize<T: FloatDType>(
     })?)
 }
 
-/// Normalisation by stored statistics.
+/// Normalisation with stored statistics.
 pub(super) fn infer<T: FloatDType>(
     op: &BnInfer,
     [x, gamma, beta, mean, var]: [&Tensor; 5],
@@ -163,7 +163,7 @@ pub(super) fn scale_shift_grad<T: FloatDType>(eps: f64, [dy, x, mean, var]: [&Te
     Ok(vec![vector::<T>(sums.iter().map(|s| s[0]))?, vector::<T>(sums.iter().map(|s| s[1]))?])
 }
 
-/// Gradient by the input, through mean and variance as well.
+/// Input gradient, including the paths through mean and variance.
 pub(super) fn input_grad<T: FloatDType>(
     eps: f64,
     [dy, x, mean, var, gamma, dgamma, dbeta]: [&Tensor; 7],
@@ -208,7 +208,7 @@ pub(super) fn all_grads<T: FloatDType>(
     Ok(sums)
 }
 
-/// Running mean and variance, moved towards those of the batch.
+/// Running mean and variance, updated with those of the batch.
 pub(super) fn running_statistics<T: FloatDType>(op: &BnRunningUpdate, operands: [&Tensor; 4]) -> super::Results {
     let unbiased = op.count as f64 / (op.count as f64 - 1.0);
     let towards = |running: f64, batch: f64| (1.0 - op.momentum) * running + op.momentum * batch;

@@ -5,7 +5,8 @@ use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{ExtractPatches, ExtractPatchesGrad, Window};
 
-/// The rows of a window at output row `i` that are inside the map, each with its row in the map; `axis` 1: columns.
+/// The rows of a window at output row `i` that are inside the map, each with its row in the map. For `axis` 1:
+/// columns.
 fn inside(window: &Window, axis: usize, i: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let (start, pad) = (i * window.stride[axis], window.pad[2 * axis]);
     (0..window.kernel[axis]).filter_map(move |tap| Some((tap, (start + tap).checked_sub(pad).filter(|i| *i < size)?)))
@@ -31,7 +32,7 @@ pub(super) fn forward<T: FloatDType>(op: &ExtractPatches, [x]: [&Tensor; 1]) -> 
     })?)
 }
 
-/// For each pixel the sum over the windows that hold it.
+/// For each pixel, the sum over the windows that contain it.
 pub(super) fn grad<T: FloatDType>(op: &ExtractPatchesGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let &[n, c, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     let window = &op.patches.window;

@@ -5,7 +5,7 @@ use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{Resize, ResizeGrad};
 
-/// The map at another height and width.
+/// The map with another height and width.
 pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (n, c, h, w) = x.dims4()?;
     let [oh, ow] = op.out;

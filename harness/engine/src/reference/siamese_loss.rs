@@ -41,7 +41,7 @@ pub(super) fn pair_log_softmax_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Res
     })?)
 }
 
-/// Half the mean over positives plus half that over negatives, and its gradient.
+/// Half the mean over positives plus half the mean over negatives, and its gradient.
 pub(super) fn select_cross_entropy<T: FloatDType>([p, labels]: [&Tensor; 2]) -> super::Results {
     let dims = p.dims();
     let (p, labels) = (Elements::of(p)?, Elements::of(labels)?);
@@ -87,7 +87,7 @@ pub(super) fn weighted_l1<T: FloatDType>([p, target, weights]: [&Tensor; 3]) -> 
     Ok(vec![scalar::<T>(total / n as f64)?, gradient])
 }
 
-/// Logistic loss at the chosen positions, its gradient, and how well the masks agree there.
+/// Logistic loss at the selected positions, its gradient, and the overlap of the masks.
 pub(super) fn mask_soft_margin<T: FloatDType>(
     op: &MaskSoftMargin,
     [logits, windows, select]: [&Tensor; 3],

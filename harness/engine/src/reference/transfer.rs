@@ -1,4 +1,4 @@
-//! Communication between ranks, only in f32, the type in which training computes.
+//! Communication between ranks. Only in f32, the type of trainings.
 
 use super::{Call, Results};
 use crate::KernelError;
@@ -16,7 +16,7 @@ pub(super) fn all_reduce(call: &Call<'_>) -> Results {
     tensors.collect()
 }
 
-/// Statistics over all ranks from those of each.
+/// Statistics over all ranks, from those of each rank.
 pub(super) fn gather_statistics(call: &Call<'_>) -> Results {
     let own = values(call)?.concat();
     let channels = own.len() / 2;

@@ -1,7 +1,9 @@
-//! The smallest set of operators that must stay f32 for the step to lose nothing to the range of half precision.
+//! Finds the smallest set of operators that must stay f32, so that the step loses nothing to the range of half
+//! precision.
 //!
-//! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns
-//! out not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
+//! Rounds of the search keep all nodes that lose values by themselves in f32, until nothing is lost. Then the search
+//! removes the nodes that are not needed from the set, first by halves and finally one by one (delta debugging,
+//! Zeller 1999).
 
 use super::{DeviceOptions, NodeReport, OnDevice, judge, setup};
 use crate::{
@@ -14,30 +16,30 @@ use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use zoo_recipe::Recipe;
 
-/// Rounds after which the search gives up: every round adds all nodes that lose something.
+/// Rounds after which the search stops. Each round adds all nodes that lose values.
 const ROUNDS: usize = 12;
 
-/// What has to stay f32.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bisection {
-    /// Nodes, in the order of the step; empty if the step passes as it is.
+    /// Nodes that must stay f32, in the order of the step; empty if the step passes without them.
     pub keep: Vec<Kept>,
-    /// Whether the step passes with these in f32.
+    /// Whether the step passes with these nodes in f32.
     pub passes: bool,
-    /// Steps that were run.
+    /// Number of steps that were run.
     pub steps: usize,
 }
 
 /// A node that has to stay f32.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Its name, as `npu.keep_fp32` takes it.
+    /// Its name, as in `npu.keep_fp32`.
     pub node: String,
     /// Its operator.
     pub op: &'static str,
 }
 
-/// Searches. `progress` hears what is being done, and about how many steps follow it.
+/// Searches. `progress` is told what is done, and about how many steps remain.
 ///
 /// # Errors
 /// As [`super::check_device`].
@@ -95,14 +97,14 @@ pub fn bisect(
     Ok(Bisection { keep: names.into_iter().map(kept).collect(), passes, steps })
 }
 
-/// About how many steps it takes to give back what is not needed of so many nodes, where only a part of one size is.
+/// Estimated number of steps to reduce a set of `nodes` nodes, if only a part of one size is needed.
 fn to_give_back(nodes: usize) -> usize {
     std::iter::successors(Some(nodes.div_ceil(2)), |size| (*size > 1).then(|| size.div_ceil(2)))
         .map(|size| nodes.min(2 * size).div_ceil(size.max(1)))
         .sum()
 }
 
-/// The node that a cast belongs to: it is cast because the node's neighbour computes in half precision.
+/// The node to which a cast belongs: the cast exists because a neighbour of this node computes in half precision.
 fn layer(node: &str) -> String {
     node.split("/cast_").next().unwrap_or(node).to_owned()
 }

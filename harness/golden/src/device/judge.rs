@@ -1,4 +1,4 @@
-//! The verdict on every node of a device's step.
+//! The verdict on every node of a step on a device.
 
 use super::{DeviceOptions, rounding::Exponents, runs::OnDevice, scales::scaled};
 use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use zoo_engine::simulate::Tally;
 use zoo_graph::{DType, Graph, Node, NodeId, Phase};
 
-/// The most that one rounding to a type changes a number, and so a tensor, relative to it: half the distance of its
-/// neighbours. What costs more is lost to the range.
+/// The largest relative change of a number, and therefore of a tensor, by one rounding to a type: half the distance
+/// between neighbours. Anything larger is lost to the range.
 fn unit_roundoff(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 1.0 / 2048.0,
@@ -29,22 +29,22 @@ pub struct NodeReport {
     pub stage: Stage,
     /// Element type of its result.
     pub dtype: DType,
-    /// Relative distance of what the device holds from what the node computed; as JSON null where it is not finite.
+    /// Relative distance between the result that the device stores and the one that the node computed; null in JSON
+    /// if not finite.
     pub error: f64,
-    /// The most that rounding to this type costs.
+    /// The largest error of rounding to this type.
     pub expected: f64,
-    /// What the kernel's farthest element is off in f32, before the device rounds. Absent where what the kernel reads
-    /// is spoilt already, and in a search.
+    /// The worst element of the kernel's f32 result, before the device rounds. Absent if the operands are already
+    /// invalid, and in a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Item>,
     /// Share of the elements other than zero that became zero.
     pub underflow: f64,
-    /// Share of the elements beyond the largest number.
+    /// Share of the elements that exceed the largest number.
     pub overflow: f64,
-    /// How many elements of the result have which binary exponent, without the loss scale and were there no bounds to
-    /// them.
+    /// Histogram of the binary exponents of the result, without the loss scale and with an unbounded range.
     pub exponents: Exponents,
-    /// What these exponents are multiplied by on the device, as a power of two: that of the loss scale, for gradients.
+    /// Binary exponent of the factor on the results on the device: that of the loss scale for gradients.
     pub scaled_by: i32,
     /// The verdict.
     pub verdict: Verdict,
@@ -55,15 +55,15 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// Whether its kernel is off by more than rounding in f32.
+    /// Whether the error of its kernel exceeds rounding in f32.
     fn kernel_fails(&self) -> bool {
         self.kernel.as_ref().is_some_and(|kernel| kernel.ratio.is_nan() || kernel.ratio > 1.0)
     }
 
-    /// The node in a stage's report: its error in what rounding costs at most.
+    /// The item of the node in a stage: its error relative to the largest error of rounding.
     fn item(&self) -> Item {
         let item = Item::measured(&self.node, self.error, self.expected);
-        // An overflow fails, however small the error that it makes.
+        // An overflow fails even if its error is small.
         match self.overflow > 0.0 {
             true => Item {
                 ratio: f64::INFINITY,
@@ -75,7 +75,7 @@ impl NodeReport {
     }
 }
 
-/// All nodes of the device's step, in order; `kernels` are those that were judged.
+/// All nodes of the step on the device, in order. `kernels` are the nodes that were judged.
 pub(super) fn nodes(
     options: &DeviceOptions<'_>,
     device: &OnDevice,
@@ -131,7 +131,7 @@ fn judge(graph: &Graph, node: &Node, tally: Tally, device: &OnDevice, kernel: Op
     Some(NodeReport { verdict, ..report })
 }
 
-/// Gives the nodes the exponents of their results, by value.
+/// Sets the exponents of the nodes from the exponents of all values.
 pub(super) fn with_exponents(nodes: &mut [NodeReport], graph: &Graph, exponents: &[Exponents]) {
     let floats = graph.nodes.iter().filter_map(|node| node.outputs.iter().find(|v| graph.ty(**v).dtype.is_float()));
     for (node, value) in nodes.iter_mut().zip(floats) {
@@ -139,7 +139,7 @@ pub(super) fn with_exponents(nodes: &mut [NodeReport], graph: &Graph, exponents:
     }
 }
 
-/// The stage that a part of the step is reported in.
+/// The stage that reports a phase of the step.
 pub(crate) fn stage(phase: Phase) -> Stage {
     match phase {
         Phase::Forward => Stage::Forward,
@@ -149,7 +149,7 @@ pub(crate) fn stage(phase: Phase) -> Stage {
     }
 }
 
-/// What the kernels compute, and the parts of the step: nothing may be off by more than its bound.
+/// The stages: the kernels, and the parts of the step. No error may exceed its bound.
 pub(super) fn stages(nodes: &[NodeReport]) -> impl Iterator<Item = StageReport> {
     let kernels = nodes.iter().filter_map(|node| node.kernel.clone()).collect();
     let parts = [Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update].map(|stage| {
@@ -159,7 +159,7 @@ pub(super) fn stages(nodes: &[NodeReport]) -> impl Iterator<Item = StageReport> 
     [(Stage::Kernels, kernels)].into_iter().chain(parts).map(|(stage, items)| StageReport::of(stage, items, 1.0, None))
 }
 
-/// The first node that fails although all it depends on passes.
+/// The first node that fails although everything that it depends on passes.
 pub(super) fn first_divergence(nodes: &[NodeReport]) -> Option<Divergence> {
     let node = nodes.iter().find(|node| node.verdict == Verdict::Fail && node.own)?;
     let kernel = node.kernel.as_ref().filter(|_| node.kernel_fails());
@@ -174,7 +174,7 @@ pub(super) fn first_divergence(nodes: &[NodeReport]) -> Option<Divergence> {
     })
 }
 
-/// What a node loses, in words.
+/// Describes what a node loses.
 fn loss(node: &NodeReport) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     let mut what = Vec::new();

@@ -1,17 +1,18 @@
-//! What a device's arithmetic does to the step, node by node.
+//! The effect of a device's arithmetic on the step, node by node.
 //!
-//! One step with the device's arithmetic under the golden's conditions, each node on the operands that it really
-//! reads:
+//! One step runs with the device's arithmetic under the golden's conditions. Each node is judged on the operands that
+//! it reads:
 //!
-//! - What its kernel computes is judged as in a check in f32: against the operator in f64 ([`zoo_engine::bounds`]).
-//! - What the device then holds of it may be off by one rounding to its type, relative to the whole result. A result
-//!   that is off by more loses something to the range of the type: it underflows or overflows.
+//! - The result of its kernel is judged as in a check in f32: against the operator in f64 ([`zoo_engine::bounds`]).
+//! - The result that the device stores may differ from it by one rounding to its type, relative to the whole result.
+//!   If the error is larger, the result loses values to the range of the type: it underflows or overflows.
 //!
-//! No error is inherited from one node by the next, so that the verdict needs no allowance for chance. How far outputs
-//! and losses end up from the golden's is information: what rounding does to a whole step no bound says.
+//! Nodes do not inherit errors, so the verdict needs no allowance for chance. The errors of outputs and losses
+//! against the golden are reported for information only, since no bound exists for the effect of rounding on a whole
+//! step.
 //!
-//! A second step, with the device's significands but unbounded exponents, tells which exponents the numbers have, and
-//! so what another loss scale would lose.
+//! A second step, with the device's significands but unbounded exponents, shows which exponents the values have, and
+//! therefore what would be lost with another loss scale.
 
 pub mod bisect;
 mod judge;
@@ -38,7 +39,7 @@ use serde::Serialize;
 use zoo_engine::{Arithmetic, Options};
 use zoo_recipe::Recipe;
 
-/// What a device is asked to compute.
+/// Options of a step on a device.
 #[derive(Clone, Copy)]
 pub struct DeviceOptions<'a> {
     /// Its name.
@@ -47,14 +48,14 @@ pub struct DeviceOptions<'a> {
     pub arithmetic: &'a Arithmetic,
     /// The loss scale of the step.
     pub loss_scale: f64,
-    /// How the engine computes.
+    /// Kernels and threads of the engine.
     pub engine: Options,
 }
 
-/// What the device does to the step.
+/// Report on the step on a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceReport {
-    /// Version of this form.
+    /// Version of this structure.
     pub schema_version: u32,
     /// The recipe.
     pub recipe: String,
@@ -64,15 +65,15 @@ pub struct DeviceReport {
     pub device: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Conditions, kernels, then what rounding makes of nodes, by part of the step.
+    /// Conditions, kernels, and the effect of rounding on the nodes of each part of the step.
     pub stages: Vec<StageReport>,
-    /// Outputs and losses against the golden's: what rounding makes of the whole step.
+    /// Outputs and losses against those of the golden: the effect of rounding on the whole step.
     pub end_to_end: Vec<Item>,
-    /// The first thing that fails although all it depends on passes.
+    /// The first failure whose dependencies all pass.
     pub first_divergence: Option<Divergence>,
     /// Conditions in which recipe and golden differ.
     pub conditions_differ: Vec<Difference>,
-    /// What a loss scale saves; absent where no gradient is half precision.
+    /// What loss scales would save; absent if no gradient is half precision.
     pub loss_scale: Option<ScaleReport>,
     /// Every node, in order.
     pub nodes: Vec<NodeReport>,

@@ -1,4 +1,5 @@
-//! Sees what a device's types make of a step: which exponents its numbers have, and what rounding costs each result.
+//! Observes the effect of a device's types on a step: the exponents of its values, and the rounding error of each
+//! result.
 
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -6,12 +7,12 @@ use std::collections::BTreeMap;
 use zoo_engine::{Elements, Observer};
 use zoo_graph::{Graph, NodeId, ValueId};
 
-/// How many numbers have which binary exponent: the `e` of `2^e <= |x| < 2^(e+1)`. Zeros are not counted.
+/// Histogram of binary exponents: the `e` of `2^e <= |x| < 2^(e+1)`. Zeros are not counted.
 pub type Exponents = BTreeMap<i32, u64>;
 
 /// Counts the exponents of every value.
 pub(super) struct Spread {
-    /// By value; empty for what is no floating-point number.
+    /// By value; empty for values that are not floating-point numbers.
     pub exponents: Vec<Exponents>,
 }
 
@@ -27,15 +28,15 @@ impl Observer for Spread {
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
-        // What cannot be read has no exponents to show.
+        // A value that cannot be read has no exponents.
         self.exponents[value.0] = exponents(tensor).unwrap_or_default();
     }
 }
 
-/// Elements that a task looks at.
+/// Elements per task.
 const PIECE: usize = 1 << 14;
 
-/// The exponents of a tensor in f32; numbers below its normal ones count as its smallest.
+/// The exponents of a tensor in f32. Subnormal numbers count as the smallest exponent.
 fn exponents(tensor: &Tensor) -> candle_core::Result<Exponents> {
     const BIASED: usize = 1 << 8;
     let count = |piece: &[f32]| {
@@ -51,12 +52,12 @@ fn exponents(tensor: &Tensor) -> candle_core::Result<Exponents> {
     Ok(finite.filter(|(_, count)| *count > 0).collect())
 }
 
-/// Measures what rounding makes of each result, and shows another observer what the kernels computed before it.
+/// Measures the rounding error of each result, and passes the results before rounding to another observer.
 pub(super) struct Rounded<'a, O> {
     graph: &'a Graph,
-    /// Results of the node that runs, as its kernel computed them.
+    /// Results of the running node, as its kernel computed them.
     computed: Vec<(usize, Tensor)>,
-    /// By value, the relative error of what the device holds: none where it holds what was computed.
+    /// Relative rounding error by value; none if the device stores the computed result.
     pub errors: Vec<Option<f64>>,
     /// The other observer.
     pub of: O,
@@ -83,7 +84,7 @@ impl<O: Observer> Observer for Rounded<'_, O> {
 
     fn rounded(&mut self, node: NodeId, result: usize, computed: &Tensor, held: &Tensor) {
         let value = self.graph.node(node).outputs[result];
-        // What cannot be read fails its node.
+        // A value that cannot be read fails its node.
         self.errors[value.0] = Some(error(computed, held).unwrap_or(f64::NAN));
         if self.of.follows(node) {
             self.computed.push((result, computed.clone()));
@@ -101,7 +102,7 @@ impl<O: Observer> Observer for Rounded<'_, O> {
     }
 }
 
-/// Relative distance of what is held from what was computed: infinite or NaN where either is not finite.
+/// Relative distance of the stored result from the computed one; infinite or NaN if either is not finite.
 fn error(computed: &Tensor, held: &Tensor) -> candle_core::Result<f64> {
     let (computed, held) = (Elements::of(computed)?, Elements::of(held)?);
     let squares = |[norm, lost]: [f64; 2], (computed, held): (&f32, &f32)| {
@@ -135,7 +136,7 @@ mod tests {
         };
         assert_eq!(of([3.0, 4.0], [3.0, 3.5]), 0.1);
         assert_eq!(of([0.0, 0.0], [0.0, 0.0]), 0.0);
-        // An element that is lost costs its share.
+        // A lost element adds its share to the error.
         assert_eq!(of([0.75, 1.0], [0.75, 0.0]), 0.8);
         assert_eq!(of([1.0, 1e9], [1.0, f32::INFINITY]), f64::INFINITY);
         assert!(of([1.0, f32::INFINITY], [1.0, 65504.0]).is_nan());

@@ -25,7 +25,7 @@ pub(super) fn setup(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_
     Setup::new(recipe, golden, &CheckOptions { precision: Precision::F32, engine: options.engine, room: None })
 }
 
-/// A step of a device, with the golden's weights. No overflow leaves out its update, so that everything is computed.
+/// A step on a device, with the golden's weights. An overflow does not skip the update, so everything is computed.
 struct Prepared<'a> {
     step: Step,
     setup: &'a Setup,
@@ -52,7 +52,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// By value, the exponents that the step's numbers would have if there were no bounds to them.
+/// By value, the exponents that the values of the step would have in an unbounded range.
 pub(super) fn exponents(
     setup: &Setup,
     golden: &Golden,
@@ -65,11 +65,11 @@ pub(super) fn exponents(
     Ok(spread.exponents)
 }
 
-/// What a step on the device ran into.
+/// Findings of a step on the device.
 pub(super) struct OnDevice {
     pub graph: Graph,
     pub findings: Findings,
-    /// By value, the relative error that rounding made: none where the device holds what was computed.
+    /// Relative rounding error by value; none if the device stores the computed result.
     pub errors: Vec<Option<f64>>,
 }
 
@@ -90,12 +90,12 @@ impl OnDevice {
     }
 }
 
-/// A step on the device whose kernels were judged.
+/// A step on the device, with judged kernels.
 pub(super) struct Judged {
     pub device: OnDevice,
-    /// What the kernel of each node is off in f32, before the device rounds.
+    /// For each node, the error of its kernel in f32, before the device rounds.
     pub kernels: HashMap<NodeId, Item>,
-    /// What the network gives and what it loses, against the golden.
+    /// Outputs and losses against those of the golden.
     pub end_to_end: Vec<Item>,
 }
 
@@ -116,7 +116,7 @@ impl Judged {
     }
 }
 
-/// The network's outputs and the losses against the golden's; what the golden has not is left out.
+/// Compares the outputs and losses with those of the golden. Values that the golden does not have are left out.
 fn end_to_end(setup: &Setup, golden: &Golden, result: &StepResult, probe: &Probe) -> Vec<Item> {
     let read = |key: &str| probe.measured(key);
     let outputs = items::outputs(setup.graph(), &[], golden, None, Precision::F32, read);

@@ -1,4 +1,4 @@
-//! What the gradients lose at each loss scale, and which values carry it.
+//! What gradients lose with each loss scale, and which values are multiplied by it.
 
 use super::{DeviceOptions, judge::NodeReport, rounding::Exponents};
 use crate::report::Stage;
@@ -6,27 +6,28 @@ use serde::Serialize;
 use zoo_engine::simulate::{Range, Subnormals};
 use zoo_graph::{DType, Graph, Op};
 
-/// Largest loss scale that is considered, as a power of two: what MindSpore's dynamic scale starts with.
+/// Largest loss scale that is considered, as a power of two: the initial value of MindSpore's dynamic scale.
 const LARGEST_SCALE: i32 = 24;
-/// Powers of two between the largest gradient and the largest number that a recommended loss scale leaves.
+/// Powers of two between the largest gradient and the largest number, with the recommended loss scale.
 const HEADROOM: i32 = 2;
 
 /// What a loss scale saves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleReport {
-    /// The scale of this step.
+    /// The loss scale of this step.
     pub present: f64,
-    /// Share of the gradients' elements that vanish without a scale.
+    /// Share of the gradients' elements that become zero without a loss scale.
     pub lost_at_1: f64,
-    /// The same with the present one.
+    /// The same with the present loss scale.
     pub lost_at_present: f64,
-    /// The scale that loses least without coming near an overflow.
+    /// The loss scale that loses the smallest share and keeps its distance from an overflow.
     pub best: f64,
-    /// The share lost with it.
+    /// The same with the best loss scale.
     pub lost_at_best: f64,
 }
 
-/// What each loss scale would lose, from the exponents of the exact gradients that are half precision on the device.
+/// What each loss scale would lose, from the exponents of the exact values of the gradients that the device stores in
+/// half precision.
 pub(super) fn scales(nodes: &[NodeReport], options: &DeviceOptions<'_>) -> Option<ScaleReport> {
     let gradients = nodes.iter().filter(|node| node.stage == Stage::Backward);
     let mut exponents = Exponents::new();
@@ -38,7 +39,7 @@ pub(super) fn scales(nodes: &[NodeReport], options: &DeviceOptions<'_>) -> Optio
         }
     }
     let flushes = matches!(options.arithmetic.range, Range::Format { subnormals: Subnormals::Flush, .. });
-    // Below 2^smallest a number becomes zero, from 2^largest on it overflows.
+    // Numbers below 2^smallest become zero; numbers from 2^largest overflow.
     let (smallest, largest) = match (half?, flushes) {
         (DType::Bf16, true) => (-126, 128),
         (DType::Bf16, false) => (-134, 128),
@@ -61,8 +62,8 @@ pub(super) fn scales(nodes: &[NodeReport], options: &DeviceOptions<'_>) -> Optio
     })
 }
 
-/// Values whose numbers are multiplied by the loss scale: all that is computed from the scaled seed of the backward
-/// pass, until it is divided again. Every gradient is linear in the one that it comes from.
+/// Whether each value is multiplied by the loss scale: this holds for everything computed from the scaled seed of the
+/// backward pass, until it is divided again. Every gradient is linear in the gradient from which it is computed.
 pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
     let mut scaled = vec![false; graph.values.len()];
     for node in &graph.nodes {

@@ -1,9 +1,9 @@
 //! Compares two dumps of one step.
 //!
-//! Both began with the same weights and inputs; so what differs comes from somewhere. A node's error against the other
-//! dump is inherited from its operands as long as its [own error](super::Own) is what rounding costs; where it is more,
-//! the node is at fault, in the dump that shows it. Where neither shows any, and operands that agree to the bit give
-//! other results, the operator itself is another one in the two dumps.
+//! Both steps started with the same weights and inputs, so every difference has a cause. The difference of a node
+//! from the other dump is inherited from its operands if its [own error](super::Own) is within that of rounding. If
+//! it is larger, the node is at fault in the dump with the larger own error. If neither dump shows such an error, but
+//! bit-identical operands give different results, the dumps have different operators.
 
 use super::{
     Dump, DumpedNode, DumpedValue, Own,
@@ -17,14 +17,14 @@ use crate::{
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// A dump in a comparison.
+/// A compared dump.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DumpFacts {
     /// Its folder.
     pub folder: String,
     /// The device, or `host`.
     pub device: String,
-    /// Element type of the step before a device's casts.
+    /// Element type of the step, before the casts for a device.
     pub dtype: String,
     /// Version of zoo that wrote it.
     pub zoo: String,
@@ -36,21 +36,21 @@ pub struct DumpFacts {
     pub hash: String,
 }
 
-/// In which dump an operator is at fault.
+/// The dump in which an operator is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// In the first.
+    /// The first.
     A,
-    /// In the second.
+    /// The second.
     B,
-    /// In both, and differently.
+    /// Both, in different ways.
     Both,
-    /// It does what it should in both, and what it should is not the same.
+    /// Neither: both compute their operators correctly, but the operators differ.
     Between,
 }
 
-/// A node in both dumps.
+/// A node of both dumps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeDifference {
     /// Its name.
@@ -61,26 +61,26 @@ pub struct NodeDifference {
     pub stage: Stage,
     /// Line of the recipe.
     pub line: Option<String>,
-    /// Element types of its result; null where only the other dump has the node, a cast for example.
+    /// Element types of its result; null if only the other dump has the node (for example, a cast).
     pub dtype: [Option<String>; 2],
-    /// Relative distance of its results in the two dumps; null if it is not finite.
+    /// Relative distance between its results in the two dumps; null if it is not finite.
     pub error: Option<f64>,
     /// The largest such distance of its operands.
     pub inherited: Option<f64>,
-    /// Its own error in each.
+    /// Its own error in each dump.
     pub own: [Option<Own>; 2],
-    /// Share of the elements that became zero, in each.
+    /// Share of the elements that became zero, in each dump.
     pub underflow: [f64; 2],
-    /// Share of the elements beyond the largest number, in each.
+    /// Share of the elements that exceed the largest number, in each dump.
     pub overflow: [f64; 2],
-    /// Whether it is at fault, and where.
+    /// Whether it is at fault, and in which dump.
     pub fault: Option<Fault>,
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Version of this form.
+    /// Version of this structure.
     pub schema_version: u32,
     /// The recipe.
     pub recipe: String,
@@ -88,11 +88,11 @@ pub struct Comparison {
     pub a: DumpFacts,
     /// The second.
     pub b: DumpFacts,
-    /// Passes if no operator is at fault and both have the same ones.
+    /// Passes if no operator is at fault and both dumps have the same operators.
     pub verdict: Verdict,
-    /// Whether losses and variables are equal to the bit.
+    /// Whether losses and variables are bit-identical.
     pub identical: bool,
-    /// The first operator whose error is its own.
+    /// The first operator that is at fault.
     pub first: Option<NodeDifference>,
     /// Operators that only the first dump has.
     pub only_in_a: Vec<String>,
@@ -156,7 +156,7 @@ fn facts(dump: &Dump) -> DumpFacts {
     }
 }
 
-/// Both steps begin with the same inputs and variables.
+/// Fails unless both steps start with the same inputs and variables.
 fn same_start(a: &Dump, b: &Dump, foreign: &impl Fn(String) -> GoldenError) -> Result<(), GoldenError> {
     let names = |dump: &Dump| dump.manifest.sources.iter().map(|s| s.name.clone()).collect::<HashSet<String>>();
     if let Some(name) = names(a).symmetric_difference(&names(b)).min() {
@@ -167,7 +167,7 @@ fn same_start(a: &Dump, b: &Dump, foreign: &impl Fn(String) -> GoldenError) -> R
         if a.shape(name) != b.shape(name) {
             return Err(foreign(format!("the {name} has the shapes {:?} and {:?}", a.shape(name), b.shape(name))));
         }
-        // A step in f64 may begin with numbers that f32 rounds.
+        // A step in f64 may start with numbers that f32 rounds.
         let (x, y) = (a.read(name)?, b.read(name)?);
         if x.iter().zip(&y).any(|(x, y)| *x as f32 != *y as f32) {
             return Err(foreign(format!("the {name} has other values")));
@@ -176,7 +176,7 @@ fn same_start(a: &Dump, b: &Dump, foreign: &impl Fn(String) -> GoldenError) -> R
     Ok(())
 }
 
-/// A dump with its nodes by the names of their results.
+/// A dump, with its nodes and values by name.
 struct Side<'a> {
     dump: &'a Dump,
     nodes: HashMap<&'a str, &'a DumpedNode>,
@@ -194,7 +194,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Elements of a value without the loss scale.
+    /// Elements of a value, without the loss scale.
     fn read(&self, value: &DumpedValue) -> Result<Vec<f64>, GoldenError> {
         let mut elements = self.dump.read(&value.name)?;
         if value.scaled {
@@ -204,7 +204,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Relative distance; infinite if it is not a number.
+/// Relative distance; infinite instead of NaN.
 fn distance(found: &[f64], truth: &[f64]) -> f64 {
     let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
     let error = relative_l2(found, truth, norm, truth.len());
@@ -213,13 +213,13 @@ fn distance(found: &[f64], truth: &[f64]) -> f64 {
 
 struct Walk<'a> {
     sides: [Side<'a>; 2],
-    /// Distance of each value that was visited from its counterpart, by dump and name; infinite if it is not a number.
+    /// Distance of each visited value from its counterpart, by dump and name; infinite instead of NaN.
     errors: [HashMap<String, f64>; 2],
     nodes: Vec<NodeDifference>,
 }
 
 impl<'a> Walk<'a> {
-    /// Casts and the like that the first dump has alone: those of inputs and variables, and those of each other value.
+    /// Conversions that only the first dump has: those of inputs and variables, and those of each other value.
     fn attached(&self) -> (Vec<&'a DumpedNode>, HashMap<&'a str, Vec<&'a DumpedNode>>) {
         let (mut sources, mut attached) = (Vec::new(), HashMap::<&str, Vec<&DumpedNode>>::new());
         for node in self.sides[0].dump.manifest.nodes.iter().filter(|node| node.converts) {
@@ -235,13 +235,13 @@ impl<'a> Walk<'a> {
         (sources, attached)
     }
 
-    /// Judges a node that one dump or both have.
+    /// Judges a node that one or both dumps have.
     fn visit(&mut self, pair: [Option<&'a DumpedNode>; 2]) -> Result<(), GoldenError> {
         let mut worst = 0.0f64;
         for (own, node) in pair.iter().enumerate() {
             let Some(node) = node else { continue };
             for value in &node.writes {
-                // A cast that only one dump has stands for what it is made of.
+                // A cast that only one dump has is compared with its operand.
                 let other = &self.sides[1 - own].values;
                 let same = other.get(value.name.as_str()).copied();
                 let Some(counterpart) = same.or_else(|| other.get(value.exact.as_str()).copied()) else { continue };
@@ -250,7 +250,7 @@ impl<'a> Walk<'a> {
                     Some(error) => error,
                     None => {
                         let (x, y) = (self.sides[own].read(value)?, self.sides[1 - own].read(counterpart)?);
-                        // The first dump is the measure.
+                        // Relative to the first dump.
                         let (found, truth) = if own == 0 { (y, x) } else { (x, y) };
                         distance(&found, &truth)
                     }
@@ -296,7 +296,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Operators of one dump that the other lacks: not those that only give another form.
+    /// Operators of one dump that the other lacks, except conversions.
     fn surplus(&self, own: usize, other: usize) -> Vec<String> {
         let nodes = self.sides[own].dump.manifest.nodes.iter().filter(|node| !node.converts);
         let lacks = |node: &&DumpedNode| node.writes.iter().any(|w| !self.sides[other].values.contains_key(&*w.name));

@@ -1,13 +1,14 @@
-//! Dumps: every value of a step in a folder, and the comparison of two of them.
+//! Dumps of a step: all its values in a folder, and the comparison of two dumps.
 //!
-//! A dump is two files. `values.safetensors` has every input, every variable before the step and every result of a
-//! node, under its [name](crate::device), as it was on the device (f32, or f64 for the exact step). `dump.json` has the
-//! [`Manifest`]: the nodes in their order, which values they read and write, and for each its *own* error: how far its
-//! results are from what its operator makes of the very operands that it read, and how far rounding alone may bring
-//! them. So an error is known to be an operator's own or inherited without a second run.
+//! A dump consists of two files. `values.safetensors` contains every input, every variable before the step and every
+//! result of a node, under its name, as it was on the [device](crate::device) (f32, or f64 for the exact step).
+//! `dump.json` contains the [`Manifest`]: the nodes in order, the values that they read and write, and the *own*
+//! error of each node. The own error is the distance of its results from those of its operator in f64 on the same
+//! operands, and is stored with the error that rounding explains. So a single run shows whether an operator causes an
+//! error or inherits it.
 //!
-//! Values are written as soon as they exist, one at a time, so a dump needs the memory of one value; own errors are
-//! computed afterwards from the file, so they need that of one operator's operands and results in f64.
+//! Values are written one at a time, as soon as they exist, so writing needs the memory of one value. Own errors are
+//! computed afterwards from the file; this needs the memory of one operator's operands and results in f64.
 
 mod diff;
 mod names;
@@ -30,7 +31,7 @@ pub const FORMAT: u32 = 1;
 const MANIFEST: &str = "dump.json";
 const VALUES: &str = "values.safetensors";
 
-/// What a dump says about its step.
+/// The description of a dumped step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -40,17 +41,17 @@ pub struct Manifest {
     pub zoo: String,
     /// The recipe.
     pub recipe: String,
-    /// The golden whose weights and inputs the step began with.
+    /// The golden with the weights and inputs of the step.
     pub golden: String,
     /// The device, or `host`.
     pub device: String,
-    /// Element type of the step before a device's casts.
+    /// Element type of the step, before the casts for a device.
     pub dtype: String,
     /// Factor on the loss.
     pub loss_scale: f64,
     /// Losses by name, the total first; null where one is not finite.
     pub losses: Vec<(String, Option<f64>)>,
-    /// Hash of the bits of all losses and of all variables after the step: equal for equal steps.
+    /// Hash of the bits of all losses, and of all variables after the step; equal for equal steps.
     pub hash: String,
     /// Inputs and variables.
     pub sources: Vec<DumpedValue>,
@@ -68,19 +69,19 @@ pub struct DumpedNode {
     pub op: String,
     /// Part of the step.
     pub stage: Stage,
-    /// Line of the recipe that made it.
+    /// The line of the recipe that it comes from.
     pub line: Option<String>,
-    /// Whether it gives its operand in another form, and nothing new: a cast, a change of layout, the loss scale.
+    /// Whether it only converts its operand: a cast, a change of layout, or the loss scale.
     pub converts: bool,
     /// Names of the values that it reads; class indices are left out.
     pub reads: Vec<String>,
-    /// What it computes.
+    /// The values that it computes.
     pub writes: Vec<DumpedValue>,
-    /// Its own error; absent where there is nothing to compute.
+    /// Its own error; absent if it computes nothing.
     pub own: Option<Own>,
     /// Share of the elements other than zero that became zero.
     pub underflow: f64,
-    /// Share of the elements beyond the largest number.
+    /// Share of the elements that exceed the largest number.
     pub overflow: f64,
 }
 

@@ -1,20 +1,20 @@
-//! Names of a graph's values that hold in every graph of the same step.
+//! Names for the values of a graph that are valid in every graph of the same step.
 
 use std::collections::HashMap;
 use zoo_graph::{Graph, Node, Op, Source, ValueId};
 
 /// Names of the values of one graph.
 pub(super) struct Names {
-    /// The value's own.
+    /// The own name of each value.
     own: Vec<String>,
-    /// The one that it has in the exact step, which knows no casts, layouts or loss scale.
+    /// The name in the exact step, which has no casts, layouts or loss scale.
     exact: Vec<String>,
 }
 
 impl Names {
-    /// Of this graph.
+    /// Names of the values of this graph.
     pub(super) fn of(graph: &Graph) -> Self {
-        // Layers without a name of their own share that of their line, so calls are counted.
+        // Layers without names have the name of their line, so calls are numbered.
         let mut calls: HashMap<&str, usize> = HashMap::new();
         let mut call = Vec::new();
         for node in &graph.nodes {
@@ -38,7 +38,7 @@ impl Names {
         Self { own, exact }
     }
 
-    /// The value's own name.
+    /// The own name of a value.
     pub(super) fn own(&self, v: ValueId) -> &str {
         &self.own[v.0]
     }
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// Whether a node gives its operand in another form, and nothing new.
+/// Whether a node only converts its operand.
 pub(super) fn converts(node: &Node) -> bool {
     matches!(node.op, Op::Cast(_) | Op::TransData(_) | Op::LossScale(_))
 }

@@ -1,4 +1,4 @@
-//! What a node adds to the errors of its operands.
+//! The error that a node adds to those of its operands.
 
 use crate::{GoldenError, compare::relative_l2, probe::to_f64};
 use candle_core::{Device, Tensor};
@@ -7,25 +7,26 @@ use zoo_datasets::Rng;
 use zoo_engine::{EngineError, Scalars, reference};
 use zoo_graph::{DType, Node, Op};
 
-/// How much more than rounding must be expected to cost a node's own error may be.
+/// Largest own error of a node, relative to the expected effect of rounding.
 pub(super) const TOLERANCE: f64 = 3.0;
 
-/// Errors below this are rounding of f32 and the order of its sums.
+/// Smaller errors are due to rounding in f32 and the order of sums.
 pub(super) const F32_LEVEL: f64 = 1e-6;
 
 /// A node's own error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Own {
-    /// Relative distance of its results from what the operator makes of its operands, in f64; null if it is not finite.
+    /// Relative distance of its results from those of the operator in f64 on the same operands; null if it is not
+    /// finite.
     pub error: Option<f64>,
-    /// What rounding operands, sums and results must be expected to cost; null where the exact result is zero and
-    /// rounding alone makes something of it.
+    /// The expected effect of rounding operands, sums and results; null if the exact result is zero and only rounding
+    /// errors are left.
     pub expected: Option<f64>,
 }
 
 impl Own {
-    /// Error over what is expected; infinite if the error is not finite, and 1 where nothing can be expected.
+    /// Error divided by the expected error; infinite if the error is not finite, and 1 if there is no expectation.
     pub fn ratio(&self) -> f64 {
         match (self.error, self.expected) {
             (_, None) => 1.0,
@@ -34,18 +35,18 @@ impl Own {
         }
     }
 
-    /// Whether this is more than rounding.
+    /// Whether the error exceeds rounding.
     pub fn is_fault(&self) -> bool {
         self.ratio() > TOLERANCE
     }
 
-    /// The one that is farther off.
+    /// The one with the larger ratio.
     fn worse(self, other: Self) -> Self {
         if other.ratio() > self.ratio() { other } else { self }
     }
 }
 
-/// Operand of a node, as a dump has it.
+/// Operand of a node, as stored in a dump.
 pub(super) enum Operand {
     /// Numbers in row-major order, and their shape.
     Float(Vec<f64>, Vec<usize>),
@@ -53,11 +54,11 @@ pub(super) enum Operand {
     Index(Tensor),
 }
 
-/// The node's own error: its `results` against what its operator makes of these operands.
+/// The own error of a node: its `results` against those of its operator on these operands.
 ///
-/// Expected is the larger of two: how far the exact result moves when every operand moves by one rounding of the type
-/// that sums are computed in (so that sums of terms that cancel are known to be worth less), and how far it is from its
-/// own rounding to the result's type.
+/// The expected error is the larger of two: the change of the exact result if every operand changes by one rounding
+/// of the type in which sums are computed (so that sums of terms that cancel have a larger expectation), and the
+/// distance of the exact result from its rounding to the type of the result.
 pub(super) fn own(
     node: &Node,
     operands: &[Operand],
@@ -78,7 +79,7 @@ pub(super) fn own(
         let rounded: Vec<f64> = exact.iter().map(|x| rounded(*x, significand(*dtype))).collect();
         let expected = of(moved, exact).zip(of(&rounded, exact)).map(|(a, b)| a.max(b).max(level));
         let finite = |values: &[f64]| values.iter().all(|x| x.is_finite());
-        // What is not a number here and one in the exact result is never to be expected.
+        // If only the exact result is finite, this is never expected.
         let expected = if finite(exact) && !finite(found) { Some(level) } else { expected };
         Own { error: of(found, exact), expected }
     });
@@ -86,7 +87,7 @@ pub(super) fn own(
     Ok(each.fold(none, Own::worse))
 }
 
-/// Results of the node's operator in f64, with operands moved at random by up to `unit` of themselves.
+/// Results of the node's operator in f64, with each operand changed at random by up to `unit`, relatively.
 fn evaluate(
     node: &Node,
     operands: &[Operand],
@@ -111,7 +112,7 @@ fn evaluate(
     Ok(results.iter().map(to_f64).collect::<Result<_, _>>().map_err(EngineError::from)?)
 }
 
-/// Bits of the significand of a type.
+/// Number of bits in the significand of a type.
 fn significand(dtype: DType) -> i32 {
     match dtype {
         DType::F16 => 11,
@@ -121,7 +122,7 @@ fn significand(dtype: DType) -> i32 {
     }
 }
 
-/// The nearest number with so many bits and any exponent, half to even.
+/// The nearest number with `bits` significant bits and any exponent, half to even.
 fn rounded(x: f64, bits: i32) -> f64 {
     if bits >= 53 || x == 0.0 || !x.is_finite() {
         return x;
@@ -164,7 +165,7 @@ mod tests {
     fn an_operator_is_held_against_its_own_operands() {
         let sound = scale_by_three(vec![3.0, 6.0, 1.0], DType::F16);
         assert!(sound.error.unwrap() < 1e-15 && !sound.is_fault());
-        // Rounded to 11 bits: what must be expected.
+        // Rounded to 11 bits, which is expected for f16.
         let rounded = scale_by_three(vec![3.0, 6.0, 1.0 + 2f64.powi(-11)], DType::F32);
         assert!(rounded.is_fault(), "{rounded:?}: f32 rounds no more than 24 bits away");
         let lost = scale_by_three(vec![3.0, 6.0, 0.0], DType::F16);

@@ -1,4 +1,4 @@
-//! Reads a dump, with everything that can be wrong with it.
+//! Reads and validates a dump.
 
 use super::{FORMAT, Manifest, files as files_of};
 use crate::GoldenError;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_tensors::safetensors::Reader;
 
-/// Longest description that is read.
+/// Largest manifest that is read.
 const MAX_MANIFEST: u64 = 1 << 30;
 
-/// A dump: what it says, and its values.
+/// A dump: its manifest and its values.
 pub struct Dump {
     /// The folder.
     pub folder: PathBuf,
-    /// What it says.
+    /// The manifest.
     pub manifest: Manifest,
     values: Reader,
 }
@@ -23,7 +23,7 @@ impl Dump {
     /// Opens a dump.
     ///
     /// # Errors
-    /// A folder without a dump, files of another format, or values that are missing or cut off.
+    /// A folder without a dump, files of another format, or values that are missing or truncated.
     pub fn open(folder: &Path) -> Result<Self, GoldenError> {
         let [manifest, values] = files_of(folder);
         let text = files::read(&manifest, MAX_MANIFEST).map_err(|source| match source.kind() {
@@ -51,10 +51,10 @@ impl Dump {
         Ok(Self { folder: folder.to_owned(), manifest: dump, values })
     }
 
-    /// All elements of a value in row-major order.
+    /// All elements of a value, in row-major order.
     ///
     /// # Errors
-    /// No such value, or a file that cannot be read.
+    /// The value does not exist, or the file cannot be read.
     pub fn read(&self, name: &str) -> Result<Vec<f64>, GoldenError> {
         Ok(self.values.read(name)?.values)
     }

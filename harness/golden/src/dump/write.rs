@@ -28,21 +28,21 @@ use zoo_graph::{DType, Graph, Node, Source, ValueId};
 use zoo_recipe::Recipe;
 use zoo_tensors::safetensors::Reader;
 
-/// Which arithmetic a step is dumped in.
+/// The arithmetic of a dumped step.
 #[derive(Clone, Copy)]
 pub enum Arithmetics<'a> {
-    /// This machine's.
+    /// Of this machine.
     Host(Precision),
-    /// A device's.
+    /// Of a device.
     Device(DeviceOptions<'a>),
 }
 
-/// How a step is dumped.
+/// How to dump a step.
 #[derive(Clone, Copy)]
 pub struct DumpOptions<'a> {
     /// The arithmetic.
     pub arithmetic: Arithmetics<'a>,
-    /// How the engine computes; operators are not fused, so that each has its values.
+    /// Kernels and threads. Operators are not fused, so that each of them has its values.
     pub engine: Options,
 }
 
@@ -51,19 +51,19 @@ pub struct DumpOptions<'a> {
 pub struct Written {
     /// The folder.
     pub folder: PathBuf,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Size of both files.
     pub bytes: u64,
-    /// The manifest's hash of the step.
+    /// The hash of the step, as in the manifest.
     pub hash: String,
 }
 
 /// Runs the first step of the golden and writes all its values to a folder.
 ///
 /// # Errors
-/// A step that cannot be made or run, or files that cannot be written. A dump that was there before is replaced as soon
-/// as the new one is complete.
+/// A step that cannot be built or run, or files that cannot be written. An existing dump is replaced only when the
+/// new one is complete.
 pub fn dump(
     recipe: &Recipe,
     golden: &Golden,
@@ -125,10 +125,10 @@ pub fn dump(
     Ok(Written { folder: folder.to_owned(), nodes: manifest.nodes.len(), bytes, hash: manifest.hash })
 }
 
-/// The hash of a step that nobody looks at: what [`Manifest::hash`] says of a dumped one.
+/// The hash of a step without an observer, which must equal [`Manifest::hash`] of the dumped step.
 ///
 /// # Errors
-/// A step that cannot be made or run.
+/// A step that cannot be built or run.
 pub fn hash_of_step(recipe: &Recipe, golden: &Golden, options: &DumpOptions<'_>) -> Result<String, GoldenError> {
     let Ready { mut step, inputs, scalars, .. } = Ready::of(recipe, golden, options)?;
     let result = step.run(&inputs, scalars, &mut ())?;
@@ -185,7 +185,7 @@ fn malformed(path: &Path, message: String) -> GoldenError {
     GoldenError::Malformed { path: path.to_owned(), message }
 }
 
-/// Writes each value to its place in the file as soon as it is there.
+/// Writes each value to its position in the file as soon as it exists.
 struct Recorder {
     file: BufWriter<File>,
     places: HashMap<ValueId, Place>,
@@ -193,7 +193,7 @@ struct Recorder {
     failed: Option<io::Error>,
 }
 
-/// Where a value goes.
+/// The position of a value.
 #[derive(Clone, Copy)]
 struct Place {
     offset: u64,
@@ -244,7 +244,7 @@ impl Recorder {
         }
     }
 
-    /// Everything must have been shown and written.
+    /// Checks that every value was observed and written.
     fn finish(mut self, graph: &Graph) -> io::Result<()> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -297,7 +297,7 @@ impl Describe<'_> {
         let float = |v: &&ValueId| self.graph.ty(**v).dtype.is_float();
         let elements: usize = node.outputs.iter().map(|v| self.graph.ty(*v).shape.numel()).sum();
         let share = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
-        // An update that was left out computes nothing.
+        // A skipped update computes nothing.
         let computes = !(skipped && node.op.is_skipped());
         Ok(DumpedNode {
             node: node.name.clone(),

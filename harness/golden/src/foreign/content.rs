@@ -1,4 +1,4 @@
-//! The numbers of a recording, and what it says of them elsewhere.
+//! The values of a recording, and other statements of the recording about them.
 
 use crate::GoldenError;
 use std::{
@@ -10,11 +10,11 @@ use zoo_tensors::{Array, ElementType, npy, npz::Npz, pth, safetensors::Reader};
 
 /// Largest file that holds one tensor.
 const MOST_BYTES: u64 = 16 << 30;
-/// Relative difference of two statements of one number beyond which they are of different tensors. Recorders compute
-/// their statistics in the tensor's own type and order.
+/// If two statements about one number differ by more than this (relatively), they belong to different tensors.
+/// Recorders compute statistics in the tensor's own type and in their own order.
 const SAME: f64 = 0.02;
 
-/// Four numbers that say something of a tensor, and not all.
+/// Four statistics of a tensor, in place of its elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
     /// The largest element.
@@ -28,7 +28,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of these elements; NaN if one is, as recorders have it.
+    /// Statistics of these elements; NaN if one is NaN, as recorders do it.
     pub fn of(values: &[f64]) -> Self {
         let fold = |pick: fn(f64, f64) -> bool| {
             let pick = |best: f64, x: &f64| if best.is_nan() || pick(best, *x) { best } else { *x };
@@ -43,7 +43,7 @@ impl Statistics {
     }
 }
 
-/// Where numbers are.
+/// Where values are stored.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// In a safetensors file, under a name.
@@ -54,14 +54,14 @@ pub(crate) enum Content {
     Npy(PathBuf),
     /// Alone in a file of `torch.save`.
     Torch(PathBuf),
-    /// Read already, from this file.
+    /// Already read, from this file.
     Kept(PathBuf, Array),
-    /// There are none: these say something of them.
+    /// Not stored: there are only these statistics, and the shape.
     Statistics(Statistics, Vec<usize>),
 }
 
 impl Content {
-    /// Reads the tensor; also returns the file. `None` for statistics.
+    /// Reads the tensor, and returns it with its file. `None` for statistics.
     pub(super) fn array(&self) -> Result<Option<(PathBuf, Array)>, GoldenError> {
         let malformed = |path: &Path, message: String| GoldenError::Malformed { path: path.to_owned(), message };
         Ok(Some(match self {
@@ -91,7 +91,7 @@ impl Content {
         self.statistics().is_some()
     }
 
-    /// The statistics, where there is nothing else, and the shape.
+    /// Statistics and shape, if there is nothing else.
     pub(crate) fn statistics(&self) -> Option<(Statistics, &[usize])> {
         match self {
             Self::Statistics(statistics, shape) => Some((*statistics, shape)),
@@ -99,7 +99,7 @@ impl Content {
         }
     }
 
-    /// The element type, where that is known without reading.
+    /// The element type, if it is known without reading.
     pub(crate) fn dtype(&self) -> Option<ElementType> {
         match self {
             Self::Safetensors(reader, name) => reader.dtype(name),
@@ -125,19 +125,19 @@ pub(super) fn torch(path: &Path) -> Result<Vec<(String, Array)>, GoldenError> {
     pth::read_all(file).map_err(malformed)
 }
 
-/// What a recording says of a tensor beside the file that holds it.
+/// What a recording states about a tensor in another file than its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Claim {
     /// Its shape.
     pub shape: Option<Vec<usize>>,
-    /// Its element type in the step, which a file may hold in a wider one.
+    /// Its element type in the step; the file may store it in a wider one.
     pub dtype: Option<ElementType>,
     /// Its statistics.
     pub statistics: Option<Statistics>,
 }
 
 impl Claim {
-    /// Refuses a tensor of which something else was said: the files are of different runs.
+    /// Refuses a tensor that contradicts the statements: then the files belong to different runs.
     pub(super) fn expect(&self, array: &Array) -> Result<(), String> {
         let different = |what: &str, said: String, found: String| {
             format!("its {what} is {found}, and the recording says {said}: files of different runs, or a damaged one")

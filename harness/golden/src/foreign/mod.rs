@@ -1,6 +1,6 @@
-//! Steps that somebody else computed, as others record them: a reader per format, one form behind them.
+//! Recordings of steps that ran elsewhere: one reader per format, with a common result.
 //!
-//! Nothing in a recording is executed, and its tensors are read one at a time, when they are judged.
+//! Nothing in a recording is executed. Its tensors are read one at a time, when they are judged.
 
 mod content;
 mod msprobe;
@@ -26,7 +26,7 @@ use std::{
 };
 use zoo_tensors::Array;
 
-/// Who wrote a recording.
+/// The writer of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -45,31 +45,31 @@ impl fmt::Display for Format {
     }
 }
 
-/// A step that somebody else computed.
+/// A step that ran elsewhere.
 #[derive(Debug)]
 pub struct Recording {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// Who wrote it.
+    /// Its writer.
     pub format: Format,
-    /// What it has of the step, in its own order.
+    /// Its quantities of the step, in its own order.
     pub(crate) entries: Vec<Entry>,
-    /// Names that stand for nothing that a step has.
+    /// Names that have no meaning in a step.
     pub(crate) unknown: Vec<String>,
-    /// How much there is beside that is not compared, by kind.
+    /// Number of other contents that are not compared, by kind.
     pub not_compared: BTreeMap<&'static str, usize>,
 }
 
 /// A quantity of the step in a recording.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its name there.
+    /// Its name in the recording.
     pub name: String,
-    /// What it is of the step, by the recipe's names.
+    /// Its meaning, with the names of the recipe.
     pub quantity: Quantity,
-    /// Its numbers.
+    /// Its values.
     pub content: Content,
-    /// What is said of them elsewhere in the recording.
+    /// Other statements of the recording about it.
     pub claim: Claim,
 }
 
@@ -77,7 +77,7 @@ impl Entry {
     /// Reads the tensor.
     ///
     /// # Errors
-    /// A file that cannot be read, or that contradicts the rest of the recording.
+    /// A file that cannot be read, or that contradicts the recording.
     pub(crate) fn array(&self) -> Result<Option<Array>, GoldenError> {
         let Some((path, array)) = self.content.array()? else { return Ok(None) };
         self.claim.expect(&array).map_err(|message| GoldenError::Malformed { path, message })?;
@@ -86,10 +86,10 @@ impl Entry {
 }
 
 impl Recording {
-    /// Opens a recording; its format follows from what is there.
+    /// Opens a recording, and detects its format by its files.
     ///
     /// # Errors
-    /// Nothing that is known, several steps, or files that are damaged.
+    /// No known format, several steps, or damaged files.
     pub fn open(path: &Path, names: &Names) -> Result<Self, GoldenError> {
         let mut recording = match msprobe::find(path)? {
             Some(manifest) => msprobe::open(&manifest, names)?,

@@ -1,8 +1,9 @@
-//! What `msprobe` (mindstudio-probe) dumps: `dump.json`, and in the task `tensor` a file per tensor beside it.
+//! Reads dumps of `msprobe` (mindstudio-probe): `dump.json`, and for the task `tensor` a file per tensor next to it.
 //!
-//! The names, as its documents "pytorch_data_dump_instruct" and "mindspore_data_dump_instruct" give them:
-//! `Module.{path}.{Class}.forward.{call}` and `.backward.{call}`, `Module.{path}.{Class}.parameters_grad`; `Cell` in
-//! place of `Module` for MindSpore; and `{Functional|Tensor|Torch|Mint|...}.{api}.{call}.forward` for calls.
+//! Names are documented in "pytorch_data_dump_instruct" and "mindspore_data_dump_instruct":
+//! `Module.{path}.{Class}.forward.{call}` and `.backward.{call}`, `Module.{path}.{Class}.parameters_grad`; for
+//! MindSpore, `Cell` instead of `Module`; and `{Functional|Tensor|Torch|Mint|...}.{api}.{call}.forward` for calls of
+//! functions.
 
 use super::{
     Entry, Format, Names, Quantity, Recording,
@@ -22,11 +23,11 @@ use zoo_datasets::files;
 use zoo_tensors::ElementType;
 
 const MANIFEST: &str = "dump.json";
-/// The folder beside it.
+/// The folder of tensors next to it.
 const TENSORS: &str = "dump_tensor_data";
 /// Largest `dump.json`.
 const MOST_BYTES: u64 = 1 << 30;
-/// `step0/rank0/dump.json` below what is given.
+/// Deepest `dump.json` below the given path: `step0/rank0/dump.json`.
 const DEEPEST: usize = 3;
 /// Deepest nesting of results.
 const DEEPEST_RESULT: usize = 8;
@@ -40,10 +41,10 @@ struct Dump {
     data: Map<String, Value>,
 }
 
-/// The `dump.json` at a path, or below a folder; `None` if there is none.
+/// The `dump.json` at a path or in a folder below it; `None` if there is none.
 ///
 /// # Errors
-/// Several: one step of one rank is judged.
+/// There are several: only one step of one rank can be judged.
 pub(super) fn find(path: &Path) -> Result<Option<PathBuf>, GoldenError> {
     if path.is_file() {
         return Ok(path.extension().is_some_and(|extension| extension == "json").then(|| path.to_owned()));
@@ -113,11 +114,11 @@ pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenEr
     reading.finish()
 }
 
-/// What one name of `data` is.
+/// Meaning of a name in `data`.
 enum Call<'n> {
-    /// A call of a module, forward.
+    /// A forward call of a module.
     Forward { path: String, class: &'n str, call: usize },
-    /// A call of a module, backward.
+    /// A backward call of a module.
     Backward,
     /// The gradients of a module's parameters.
     Gradients { path: String },
@@ -145,14 +146,14 @@ impl<'n> Call<'n> {
     }
 }
 
-/// A dump while it is read.
+/// State while a dump is read.
 struct Reading<'a> {
     manifest: &'a Path,
     /// The folder of tensors.
     tensors: PathBuf,
     names: &'a Names,
     recording: Recording,
-    /// Scalars that functions and modules give whose names say that they compute a loss.
+    /// Scalar results of functions and modules whose names suggest that they compute a loss.
     losses: Vec<(String, Value)>,
 }
 
@@ -178,8 +179,8 @@ impl Reading<'_> {
                     self.add(name, Quantity::Into { module, operand }, of)?;
                 }
                 for (parameter, of) in recorded.get("parameters").and_then(Value::as_object).into_iter().flatten() {
-                    // A module that is called again shows the same parameters. MindSpore's running statistics are
-                    // among them, and the call has moved them.
+                    // If a module is called again, it has the same parameters. In MindSpore they include the running
+                    // statistics, which the call has already updated.
                     let parameter_path = inside(&path, parameter);
                     let quantity = match parameter.as_str() {
                         "moving_mean" | "moving_variance" => {
@@ -223,12 +224,11 @@ impl Reading<'_> {
         *self.recording.not_compared.entry(kind).or_default() += 1;
     }
 
-    /// The tensors of a list of results, with their names in the dump and, where there are several, what tells them
-    /// apart.
+    /// The tensors in a list of results, with their names in the dump and, if there are several, a suffix for each.
     fn flat<'v>(&self, name: &str, results: Option<&'v Value>) -> Result<Vec<Given<'v>>, GoldenError> {
         let mut flat = Vec::new();
         match results {
-            // What is not a list of results stands in one all the same.
+            // A result that is not a list is treated as a list of one.
             Some(Value::Array(list)) if list.len() == 1 => {
                 self.collect(format!("{name}.0"), String::new(), &list[0], &mut flat)?;
             }
@@ -268,7 +268,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Takes a tensor, if it is of floating point: what others are is not compared.
+    /// Adds a floating-point tensor; others are not compared.
     fn add(&mut self, name: String, quantity: Quantity, of: &Value) -> Result<(), GoldenError> {
         let wrong = |message: String| malformed(self.manifest, format!("`{name}`: {message}"));
         let quantity = match self.names.meaning(&name, Some(quantity)) {
@@ -327,7 +327,7 @@ impl Reading<'_> {
     }
 
     fn finish(mut self) -> Result<Recording, GoldenError> {
-        // Several may be parts, or calls inside each other: names.yaml says which is the total.
+        // Several losses may be parts of one, or nested calls; then names.yaml has to name the total.
         match std::mem::take(&mut self.losses).as_slice() {
             [(name, of)] => self.add(name.clone(), Quantity::Loss("loss".to_owned()), of)?,
             losses => {
@@ -349,11 +349,11 @@ impl Reading<'_> {
     }
 }
 
-/// A tensor among the results of a call.
+/// A tensor in the results of a call.
 struct Given<'v> {
     /// Its name in the dump.
     name: String,
-    /// What the recipe's name of the call has for it, where there are several.
+    /// Suffix of the recipe's name of the call, if there are several results.
     suffix: String,
     of: &'v Value,
 }
@@ -362,7 +362,7 @@ fn is_tensor(object: &Map<String, Value>) -> bool {
     object.get("type").and_then(Value::as_str).is_some_and(|ty| ty.ends_with("Tensor") || ty.ends_with("Parameter"))
 }
 
-/// Whether the name of a function or a class says that it computes a loss.
+/// Whether the name of a function or class suggests that it computes a loss.
 fn is_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("loss") || name.contains("entropy")
@@ -391,7 +391,7 @@ fn element_type(dtype: &str) -> Option<ElementType> {
     })
 }
 
-/// The four numbers; a text such as `nan` and null stand for what is not finite. `None` if there are none.
+/// The four statistics; texts such as `nan`, and null, are read as not finite. `None` if there are none.
 fn statistics(of: &Value) -> Option<Statistics> {
     let number = |key: &str| Some(of.get(key)?.as_f64().unwrap_or(f64::NAN));
     Some(Statistics { max: number("Max")?, min: number("Min")?, mean: number("Mean")?, norm: number("Norm")? })

@@ -1,4 +1,4 @@
-//! Writes a step as a dump of msprobe, so that `msprobe compare` takes it for its golden side.
+//! Writes a step as an msprobe dump, which `msprobe compare` accepts as its golden side.
 
 use super::{Quantity, Statistics};
 use crate::{GoldenError, manifest::Golden, reference::replace};
@@ -16,11 +16,11 @@ use zoo_tensors::{Array, ElementType, encode_pth_tensor};
 pub(crate) struct Dump<'a> {
     folder: PathBuf,
     golden: &'a Golden,
-    /// What is said of each tensor, by its quantity.
+    /// Descriptions of the tensors, by quantity.
     said: HashMap<Quantity, Value>,
 }
 
-/// `data` in the order of the calls.
+/// `data`, in the order of the calls.
 struct Data(Vec<(String, Value)>);
 
 impl Serialize for Data {
@@ -43,7 +43,7 @@ impl<'a> Dump<'a> {
         Self { folder: folder.to_owned(), golden, said: HashMap::new() }
     }
 
-    /// Writes a tensor in f32, if dumps have it.
+    /// Writes a tensor in f32, if msprobe dumps contain it.
     pub(crate) fn add(&mut self, quantity: &Quantity, array: Array) -> Result<(), GoldenError> {
         let Some(name) = self.file(quantity) else { return Ok(()) };
         let array = Array { dtype: ElementType::F32, ..array };
@@ -72,7 +72,7 @@ impl<'a> Dump<'a> {
         self.folder.join("dump_tensor_data")
     }
 
-    /// `Module.{path}.{Class}` of a module; the golden knows the class.
+    /// `Module.{path}.{Class}` of a module; the class comes from the golden.
     fn module(&self, path: &str) -> String {
         let outputs = self.golden.manifest.tensors.iter();
         let class = outputs.filter(|(key, _)| {
@@ -82,7 +82,7 @@ impl<'a> Dump<'a> {
         format!("Module.{path}.{class}")
     }
 
-    /// The file of a tensor; `None` for what dumps have not.
+    /// The file name of a tensor; `None` if msprobe dumps do not contain it.
     fn file(&self, quantity: &Quantity) -> Option<String> {
         Some(match quantity {
             Quantity::Output(tap) => {
@@ -103,7 +103,8 @@ impl<'a> Dump<'a> {
         })
     }
 
-    /// Writes the descriptions: modules in the order of their return, then gradients in that of the backward pass.
+    /// Writes the descriptions: modules in the order in which they return, then gradients in the order of the
+    /// backward pass.
     pub(crate) fn finish(self, graph: &Graph) -> Result<(), GoldenError> {
         let mut data: Vec<(String, Value)> = Vec::new();
         for tap in &graph.taps {
@@ -165,8 +166,8 @@ impl<'a> Dump<'a> {
         write("dump.json", serde_json::to_string_pretty(&document))
     }
 
-    /// What is said of the first operand of a module, which is the first value that its nodes read. The tensor is
-    /// written once more, under the name of this call: msprobe tells tensors by their files.
+    /// Description of the first operand of a module, which is the first value that its nodes read. The tensor is
+    /// written again under the name of this call, because msprobe identifies tensors by their files.
     fn operand(&self, graph: &Graph, module: &str, state: &TapState, call: &str) -> Result<Option<Value>, GoldenError> {
         let inside = |name: &str| {
             let layer = name.split('/').next().unwrap_or(name);
@@ -184,7 +185,7 @@ impl<'a> Dump<'a> {
         Ok(Some(said))
     }
 
-    /// What is said of a value: of the last module that returns it, or of the input that it is.
+    /// Description of a value: of the last module that returns it, or of the input.
     fn of_value(&self, graph: &Graph, value: ValueId) -> Option<Value> {
         if let Source::Input(input) = graph.value(value).source {
             return self.said.get(&Quantity::Input(graph.inputs[input].name.clone())).cloned();

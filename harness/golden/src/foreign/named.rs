@@ -1,5 +1,5 @@
-//! Tensors by name: a safetensors file, an `.npz`, a dictionary of reprod_log, a file of `torch.save`, or a folder of these
-//! and of `.npy`.
+//! Reads tensors by name: a safetensors file, an `.npz`, a dictionary of reprod_log, a file of `torch.save`, or a folder
+//! of these and of `.npy` files.
 
 use super::{
     Entry, Format, Names, Quantity, Recording,
@@ -19,9 +19,9 @@ use std::{
 use zoo_datasets::files;
 use zoo_tensors::{ElementType, dictionary, npz::Npz, pth, safetensors::Reader};
 
-/// Deepest folder below the one that is given: parts of a name may be folders.
+/// Deepest folder below the given one. Parts of a name can be folders.
 const DEEPEST: usize = 8;
-/// Most files of a folder.
+/// Largest number of files in a folder.
 const MOST_FILES: usize = 1_000_000;
 /// Largest `capture.json`.
 const MOST_BYTES: u64 = 256 << 20;
@@ -39,7 +39,7 @@ struct Capture {
     tensors: BTreeMap<String, Captured>,
 }
 
-/// A tensor as `capture.json` describes it; null stands for what is not finite.
+/// Description of a tensor in `capture.json`; null if not finite.
 #[derive(Deserialize)]
 struct Captured {
     shape: Vec<usize>,
@@ -49,7 +49,7 @@ struct Captured {
     norm: Option<f64>,
 }
 
-/// Opens what lies at `path`.
+/// Opens the file or folder at `path`.
 pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError> {
     let mut found: Vec<(String, Content)> = Vec::new();
     if path.is_dir() {
@@ -92,7 +92,7 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
     Ok(recording)
 }
 
-/// Takes the files of a folder and of those below.
+/// Adds the files of a folder and its subfolders.
 fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
     let unreadable = |source| GoldenError::Unreadable { path: at.to_owned(), source };
     let listed: Result<Vec<_>, _> = fs::read_dir(at).map_err(unreadable)?.collect();
@@ -165,7 +165,7 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
     Ok(())
 }
 
-/// What `capture.json` beside the tensors says of them, where it is there.
+/// The statements of `capture.json` next to the tensors, if it exists.
 fn claims(path: &Path, found: &[(String, Content)]) -> Result<BTreeMap<String, Claim>, GoldenError> {
     let manifest = path.join(CAPTURE);
     if !manifest.is_file() {

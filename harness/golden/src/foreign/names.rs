@@ -1,4 +1,4 @@
-//! `names.yaml`: what the names of a recording mean, where they are not the recipe's.
+//! `names.yaml`: the meaning of names in a recording that differ from those of the recipe.
 
 use super::Quantity;
 use crate::GoldenError;
@@ -9,28 +9,28 @@ use zoo_datasets::files;
 /// Largest file of names.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What names mean.
+/// Meanings of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// The golden's key of a name of the recording.
+    /// Golden keys, by name in the recording.
     #[serde(default)]
     names: BTreeMap<String, String>,
-    /// The recipe's module for one of the recording; what is inside follows.
+    /// The recipe's modules, by module of the recording; this includes everything inside.
     #[serde(default)]
     modules: BTreeMap<String, String>,
-    /// Names that are not compared; one that ends in `*` stands for all that begin so.
+    /// Names that are not compared. A trailing `*` matches all names that begin so.
     #[serde(default)]
     ignore: Vec<String>,
 }
 
-/// What a name means.
+/// The meaning of a name.
 pub(super) enum Meaning {
-    /// This of the step.
+    /// A quantity of the step.
     Quantity(Quantity),
-    /// Not to be compared.
+    /// Not compared.
     Ignored,
-    /// Nothing that a step has.
+    /// Nothing in a step has this name.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ impl Names {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is no such mapping, or maps to what is no key.
+    /// A file that cannot be read, has another structure, or maps to an invalid key.
     pub fn read(path: &Path) -> Result<Self, GoldenError> {
         let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
         let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
@@ -50,7 +50,7 @@ impl Names {
         Ok(names)
     }
 
-    /// What a name means, if `parsed` is what it says itself.
+    /// The meaning of a name. `parsed` is its meaning without this file.
     pub(super) fn meaning(&self, name: &str, parsed: Option<Quantity>) -> Meaning {
         let is_ignored = |pattern: &String| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
@@ -68,7 +68,7 @@ impl Names {
         }
     }
 
-    /// The recipe's path for one of the recording: that of the innermost module that is renamed, and the rest.
+    /// Path in the recipe for a path in the recording: the innermost renamed module is replaced.
     fn module(&self, path: &str) -> String {
         let inside = |theirs: &String| {
             let rest = path.strip_prefix(theirs.as_str())?;
@@ -83,7 +83,7 @@ impl Names {
     }
 }
 
-/// The keys there are, for messages.
+/// The valid keys, for messages.
 pub(crate) const KEYS: &str = "start/NAME, input/NAME, out/MODULE#CALL, loss, grad/NAME, param1/NAME, buffer1/NAME or \
                                SLOT1/NAME, with the recipe's names";
 

@@ -1,19 +1,19 @@
-//! What a tensor is of a step: the golden's keys (golden/README.md), and three more for what a step begins with.
+//! Quantities of a step: the keys of the golden (golden/README.md), and three more for the start of a step.
 
 use std::fmt;
 
-/// A quantity of the first step, by the recipe's names.
+/// A quantity of the first step, with the names of the recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantity {
     /// `start/NAME`: a parameter or running statistic before the step.
     Start(String),
     /// `input/NAME`: an input of the step.
     Input(String),
-    /// `in/MODULE#CALL.OPERAND`: what a module is given.
+    /// `in/MODULE#CALL.OPERAND`: an operand of a module.
     Into {
         /// The module and its call.
         module: String,
-        /// Which of its operands.
+        /// Index of the operand.
         operand: usize,
     },
     /// `out/MODULE#CALL`: what a module returns.
@@ -22,7 +22,7 @@ pub enum Quantity {
     Loss(String),
     /// `grad/NAME`: the gradient of a parameter, before clipping and decay.
     Gradient(String),
-    /// `param1/NAME`, `buffer1/NAME`, `SLOT1/NAME`: a parameter, a running statistic, or what the optimizer keeps,
+    /// `param1/NAME`, `buffer1/NAME`, `SLOT1/NAME`: a parameter, a running statistic, or a slot of the optimizer,
     /// after the step.
     After {
         /// `param`, `buffer`, or the slot.
@@ -68,7 +68,7 @@ impl Quantity {
         }
     }
 
-    /// The same of a module of another name.
+    /// The same quantity, with its module renamed.
     pub(super) fn renamed(self, module: impl Fn(&str) -> String) -> Self {
         let called = |name: &str| match name.split_once('#') {
             Some((path, call)) => format!("{}#{call}", module(path)),
@@ -84,7 +84,7 @@ impl Quantity {
         }
     }
 
-    /// The same of a parameter in PyTorch's spelling, where this is MindSpore's.
+    /// The same quantity with the PyTorch name of the parameter, if it has the MindSpore name.
     pub(crate) fn in_pytorch(&self) -> Option<Self> {
         let spelt = |name: &str| {
             let (module, last) = name.rsplit_once('.')?;

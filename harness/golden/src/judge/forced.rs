@@ -1,8 +1,8 @@
-//! The step in f64 on the operands that somebody else's step had: what a recording holds of a value is compared with
-//! what f64 makes of the recorded operands, and then takes its place.
+//! Runs the step in f64 on the operands of a recorded step. Each value is compared with the recorded one and then
+//! replaced by it.
 //!
-//! So every quantity is judged by its own error. None is inherited, none is hidden by what others make of it, and which
-//! branch a ReLU or a maximum took is the recording's choice, not chance.
+//! So every quantity is judged by its own error: errors are neither inherited nor hidden by other operators, and a
+//! ReLU or maximum takes the same branch as in the recording.
 
 use super::targets::{PARAMETER, Target, Targets};
 use crate::{
@@ -17,22 +17,22 @@ use std::collections::HashMap;
 use zoo_engine::Observer;
 use zoo_graph::ValueId;
 
-/// What a recording holds of a quantity.
+/// The recorded value of a quantity.
 pub(super) enum Given {
-    /// All elements, and their shape.
+    /// All elements, and the shape.
     Elements(Vec<f64>, Vec<usize>),
-    /// Four numbers, and the shape.
+    /// Four statistics, and the shape.
     Statistics(Statistics, Vec<usize>),
 }
 
-/// How far a quantity is off.
+/// The error of a quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
-    /// Relative to the tensor, in L2; of a parameter after the step, relative to its change.
+    /// Relative to the tensor, in L2; for a parameter after the step, relative to its change.
     pub error: f64,
-    /// The largest difference of an element, relative to the largest element.
+    /// The largest difference between elements, relative to the largest element.
     pub peak: f64,
-    /// What is wrong, where a number does not say it.
+    /// What is wrong, if a number does not show it.
     pub note: Option<String>,
 }
 
@@ -42,13 +42,13 @@ impl Found {
     }
 }
 
-/// Follows a step in f64, and puts recorded values in the place of those computed.
+/// Observes a step in f64, and replaces computed values by recorded ones.
 pub(super) struct Forced<'a> {
     pub targets: &'a Targets,
     pub golden: &'a Golden,
-    /// What is recorded of the quantity at a place, if anything.
+    /// The recorded value for a place in `targets`, if any.
     pub given: &'a mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send),
-    /// By place.
+    /// By place in `targets`.
     pub found: Vec<Option<Found>>,
     pub failed: Option<GoldenError>,
     by_value: HashMap<ValueId, Vec<usize>>,
@@ -65,12 +65,12 @@ impl<'a> Forced<'a> {
         Self { targets, golden, given, found, failed: None, by_value: targets.by_value(), instead: None }
     }
 
-    /// Compares the quantity at a place; what is sound takes the place of what was computed.
+    /// Compares the quantity at a place. A valid recorded value replaces the computed one.
     fn compare(&mut self, place: usize, exact: &[f64]) -> Result<(), GoldenError> {
         let target = &self.targets.list[place];
         let Some(given) = (self.given)(place)? else { return Ok(()) };
         let (Given::Elements(_, shape) | Given::Statistics(_, shape)) = &given;
-        // A number may stand in an array of one element.
+        // A scalar may be stored as an array of one element.
         let same = *shape == target.shape || (shape.iter().product::<usize>() == 1 && exact.len() == 1);
         self.found[place] = Some(if !same {
             Found::wrong(shapes(target, shape, &given, exact))
@@ -111,7 +111,7 @@ impl Observer for Forced<'_> {
             .map_err(|error| GoldenError::from(zoo_engine::EngineError::from(error)))
             .and_then(|exact| places.into_iter().try_for_each(|place| self.compare(place, &exact)));
         self.failed = compared.err();
-        // Class indices are compared, and stay.
+        // Class indices are compared, but not replaced.
         if tensor.dtype() != DType::F64 {
             self.instead = None;
         }
@@ -122,8 +122,8 @@ impl Observer for Forced<'_> {
     }
 }
 
-/// What the difference of a quantity is relative to: of a parameter after the step its change, which hides in the
-/// parameter itself.
+/// The norm to which an error is relative. For a parameter after the step, it is that of its change, because the
+/// parameter itself would hide the error.
 fn scale(target: &Target, exact: &[f64], golden: &Golden) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let start = match &target.quantity {
@@ -154,8 +154,8 @@ fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
     Found { error: relative(squares.sqrt(), scale), peak: relative(largest, size), note: None }
 }
 
-/// How far four numbers are off: what a tensor whose relative error in L2 is e can make of its norm and, relative to
-/// its root mean square, of its mean is at most e.
+/// The error of four statistics. If the relative L2 error of a tensor is e, then the relative error of its norm is at
+/// most e, and so is the error of its mean relative to the root mean square.
 fn statistics(found: Statistics, exact: &[f64]) -> Found {
     let truth = Statistics::of(exact);
     let size = truth.max.abs().max(truth.min.abs());
@@ -174,7 +174,7 @@ fn statistics(found: Statistics, exact: &[f64]) -> Found {
     Found { error: infinite(error), peak: infinite(peak), note }
 }
 
-/// What another shape looks like.
+/// Describes another shape.
 fn shapes(target: &Target, shape: &[usize], given: &Given, exact: &[f64]) -> String {
     let [theirs, ours] = [shape, &target.shape].map(zoo_graph::Shape::from);
     let what = format!("shape {theirs}, the recipe has {ours}");
@@ -188,7 +188,7 @@ fn shapes(target: &Target, shape: &[usize], given: &Given, exact: &[f64]) -> Str
     }
 }
 
-/// Whether a matrix of the other shape is the transposed one.
+/// Whether a matrix with the transposed shape has the transposed values.
 fn transposed(given: &Given, exact: &[f64], rows: usize, columns: usize) -> &'static str {
     let Given::Elements(found, _) = given else { return "it may be transposed" };
     let same = |r: usize, c: usize| {

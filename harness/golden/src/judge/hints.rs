@@ -1,14 +1,14 @@
-//! Mistakes that ports make, told from the numbers of the first quantity that differs.
+//! Hints at common mistakes of ports, from the numbers of the first quantity that differs.
 
 use super::{Judged, targets::PARAMETER};
 use crate::{GoldenError, foreign::Quantity, weights};
 use zoo_graph::{Op, Optimized};
 
-/// How close a mistake has to come to what is recorded, relative to what differs.
+/// Relative tolerance between the recorded values and those that the mistake would give.
 const SAME: f64 = 0.02;
 
 impl Judged<'_> {
-    /// What the difference at a place looks like.
+    /// What may explain the difference at a place.
     pub(super) fn hints(&self, place: usize) -> Result<Vec<String>, GoldenError> {
         let Some(entry) = self.matched.entries.get(&place) else { return Ok(Vec::new()) };
         let Some(array) = entry.array()? else { return Ok(Vec::new()) };
@@ -18,22 +18,22 @@ impl Judged<'_> {
             Quantity::After { kind, name } if kind == "buffer" => hints.extend(self.momentum(name, &array.values)),
             Quantity::After { kind, name } if kind == PARAMETER => hints.extend(self.decay(name, &array.values)),
             Quantity::Start(_) | Quantity::Input(_) => {
-                hints.push(format!("begin with what `zoo golden inputs {}` writes", self.recipe.name));
+                hints.push(format!("start from the values that `zoo golden inputs {}` writes", self.recipe.name));
             }
             _ => {}
         }
         Ok(hints)
     }
 
-    /// The loss of a later step of the golden.
+    /// Whether the loss is that of a later step of the golden.
     fn later_step(&self, name: &str, loss: f64) -> Option<String> {
         let mut losses = self.golden.manifest.losses_f64.iter().enumerate().skip(1);
         let same = |truth: &f64| (loss - truth).abs() <= 1e-4 * truth.abs();
         let (step, _) = losses.find(|(_, losses)| losses.get(name).is_some_and(same))?;
-        Some(format!("the loss is that of step {} of the golden: record the first", step + 1))
+        Some(format!("the loss is that of step {} of the golden: record the first step", step + 1))
     }
 
-    /// Start values of a variable.
+    /// Initial values of a variable.
     fn start(&self, name: &str, numel: usize) -> Option<Vec<f64>> {
         let manifest = &self.golden.manifest;
         match self.golden.start(name) {
@@ -45,8 +45,8 @@ impl Judged<'_> {
         }
     }
 
-    /// A running statistic that moved by another share of the way, or not at all. The golden's statistics after the
-    /// step say where the way leads.
+    /// A running statistic that was updated with another momentum, or not at all. The golden's statistics after the
+    /// step show the direction of the update.
     fn momentum(&self, name: &str, found: &[f64]) -> Option<String> {
         let id = self.graph.find_variable(name)?;
         let node = self.graph.producer(self.graph.variable(id).next?)?;
@@ -54,7 +54,7 @@ impl Judged<'_> {
         let start = self.start(name, found.len())?;
         let key = format!("buffer1/{name}");
         let truth = self.golden.samples(&key, None, found.len()).ok()?;
-        // The least squares of the share over the samples.
+        // The factor by least squares over the samples.
         let (mut moved, mut way) = (0.0, 0.0);
         for (position, truth) in truth.positions.iter().zip(truth.values) {
             let whole = (truth - start[*position]) / running.momentum;
@@ -65,14 +65,14 @@ impl Judged<'_> {
         if (share - (1.0 - running.momentum)).abs() <= SAME {
             let (right, wrong) = (running.momentum, 1.0 - running.momentum);
             return Some(format!(
-                "it moved by {wrong:.3} of the way in place of {right}: the momentum is the other way round (PyTorch's \
-                 is the weight of the new batch, MindSpore's and TensorFlow's one minus it)"
+                "it was updated with a factor of {wrong:.3} instead of {right}: the momentum is inverted (PyTorch's is \
+                 the weight of the new batch, MindSpore's and TensorFlow's is one minus it)"
             ));
         }
-        (share.abs() <= SAME).then(|| "it did not move: is the network in training mode?".to_owned())
+        (share.abs() <= SAME).then(|| "it was not updated: is the network in training mode?".to_owned())
     }
 
-    /// A parameter that moved as if it had no weight decay, or one that it should not have.
+    /// A parameter that was updated without its weight decay, or with a decay that it should not have.
     fn decay(&self, name: &str, found: &[f64]) -> Option<String> {
         let id = self.graph.find_variable(name)?;
         let updates = self.graph.nodes.iter().filter_map(|node| self.graph.optimized(node));
@@ -80,7 +80,7 @@ impl Judged<'_> {
         let key = format!("param1/{name}");
         let truth = self.golden.samples(&key, None, found.len()).ok()?;
         let start = self.start(name, found.len())?;
-        // The difference is a multiple of the start values, if the decay is what differs.
+        // If the decay differs, the difference is a multiple of the initial values.
         let (mut along, mut size, mut squares) = (0.0, 0.0, 0.0);
         for (position, truth) in truth.positions.iter().zip(truth.values) {
             let difference = found[*position] - truth;
@@ -95,7 +95,7 @@ impl Judged<'_> {
         let (right, found) = (group.weight_decay, group.weight_decay - along / size / rate);
         let found = if found.abs() <= SAME * right.abs() { "missing".to_owned() } else { format!("{found:.1e}") };
         Some(format!(
-            "the difference is a multiple of the parameter: its weight decay of {right:.1e} seems to be {found}"
+            "the difference is proportional to the parameter: its weight decay of {right:.1e} seems to be {found}"
         ))
     }
 }

@@ -1,9 +1,8 @@
-//! The verdict on a step that somebody else computed.
+//! Judges a step that ran elsewhere.
 //!
-//! The step is computed in f64 on the recording's own operands (`forced`): each quantity has an error of its own.
-//! What such an error must be expected to be is measured in the same way, on zoo's own step in the declared arithmetic
-//! (`simulated`), with the same quantities known. That is a quantity's floor; the limits in floors are those of a
-//! check in f32.
+//! The step is computed in f64 on the operands of the recording (`forced`), so each quantity has its own error. The
+//! floor of a quantity is measured in the same way, on zoo's own step in the declared arithmetic (`simulated`), with
+//! the same known quantities. The limits, in floors, are those of a check in f32.
 
 mod forced;
 mod hints;
@@ -33,16 +32,16 @@ use zoo_graph::{Bytes, DType, Graph, ValueId};
 use zoo_recipe::Recipe;
 use zoo_tensors::ElementType;
 
-/// How a recording is judged.
+/// How to judge a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeOptions<'a> {
-    /// The arithmetic that it was made in.
+    /// The arithmetic of the recording.
     pub declared: Declared<'a>,
-    /// What the recorded gradients are multiplied by.
+    /// The factor on the recorded gradients.
     pub loss_scale: f64,
-    /// Whether names may stand for nothing that the step has.
+    /// Whether the recording may have names without a meaning in the step.
     pub allow_unmatched: bool,
-    /// Whether quantities may be missing from a stage that is recorded.
+    /// Whether a recorded stage may lack quantities.
     pub allow_missing: bool,
     /// Kernels and threads of zoo's own step.
     pub engine: Options,
@@ -59,7 +58,7 @@ pub struct JudgeReport {
     pub golden: String,
     /// The recording.
     pub recording: String,
-    /// Who wrote it.
+    /// The writer of the recording.
     pub format: Format,
     /// The declared arithmetic.
     pub arithmetic: String,
@@ -67,30 +66,31 @@ pub struct JudgeReport {
     pub verdict: Verdict,
     /// Verdict by stage.
     pub stages: Vec<StageReport>,
-    /// The first thing that differs.
+    /// The first quantity that differs.
     pub first_divergence: Option<Divergence>,
-    /// Names that stand for nothing that the step has; a failure unless they are allowed.
+    /// Names without a meaning in the step; a failure unless they are allowed.
     pub unmatched: Vec<String>,
-    /// Whether they are.
+    /// Whether they are allowed.
     pub unmatched_allowed: bool,
-    /// Quantities of which there are only statistics.
+    /// Number of quantities for which only statistics are recorded.
     pub statistics_only: usize,
-    /// How much of the recording is not compared, by kind.
+    /// Number of contents of the recording that are not compared, by kind.
     pub not_compared: BTreeMap<String, usize>,
-    /// Outputs and losses against the golden's: what the errors of all modules come to. No part of the verdict.
+    /// Outputs and losses against those of the golden, with the errors of all modules. Not part of the verdict.
     pub end_to_end: Vec<Item>,
 }
 
 /// Stages of a recording.
 const STAGES: [Stage; 5] = [Stage::Init, Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
 
-/// How many things the `progress` of [`judge`] hears of.
+/// Number of calls of [`judge`]'s `progress`.
 pub const PHASES: usize = 3;
 
 /// Judges a recording of the first step of a golden.
 ///
 /// # Errors
-/// A golden or recording that cannot be read, or a step that cannot be made. A recording that differs is a report.
+/// A golden or recording that cannot be read, or a step that cannot be built. A recording that differs gives a
+/// report.
 pub fn judge(
     recipe: &Recipe,
     golden: &Golden,
@@ -142,8 +142,8 @@ pub fn judge(
     judged.report(recording)
 }
 
-/// What [`judge`] takes on top of what the process has, at its peak: a step in f64 as [`crate::memory`] has it, and
-/// what zoo's own step in f32 made of everything that a recording may hold.
+/// Peak memory of [`judge`], on top of what the process has: a step in f64 as in [`crate::memory`], and the values of
+/// zoo's own step in f32 for everything that a recording may contain.
 ///
 /// # Errors
 /// As [`crate::memory`].
@@ -159,7 +159,7 @@ pub fn memory(recipe: &Recipe, golden: &Golden, engine: Options) -> Result<Bytes
     Ok(step + Bytes((numel * size_of::<f32>()) as u64))
 }
 
-/// What a recording holds of a quantity, gradients without the loss scale.
+/// The recorded value of a quantity, with gradients divided by the loss scale.
 fn given(entry: &Entry, loss_scale: f64) -> Result<Given, GoldenError> {
     let by = if matches!(entry.quantity, Quantity::Gradient(_)) { loss_scale } else { 1.0 };
     Ok(match (entry.array()?, entry.content.statistics()) {
@@ -175,9 +175,9 @@ fn given(entry: &Entry, loss_scale: f64) -> Result<Given, GoldenError> {
     })
 }
 
-/// Which entry of a recording is which quantity of the step.
+/// Assigns the entries of a recording to quantities of the step.
 struct Matched<'r> {
-    /// By place.
+    /// By place in `targets`.
     entries: BTreeMap<usize, &'r Entry>,
     unmatched: Vec<String>,
     not_compared: BTreeMap<String, usize>,
@@ -193,7 +193,7 @@ impl<'r> Matched<'r> {
         };
         for entry in &recording.entries {
             match (targets.find(&entry.quantity), &entry.quantity) {
-                // The input of the step may be recorded as itself and as what the first modules are given.
+                // The input of the step may be recorded as itself and as an operand of the first modules.
                 (Some(place), Quantity::Into { .. }) => {
                     matched.entries.entry(place).or_insert(entry);
                 }
@@ -210,16 +210,16 @@ impl<'r> Matched<'r> {
     }
 }
 
-/// A recording that was compared.
+/// A compared recording.
 struct Judged<'a> {
     recipe: &'a Recipe,
     golden: &'a Golden,
     graph: &'a Graph,
     targets: &'a Targets,
     matched: Matched<'a>,
-    /// By place, how far the recording is off.
+    /// Error of the recording, by place.
     found: Vec<Option<Found>>,
-    /// By place, how far zoo's own step in the declared arithmetic is off.
+    /// Error of zoo's own step in the declared arithmetic, by place.
     cost: Vec<Option<Found>>,
     options: &'a JudgeOptions<'a>,
 }
@@ -256,7 +256,7 @@ impl Judged<'_> {
         })
     }
 
-    /// What is compared or missing, in the order of the graph: stage, place and item.
+    /// Items for compared and missing quantities, in the order of the graph: stage, place and item.
     fn items(&self) -> Vec<(Stage, usize, Item)> {
         let recorded =
             |target: &Target| self.matched.entries.keys().any(|n| kind(&self.targets.list[*n]) == kind(target));
@@ -266,7 +266,8 @@ impl Judged<'_> {
             let item = match (self.matched.entries.get(&place), &self.found[place]) {
                 (Some(entry), Some(found)) => self.item(place, entry, found),
                 (Some(_), None) => Item::wrong(&target.name, "was not reached by the step"),
-                // Modules that hand on what another gives need not be recorded twice, and parts of a loss not at all.
+                // Modules that return the result of another one need not be recorded twice, and parts of a loss are
+                // optional.
                 (None, _) if target.stage == Stage::Init || known.contains(&target.value) => continue,
                 (None, _) if matches!(&target.quantity, Quantity::Loss(name) if name != "loss") => continue,
                 (None, _) if self.options.allow_missing || !recorded(target) => continue,
@@ -277,7 +278,7 @@ impl Judged<'_> {
         items
     }
 
-    /// The error of a quantity in floors.
+    /// The item of a quantity, with its error in floors.
     fn item(&self, place: usize, entry: &Entry, found: &Found) -> Item {
         let target = &self.targets.list[place];
         if let Some(note) = &found.note {
@@ -292,9 +293,9 @@ impl Judged<'_> {
         let is_statistics = entry.content.is_statistics();
         let stored = stored.map_or(0.0, ElementType::unit_roundoff);
         let stored = match is_statistics {
-            // Recorders sum in f32, in an order of their own, and round the sum to the tensor's type.
+            // Recorders sum in f32, in their own order, and round the sum to the type of the tensor.
             true => stored + ElementType::F32.unit_roundoff() * (target.shape.iter().product::<usize>() as f64).sqrt(),
-            // What one rounding costs a tensor, in L2.
+            // The effect of one rounding on a tensor, in L2.
             false => stored / 2.0,
         };
         let least = if target.stage == Stage::Loss { LOSS_FLOOR } else { TENSOR_FLOOR }.max(stored);
@@ -304,7 +305,7 @@ impl Judged<'_> {
             (Some(cost), _) if is_statistics => cost.error.max(cost.peak),
             (Some(cost), _) => cost.error,
         };
-        // Rounding alone makes something of a tensor whose exact value is zero.
+        // The exact value of the tensor is zero, so it consists of rounding errors.
         if is_degenerate(cost) {
             let floor = DEGENERATE_FACTOR / F32_WORST * cost;
             return Item { counts: false, ..Item::measured(&target.name, error, floor) };
@@ -347,7 +348,7 @@ impl Judged<'_> {
         Ok(Some(divergence))
     }
 
-    /// What the network gives and loses against the golden's, where the recording has all elements of it.
+    /// Outputs and losses of the network against those of the golden, if the recording has all their elements.
     fn end_to_end(&self) -> Result<Vec<Item>, GoldenError> {
         let at_value: HashMap<ValueId, &Entry> =
             self.matched.entries.iter().map(|(place, entry)| (self.targets.list[*place].value, *entry)).collect();
@@ -379,7 +380,7 @@ impl Judged<'_> {
     }
 }
 
-/// Quantities of one kind are recorded all together or not at all.
+/// Quantities of one kind are either all recorded, or none of them.
 fn kind(target: &Target) -> (Stage, &str) {
     match &target.quantity {
         Quantity::After { kind, .. } => (target.stage, kind),

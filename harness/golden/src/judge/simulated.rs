@@ -1,4 +1,4 @@
-//! The same step in the arithmetic that a recording declares, as zoo computes it: what that arithmetic must cost.
+//! Computes the step in the declared arithmetic of a recording. Its errors are those that this arithmetic explains.
 
 use super::targets::Targets;
 use crate::{
@@ -25,14 +25,15 @@ use zoo_graph::{
 };
 use zoo_recipe::Recipe;
 
-/// The arithmetic that a recording was made in.
+/// The arithmetic of a recording.
 #[derive(Clone, Copy, Debug)]
 pub enum Declared<'a> {
-    /// f32 throughout.
+    /// f32 everywhere.
     F32,
-    /// Everything in this half-precision type but losses, statistics and the update, as automatic mixed precision does.
+    /// This half-precision type for everything except losses, statistics and the update, like automatic mixed
+    /// precision.
     Half(DType),
-    /// That of a device.
+    /// The arithmetic of a device.
     Device {
         /// Its name.
         name: &'a str,
@@ -53,7 +54,7 @@ impl Declared<'_> {
         }
     }
 
-    /// The narrowest type that it has.
+    /// Its narrowest type.
     pub(super) fn narrowest(&self) -> DType {
         match self {
             Self::F32 => DType::F32,
@@ -62,7 +63,7 @@ impl Declared<'_> {
         }
     }
 
-    /// How a step of this graph is computed in it; `None` for f32.
+    /// The arithmetic for a step of this graph, and its loss scale; `None` for f32.
     fn arithmetic(&self, graph: &Graph) -> Option<(Arithmetic, f64)> {
         match self {
             Self::F32 => None,
@@ -74,7 +75,7 @@ impl Declared<'_> {
     }
 }
 
-/// Automatic mixed precision: what belongs to the loss stays f32.
+/// Automatic mixed precision: everything that belongs to the loss stays f32.
 fn mixed(graph: &Graph, reduced: DType) -> Arithmetic {
     let losses = graph.nodes.iter().filter(|node| node.phase == Phase::Loss);
     Arithmetic {
@@ -93,10 +94,10 @@ fn mixed(graph: &Graph, reduced: DType) -> Arithmetic {
     }
 }
 
-/// What a step in the declared arithmetic makes of the quantities at these places, by place.
+/// Values of the quantities at these places in a step with the declared arithmetic, by place.
 ///
 /// # Errors
-/// A step that cannot be made or run.
+/// A step that cannot be built or run.
 pub(super) fn simulate(
     recipe: &Recipe,
     golden: &Golden,
@@ -127,10 +128,10 @@ pub(super) fn simulate(
     seen.failed.map_or(Ok(seen.values), |error| Err(EngineError::from(error).into()))
 }
 
-/// Keeps what it wants of a step.
+/// Stores the wanted values of a step.
 struct Seen {
     wanted: HashMap<ValueId, Vec<usize>>,
-    /// Values that carry the loss scale.
+    /// Whether each value is multiplied by the loss scale.
     scaled: Vec<bool>,
     loss_scale: f64,
     values: HashMap<usize, Arc<[f32]>>,

@@ -1,4 +1,4 @@
-//! What a step has that a recording may hold, in the order of the graph.
+//! The quantities of a step that a recording may contain, in the order of the graph.
 
 use crate::{foreign::Quantity, items::slot_key, report::Stage};
 use std::collections::HashMap;
@@ -8,19 +8,19 @@ use zoo_recipe::Recipe;
 /// A quantity of the step.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// The stage that judges it.
+    /// The stage that compares it.
     pub stage: Stage,
-    /// What it is.
+    /// The quantity.
     pub quantity: Quantity,
-    /// Its name within the stage, as `zoo check` has it.
+    /// Its name in the stage, as in `zoo check`.
     pub name: String,
-    /// Where it is in the graph.
+    /// Its value in the graph.
     pub value: ValueId,
     /// Its shape.
     pub shape: Vec<usize>,
 }
 
-/// All of them.
+/// All quantities of a step.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub list: Vec<Target>,
@@ -30,7 +30,7 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// Of a step of the recipe.
+    /// The quantities of a step of the recipe.
     pub fn of(graph: &Graph, recipe: &Recipe) -> Self {
         let mut targets = Self { list: Vec::new(), places: HashMap::new(), operands: HashMap::new() };
         let state = |role: &VariableRole| role.is_parameter() || role.is_statistic();
@@ -81,7 +81,7 @@ impl Targets {
         self.list.push(Target { stage, quantity, name: name.to_owned(), value, shape });
     }
 
-    /// Notes what a module is given, where that is an input of the step.
+    /// Records the operands of a module that are inputs of the step.
     fn reads(&mut self, graph: &Graph, recipe: &Recipe, module: &str, output: ValueId) {
         let operand = |operand| Quantity::Into { module: module.to_owned(), operand };
         if module.starts_with("@root") {
@@ -96,14 +96,14 @@ impl Targets {
         }
     }
 
-    /// The place of a quantity, in PyTorch's or in MindSpore's spelling.
+    /// The place of a quantity, with the PyTorch or MindSpore name.
     pub fn find(&self, quantity: &Quantity) -> Option<usize> {
         let quantity = self.operands.get(quantity).unwrap_or(quantity);
         let place = |quantity: &Quantity| self.places.get(quantity).copied();
         place(quantity).or_else(|| place(&quantity.in_pytorch()?))
     }
 
-    /// The places by value.
+    /// Places by value.
     pub fn by_value(&self) -> HashMap<ValueId, Vec<usize>> {
         let mut by_value: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (n, target) in self.list.iter().enumerate() {
@@ -113,5 +113,5 @@ impl Targets {
     }
 }
 
-/// The kind of a parameter after the step.
+/// The kind of parameters after the step.
 pub(super) const PARAMETER: &str = "param";

@@ -1,4 +1,4 @@
-//! Mistakes in networks that answer per pixel: upsampling, heads, losses of maps.
+//! Mistakes in networks with an output per pixel: upsampling, heads, losses of maps.
 
 use super::{
     Fault, Mutant,

@@ -114,12 +114,12 @@ pub(super) fn all() -> Vec<Mutant> {
     ]
 }
 
-/// Changes the first node that `change` has something to do with.
+/// Changes the first node that `change` accepts.
 fn first(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
     graph.nodes.iter_mut().find_map(change).is_some()
 }
 
-/// Changes all nodes that `change` has something to do with.
+/// Changes all nodes that `change` accepts.
 fn every(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
     graph.nodes.iter_mut().filter_map(change).count() > 0
 }

@@ -122,12 +122,12 @@ pub(super) fn all() -> Vec<Mutant> {
     ]
 }
 
-/// What is left of a layer that is taken out.
+/// Replacement for a removed layer.
 pub(super) fn nothing() -> Layer {
     Layer::Sequential(Sequential { body: Default::default(), returns: Default::default() })
 }
 
-/// Moves a stride one convolution forward.
+/// Moves a stride to the next convolution.
 fn move_stride(main: &mut [ResolvedLayer]) -> Option<()> {
     let mut convs = main.iter_mut().filter_map(|l| match &mut l.kind {
         Layer::Conv(conv) => Some(conv),
@@ -138,7 +138,7 @@ fn move_stride(main: &mut [ResolvedLayer]) -> Option<()> {
         .then(|| std::mem::swap(&mut one.stride, &mut three.stride))
 }
 
-/// Walks all layers, inner ones included, until `change` has done something and `once` says to stop.
+/// Walks all layers, including inner ones. If `once` is set, stops after the first change.
 fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut Layer) -> Option<()>) -> bool {
     let mut changed = false;
     for layer in layers {
@@ -163,7 +163,7 @@ pub(super) fn every(model: &mut ResolvedModel, mut change: impl FnMut(&mut Layer
     walk(&mut model.body, false, &mut change)
 }
 
-/// Changes the last layer of those that `change` knows.
+/// Changes the last layer that `change` accepts.
 fn last(model: &mut ResolvedModel, change: fn(&mut Layer) -> Option<()>) -> bool {
     let mut count = 0;
     let mut probe = model.clone();

@@ -132,7 +132,7 @@ pub(super) fn all() -> Vec<Mutant> {
     ]
 }
 
-/// Changes the first evaluation step that `change` knows.
+/// Changes the first step of the preprocessing for evaluation that `change` accepts.
 fn eval_steps(recipe: &mut Recipe, change: impl FnMut(&mut Step) -> Option<()>) -> bool {
     recipe.preprocess.eval.iter_mut().find_map(change).is_some()
 }

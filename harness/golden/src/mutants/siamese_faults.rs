@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<Mutant> {
     [model(), recipe(), graph()].into_iter().flatten().collect()
 }
 
-/// Changes the first convolution that `change` has something to do with.
+/// Changes the first convolution that `change` accepts.
 fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut Conv) -> bool) -> bool {
     first(model, |k| match k {
         Layer::Conv(conv) => change(conv).then_some(()),
@@ -25,7 +25,7 @@ fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut Conv) -> bool) ->
     })
 }
 
-/// Whether the model calls a part of it twice.
+/// Whether the model calls one of its parts twice.
 fn siamese(model: &mut ResolvedModel) -> bool {
     fn again(layers: &[ResolvedLayer]) -> bool {
         layers.iter().any(|layer| match layer.kind.describe() {
@@ -36,7 +36,7 @@ fn siamese(model: &mut ResolvedModel) -> bool {
     again(&model.body)
 }
 
-/// Does to the second call of a part what was done to the first.
+/// Applies the change of a part to its second call.
 fn follow(model: &mut ResolvedModel) -> bool {
     let body = model.body.clone();
     fn find<'a>(layers: &'a [ResolvedLayer], name: &str) -> Option<&'a ResolvedLayer> {
@@ -135,7 +135,7 @@ fn model() -> Vec<Mutant> {
             siamese(m) && first(m, |k| matches!(k, Layer::Crop(_)).then(|| *k = nothing())) && follow(m)
         }),
         mutant("the search loses its border too", Stage::Forward, |m| {
-            // From 160 pixels on the search is too wide to be cropped.
+            // From 160 pixels on, the search is too wide to be cropped.
             if m.inputs.values().filter_map(|input| input.image()).all(|[_, height, _]| height < 160) {
                 return false;
             }
@@ -164,7 +164,7 @@ fn recipe() -> Vec<Mutant> {
             parts(r, |part| part.statistics = Statistics::Stored)
         }),
         mutant("corners of pixels aligned, not their middles", Stage::Loss, |r| {
-            // Seen where masks are enlarged; rows of logits are not.
+            // Visible if masks are enlarged; rows of logits are not.
             let enlarged = r.golden.as_ref().is_some_and(|golden| golden.parts.is_some());
             enlarged && r.loss.mask_soft_margin.as_mut().map(|term| term.align_corners = false).is_some()
         }),
@@ -241,7 +241,7 @@ fn graph() -> Vec<Mutant> {
     ]
 }
 
-/// Adds each parameter's decay to its gradient before the norm's factor, and not after it.
+/// Adds each parameter's decay to its gradient before the gradient is clipped, and not after it.
 fn clip_after_decay(graph: &mut Graph) -> bool {
     let bounds = |n: &Node| matches!(n.op, Op::ClipByGlobalNorm(_));
     let clips: Vec<(usize, usize)> = graph

@@ -1,4 +1,4 @@
-//! What a recorded golden says of its step before it has run: hyper-parameters, starts, learning rates.
+//! The conditions of a recorded golden, known before the step runs: hyper-parameters, initial values, learning rates.
 
 use super::{RecordOptions, inputs::MadeInputs};
 use crate::conditions::eps;
@@ -8,7 +8,7 @@ use zoo_datasets::hash::{NameHash, fnv1a64};
 use zoo_graph::{Graph, Op, Optimized, VariableRole};
 use zoo_recipe::{Recipe, schema};
 
-/// Everything of the manifest that is known before a step has run.
+/// All parts of the manifest that are known before a step runs.
 pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, options: &RecordOptions) -> Manifest {
     let mut groups: Vec<Group> = Vec::new();
     let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
@@ -74,7 +74,7 @@ fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
     let tag = recipe.optimizer.tag();
     let settings = serde_json::to_value(&recipe.optimizer).unwrap_or_default();
     let settings = settings[tag].as_object().cloned().unwrap_or_default().into_iter();
-    // Decay and rates are those of the groups.
+    // Decay and learning rates are in the groups.
     let settings = settings.filter(|(key, _)| !matches!(key.as_str(), "weight_decay" | "no_decay" | "groups"));
     Optimizer {
         kind: tag.into(),
@@ -97,12 +97,12 @@ fn hash_vectors(name: &str) -> HashVectors {
     }
 }
 
-/// Parameters that no update writes.
+/// Parameters without an update.
 fn untouched(graph: &Graph) -> Vec<String> {
     graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
 }
 
-/// The rule by which a parameter or buffer of a recorded golden starts; see `golden/README.md`.
+/// The rule for initial values of a parameter or buffer in a recorded golden; see `golden/README.md`.
 fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
     let tenth = f64::from(0.1f32);
     Some(match role {
@@ -118,10 +118,10 @@ fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
     })
 }
 
-/// Steps of an epoch in a recorded schedule: the recipe does not know how much data it will meet.
+/// Steps per epoch in a recorded schedule: the recipe does not know the size of its data.
 const STEPS_PER_EPOCH: usize = 100;
 
-/// Learning rates of every tenth of an epoch.
+/// Learning rates at every tenth of an epoch.
 fn schedule(recipe: &Recipe) -> ScheduleTable {
     let epochs = recipe.train.epochs;
     let steps = (0..epochs * STEPS_PER_EPOCH).step_by(STEPS_PER_EPOCH / 10);

@@ -1,4 +1,4 @@
-//! The inputs of a recorded step: numbers of the hash, by rules that the manifest tells.
+//! The inputs of a recorded step: values from the hash, with rules that the manifest describes.
 
 use crate::{GoldenError, manifest::Input};
 use candle_core::{Device, Tensor};
@@ -9,15 +9,15 @@ use zoo_engine::{EngineError, Inputs, candle_dtype};
 use zoo_graph::{Graph, Node, Op, ValueId};
 use zoo_recipe::{Recipe, schema};
 
-/// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1;
+/// How to generate the values of an input from the hash `h` of its name, and from `s`, the same between -1 and 1; see
 /// golden/README.md.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
-    /// `2 s`. The only ones that are not stored.
+    /// `2 s`. The only rule whose values are not stored.
     Image,
-    /// `h` modulo so many classes.
+    /// `h` modulo this number of classes.
     Label(u64),
-    /// `h` modulo one more than so many classes; the last is the label that does not count.
+    /// `h` modulo the number of classes plus one; the last value becomes the ignored label.
     LabelOr(u64, u32),
     /// -1, 0 or 1.
     SignOrZero,
@@ -25,14 +25,14 @@ enum Rule {
     Sign,
     /// `s`.
     Symmetric,
-    /// `s` moved to 0..1.
+    /// `s`, shifted to 0..1.
     Fraction,
-    /// One in four is 1, the others are 0.
+    /// One in four is 1, and the others are 0.
     Quarter,
 }
 
 impl Rule {
-    /// What fits the use that the recipe makes of an input; `classes` are those of indices that nothing reads.
+    /// The rule for the recipe's use of an input. `classes` is the number of classes for indices that no node reads.
     fn of(name: &str, value: ValueId, recipe: &Recipe, graph: &Graph, classes: usize) -> Self {
         let schema::Loss {
             select_cross_entropy,
@@ -68,7 +68,7 @@ impl Rule {
         }
     }
 
-    /// What a node leaves to the indices that it reads: rows of a table, or classes.
+    /// The rule for indices that a node reads: rows of a table, or classes.
     fn read(node: &Node, indices: ValueId, graph: &Graph) -> Option<Self> {
         let [table, _] = node.inputs[..].try_into().ok().filter(|[_, read]: &[ValueId; 2]| *read == indices)?;
         let shape = &graph.ty(table).shape;
@@ -82,7 +82,7 @@ impl Rule {
         }
     }
 
-    /// The rule as the manifest tells it.
+    /// The description of the rule in the manifest.
     fn told(self, name: &str) -> String {
         let values = match self {
             Self::Image => "image[-2,2)",
@@ -99,7 +99,7 @@ impl Rule {
         format!("{values} of 'input.{name}'")
     }
 
-    /// The value of an element. All are numbers of f32, labels whole ones.
+    /// The value of an element. All values are exact in f32; labels are integers.
     fn value(self, hash: &NameHash, element: u64) -> f64 {
         match self {
             Self::Image => f64::from(2.0 * hash.s(element)),
@@ -123,7 +123,7 @@ pub(super) struct MadeInputs {
     rules: BTreeMap<String, (Rule, Vec<usize>)>,
 }
 
-/// An input as a file holds it.
+/// An input as stored in a file.
 pub(super) struct Stored {
     pub name: String,
     pub dtype: Dtype,
@@ -132,7 +132,7 @@ pub(super) struct Stored {
 }
 
 impl MadeInputs {
-    /// The inputs of this graph of the recipe.
+    /// The inputs of this graph.
     pub(super) fn of(recipe: &Recipe, graph: &Graph, classes: usize, salt: &str) -> Self {
         let rules = graph.inputs.iter().map(|input| {
             let rule = Rule::of(&input.name, input.value, recipe, graph, classes);
@@ -141,7 +141,7 @@ impl MadeInputs {
         Self { salt: salt.to_owned(), rules: rules.collect() }
     }
 
-    /// What the manifest says of them.
+    /// Their descriptions in the manifest.
     pub(super) fn described(&self) -> BTreeMap<String, Input> {
         let describe = |(name, (rule, shape)): (&String, &(Rule, Vec<usize>))| {
             let stored = *rule != Rule::Image;
@@ -150,10 +150,10 @@ impl MadeInputs {
         self.rules.iter().map(describe).collect()
     }
 
-    /// The tensors that a step is fed with.
+    /// The input tensors of a step.
     ///
     /// # Errors
-    /// If there is no room for them.
+    /// If memory for them cannot be allocated.
     pub(super) fn tensors(&self, graph: &Graph) -> Result<Inputs, GoldenError> {
         let mut inputs = Inputs::new();
         for input in &graph.inputs {
@@ -165,7 +165,7 @@ impl MadeInputs {
         Ok(inputs)
     }
 
-    /// Those that a golden keeps: labels as i32, the others as f32.
+    /// The inputs that a golden stores: labels as i32, the others as f32.
     pub(super) fn stored(&self) -> impl Iterator<Item = Stored> {
         self.rules.iter().filter(|(_, (rule, _))| *rule != Rule::Image).map(|(name, (rule, shape))| {
             let values = self.values(name, *rule, shape).into_iter();
@@ -189,7 +189,7 @@ impl MadeInputs {
 mod tests {
     use super::*;
 
-    /// The values that the rules' words allow, all of those that are few, and their middle.
+    /// Each rule gives exactly the values of its description, with the right mean.
     #[test]
     fn values_are_what_the_manifest_says() {
         let few: [(Rule, &[f64]); 5] = [

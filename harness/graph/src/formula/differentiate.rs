@@ -2,7 +2,7 @@
 
 use super::{Binary, Expression, Extent, Fold, Formula, Outcome, Term, TermId, Unary, expression::Sheet};
 
-/// Where a gradient formula gets an operand from.
+/// The source of an operand of a gradient formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// The n-th operand of the formula.
@@ -13,21 +13,21 @@ pub enum Given {
     ResultGradient(usize),
 }
 
-/// The gradient of a formula by some of its operands.
+/// The gradient formula for some operands of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientFormula {
     /// Its operands.
     pub operands: Vec<Given>,
     /// One result for each requested operand on which the results depend, not yet summed over broadcast axes.
     pub formula: Formula,
-    /// The operands of the original formula that the results belong to.
+    /// The operands of the original formula to which the results belong.
     pub of: Vec<usize>,
 }
 
 impl Formula {
-    /// The gradient by the operands in `wanted`, given those of the results in `given`.
+    /// The gradients of the operands in `wanted`, from the gradients of the results in `given`.
     ///
-    /// It reads the formula's own results in place of its operands where that makes all operands needless (sigmoid,
+    /// The gradient reads the formula's own results instead of its operands if it then needs no operands (sigmoid,
     /// tanh, softmax), so that these need not be kept.
     pub fn gradient(&self, given: &[usize], wanted: &[usize]) -> GradientFormula {
         let sheet = Sheet::of(self.terms.clone());
@@ -66,8 +66,8 @@ impl Formula {
         formula.with_givens(self, of)
     }
 
-    /// The same with results of `original` read as operands behind all others: `original.operands + original.results +
-    /// n`.
+    /// The formula with results of `original` as additional operands, after all others: `original.operands +
+    /// original.results + n`.
     fn reading_results(&self, original: &Self) -> Self {
         let mut formula = self.clone();
         for (n, result) in original.results.iter().enumerate().filter(|(_, result)| result.over.is_empty()) {
@@ -79,7 +79,7 @@ impl Formula {
         formula
     }
 
-    /// Numbers the operands that are read, from 0, and returns their meanings.
+    /// Numbers the used operands from 0, and returns their sources.
     fn with_givens(mut self, original: &Self, of: Vec<usize>) -> GradientFormula {
         let given = |n: usize| match n.checked_sub(original.operands) {
             None => Given::Operand(n),

@@ -57,7 +57,7 @@ impl Formula {
             Term::Operand(n) => (operand_name(n), Binding::Whole),
             Term::Constant(value) => {
                 let mut text = String::new();
-                // Writing into a text cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "{value}");
                 (text, if value < 0.0 { Binding::Sum } else { Binding::Whole })
             }
@@ -90,7 +90,7 @@ impl Formula {
 }
 
 impl Unary {
-    /// Every function but the negation, which has a sign.
+    /// All functions except negation, which is written as a sign.
     pub(super) const NAMED: [Self; 13] = [
         Self::Abs,
         Self::Sign,

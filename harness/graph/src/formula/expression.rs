@@ -9,7 +9,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 pub struct Sheet(RefCell<Vec<Term>>);
 
 impl Sheet {
-    /// A sheet that continues from these terms.
+    /// A sheet that starts with these terms.
     pub(super) fn of(terms: Vec<Term>) -> Self {
         Self(RefCell::new(terms))
     }
@@ -46,7 +46,7 @@ impl Sheet {
     }
 }
 
-/// Equal terms; constants by their bits.
+/// Whether terms are equal; constants are compared by their bits.
 fn same(a: &Term, b: &Term) -> bool {
     match (a, b) {
         (Term::Constant(a), Term::Constant(b)) => a.to_bits() == b.to_bits(),
@@ -174,12 +174,12 @@ impl<'f> Expression<'f> {
         self * self
     }
 
-    /// The larger one. Where both are equal the gradient goes to `other`.
+    /// The larger one. If both are equal, the gradient goes to `other`.
     pub fn max(self, other: impl Operand<'f>) -> Self {
         self.with(Binary::Max, other)
     }
 
-    /// The smaller one. Where both are equal the gradient goes to `other`.
+    /// The smaller one. If both are equal, the gradient goes to `other`.
     pub fn min(self, other: impl Operand<'f>) -> Self {
         self.with(Binary::Min, other)
     }
@@ -189,22 +189,22 @@ impl<'f> Expression<'f> {
         self.with(Binary::Pow, exponent)
     }
 
-    /// 1 where it is larger, else 0.
+    /// 1 if it is larger, otherwise 0.
     pub fn greater(self, other: impl Operand<'f>) -> Self {
         self.with(Binary::Greater, other)
     }
 
-    /// 1 where it is as large or larger, else 0.
+    /// 1 if it is larger or equal, otherwise 0.
     pub fn at_least(self, other: impl Operand<'f>) -> Self {
         self.with(Binary::AtLeast, other)
     }
 
-    /// 1 where both are equal, else 0.
+    /// 1 if both are equal, otherwise 0.
     pub fn equal(self, other: impl Operand<'f>) -> Self {
         self.with(Binary::Equal, other)
     }
 
-    /// `yes` where this is not zero, else `no`.
+    /// `yes` if this is not zero, otherwise `no`.
     pub fn select(self, yes: impl Operand<'f>, no: impl Operand<'f>) -> Self {
         let (yes, no) = (yes.on(self.sheet), no.on(self.sheet));
         match self.constant() {
@@ -225,12 +225,12 @@ impl<'f> Expression<'f> {
         self.sheet.write(Term::Row(Fold::Sum, self.id))
     }
 
-    /// The largest element of each row; equal ones share the gradient.
+    /// The largest element of each row. Equal elements share the gradient.
     pub fn row_max(self) -> Self {
         self.sheet.write(Term::Row(Fold::Max, self.id))
     }
 
-    /// e^x over the sum of e^x of its row.
+    /// e^x divided by the sum of e^x over its row.
     pub fn softmax(self) -> Self {
         self.sheet.write(Term::Softmax(self.id))
     }

@@ -1,12 +1,12 @@
 //! Formulas: arithmetic on tensors, element by element, with folds along rows.
 //!
 //! A [`Formula`] is a list of [`Term`]s over operands that broadcast. It is written in Rust like arithmetic
-//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically (`differentiate`) and
-//! printed readably. The operator [`crate::ops::Map`] applies one to tensors; an activation, a normalisation, a loss or
-//! the update of an optimizer is a formula.
+//! ([`Formula::define`]) or parsed from a text ([`parse`]), differentiated symbolically (`differentiate`), and
+//! printed in readable form. The operator [`crate::ops::Map`] applies a formula to tensors. Activations,
+//! normalisations, losses and the updates of optimizers are formulas.
 //!
-//! Equal terms are one term, constants are folded while a formula is written, and nothing else is rearranged: a kernel
-//! computes what is written, in the order in which it is written.
+//! Equal terms become one term, and constants are folded while a formula is written. Nothing else is rearranged: a
+//! kernel computes the formula as written, in this order.
 
 mod differentiate;
 mod display;
@@ -17,7 +17,7 @@ pub use differentiate::{Given, GradientFormula};
 pub use expression::Expression;
 pub use parse::{ParseError, names, parse};
 
-/// Index of a [`Term`] in its formula; a term refers to earlier ones only.
+/// Index of a [`Term`] in its formula. Terms only refer to earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TermId(pub usize);
 
@@ -28,32 +28,32 @@ pub enum Term {
     Operand(usize),
     /// A number.
     Constant(f64),
-    /// Values of the current step, equal for all elements.
+    /// A value of the current step, equal for all elements.
     Step(StepScalar),
     /// Number of elements of a row.
     RowSize,
-    /// An element's place along this axis, from 0.
+    /// Index of the element along this axis, from 0.
     Coordinate(usize),
     /// A function of one term.
     Unary(Unary, TermId),
     /// A function of two terms.
     Binary(Binary, TermId, TermId),
-    /// The second where the first is not zero, else the third. Only the chosen one counts: a NaN in the other is gone.
+    /// The second term if the first is not zero, otherwise the third. The other one has no effect, even if it is NaN.
     Select(TermId, TermId, TermId),
-    /// The term folded along each row; the same for all elements of the row.
+    /// The term folded along each row; equal for all elements of the row.
     Row(Fold, TermId),
-    /// e^x over the sum of e^x of its row, without overflow.
+    /// e^x divided by the sum of e^x over its row, without overflow.
     Softmax(TermId),
 }
 
-/// A number that a step brings along.
+/// A number that changes from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepScalar {
     /// The learning rate of the schedule.
     LearningRate,
-    /// How many updates there have been, this one included.
+    /// Number of updates, including this one.
     Update,
-    /// The weight decay of the parameter that is updated.
+    /// The weight decay of the updated parameter.
     WeightDecay,
 }
 
@@ -86,7 +86,7 @@ pub enum Unary {
     Sin,
     /// Cosine.
     Cos,
-    /// Largest whole number that is not above x.
+    /// Largest integer that is not above x.
     Floor,
 }
 
@@ -101,21 +101,21 @@ pub enum Binary {
     Mul,
     /// a / b
     Div,
-    /// The larger one, NaN if one is NaN. Where both are equal the gradient goes to `b`.
+    /// The larger one, or NaN if one is NaN. If both are equal, the gradient goes to `b`.
     Max,
-    /// The smaller one, NaN if one is NaN. Where both are equal the gradient goes to `b`.
+    /// The smaller one, or NaN if one is NaN. If both are equal, the gradient goes to `b`.
     Min,
     /// a^b
     Pow,
-    /// 1 if a > b, else 0.
+    /// 1 if a > b, otherwise 0.
     Greater,
-    /// 1 if a >= b, else 0.
+    /// 1 if a >= b, otherwise 0.
     AtLeast,
-    /// 1 if a = b, else 0.
+    /// 1 if a = b, otherwise 0.
     Equal,
 }
 
-/// How the elements of a row become one number.
+/// How the elements of a row are reduced to one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Their sum.
@@ -131,9 +131,9 @@ pub enum Fold {
 pub struct Outcome {
     /// The result.
     pub term: TermId,
-    /// Axes over which it is summed; they stay, with one element.
+    /// Axes over which it is summed. They remain, with one element.
     pub over: Vec<usize>,
-    /// Given for every element, even if it is the same for all elements of a row.
+    /// Whether it has a value for every element, even if all elements of a row are equal.
     pub whole: bool,
 }
 
@@ -165,17 +165,17 @@ pub struct UpdateOperands<'f> {
 /// The range within which a term is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// The same for all elements.
+    /// Equal for all elements.
     Step,
-    /// The same for all elements of a row.
+    /// Equal for all elements of a row.
     Row,
-    /// Another for each element.
+    /// Different for each element.
     Element,
 }
 
 impl Formula {
-    /// Writes a formula of `OPERANDS` operands, one result per expression that `write` returns. A row are the last
-    /// `rows` axes.
+    /// Writes a formula with `OPERANDS` operands, and one result per expression that `write` returns. A row consists
+    /// of the last `rows` axes.
     pub fn define<const OPERANDS: usize, const RESULTS: usize>(
         rows: usize,
         write: impl for<'f> FnOnce([Expression<'f>; OPERANDS]) -> [Expression<'f>; RESULTS],
@@ -185,7 +185,7 @@ impl Formula {
         })
     }
 
-    /// As [`Self::define`], of as many operands as there are, with one result.
+    /// As [`Self::define`], with any number of operands and one result.
     pub fn over(rows: usize, operands: usize, write: impl for<'f> FnOnce(&[Expression<'f>]) -> Expression<'f>) -> Self {
         Self::of_many(rows, operands, |sheet| {
             let operands: Vec<Expression<'_>> = (0..operands).map(|n| sheet.operand(n)).collect();
@@ -193,8 +193,8 @@ impl Formula {
         })
     }
 
-    /// Writes an update: the next values of a parameter and its slots from their present ones and the gradient. A row
-    /// is the whole tensor.
+    /// Writes an update: the next values of a parameter and its slots, from their current values and the gradient. A
+    /// row is the whole tensor.
     pub fn update(slots: usize, write: impl for<'f> FnOnce(UpdateOperands<'f>) -> Vec<Expression<'f>>) -> Self {
         Self::of_many(1, slots + 2, |sheet| {
             let step = |scalar| sheet.write(Term::Step(scalar));
@@ -217,13 +217,13 @@ impl Formula {
         Self { operands, rows, terms: sheet.into_terms(), results }.pruned().with_rows(rows)
     }
 
-    /// The same with rows of the given number of axes, if it uses rows.
+    /// The formula with rows of the given number of axes, if it uses rows.
     fn with_rows(self, rows: usize) -> Self {
         let folds = self.terms.iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::RowSize));
         Self { rows: if folds { rows } else { 0 }, ..self }
     }
 
-    /// The same, with the first result summed over these axes.
+    /// The formula with the first result summed over these axes.
     #[must_use]
     pub fn summed(mut self, over: Vec<usize>) -> Self {
         self.results[0].over = over;
@@ -255,7 +255,7 @@ impl Formula {
         values
     }
 
-    /// Axes whose coordinates it reads.
+    /// Axes whose coordinates the formula reads.
     pub fn coordinates(&self) -> impl Iterator<Item = usize> {
         self.terms.iter().filter_map(|term| if let Term::Coordinate(axis) = term { Some(*axis) } else { None })
     }
@@ -265,12 +265,12 @@ impl Formula {
         self.operands
     }
 
-    /// Number of axes, the last ones, that make a row; 0 if nothing is folded.
+    /// Number of the last axes that form a row; 0 if nothing is folded.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The terms, each behind those that it refers to.
+    /// The terms, each after those to which it refers.
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
@@ -297,7 +297,7 @@ impl Formula {
         extents
     }
 
-    /// The same with softmax and log-sum-exp expanded to sums and maxima of rows, for kernels.
+    /// The formula with softmax and log-sum-exp expanded to sums and maxima of rows, for kernels.
     #[must_use]
     pub fn expanded(&self) -> Self {
         let sheet = expression::Sheet::default();
@@ -305,7 +305,7 @@ impl Formula {
         for term in &self.terms {
             let expression = |id: &TermId| sheet.at(places[id.0]);
             let shifted = |x: expression::Expression<'_>| {
-                // A row of nothing but -infinity has no number to be shifted by.
+                // If all elements of a row are -infinity, there is no finite number to subtract.
                 let largest = x.row_max().max(f64::from(f32::MIN));
                 (largest.id(), (x - largest).exp().id())
             };
@@ -335,7 +335,7 @@ impl Formula {
         Self { operands: self.operands, rows: self.rows, terms: sheet.into_terms(), results }.pruned()
     }
 
-    /// Arithmetic operations per element; functions of one number count as `Unary::operations`.
+    /// Arithmetic operations per element. Functions of one number count as in `Unary::operations`.
     pub fn operations(&self) -> u64 {
         let extents = self.extents();
         let counted = self
@@ -346,7 +346,7 @@ impl Formula {
         counted.map(|(term, _)| term.operations()).sum()
     }
 
-    /// Without terms that no result needs.
+    /// Removes terms that no result needs.
     fn pruned(self) -> Self {
         let mut needed = vec![false; self.terms.len()];
         self.results.iter().for_each(|result| needed[result.term.0] = true);
@@ -367,7 +367,7 @@ impl Formula {
 }
 
 impl Term {
-    /// The terms that it refers to.
+    /// The terms to which it refers.
     pub fn arguments(&self) -> impl Iterator<Item = TermId> {
         let arguments = match *self {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => [None; 3],
@@ -378,7 +378,7 @@ impl Term {
         arguments.into_iter().flatten()
     }
 
-    /// The same with other arguments.
+    /// The term with other arguments.
     fn mapped(&self, to: impl Fn(TermId) -> TermId) -> Self {
         match *self {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => *self,

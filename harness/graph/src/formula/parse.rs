@@ -1,8 +1,9 @@
-//! Formulas as texts: `x * sigmoid(1.702 * x)`.
+//! Formulas as text: `x * sigmoid(1.702 * x)`.
 //!
-//! Numbers, names of operands, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), the functions
-//! of [`super::Unary`], `max(a, b)`, `min(a, b)` and `select(condition, yes, no)`; of the last axis `row_sum`,
-//! `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax` and an element's place `row_index`.
+//! Syntax: numbers, names of operands, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`, with the
+//! result 1 or 0), the functions of [`super::Unary`], `max(a, b)`, `min(a, b)` and `select(condition, yes, no)`; for
+//! the last axis `row_sum`, `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax`, and the index of an
+//! element, `row_index`.
 
 use super::{Expression, Formula, Outcome, Term, Unary, expression::Sheet};
 use crate::did_you_mean;
@@ -12,16 +13,16 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ParseError {
-    /// Where, in characters from 0.
+    /// Position in characters, from 0.
     pub at: usize,
     /// The error, with a suggestion.
     pub message: String,
 }
 
-/// Functions of a row, the last axis.
+/// Functions of a row, which is the last axis.
 const ROWS: [&str; 6] = ["row_sum", "row_mean", "row_max", "row_log_sum_exp", "softmax", "log_softmax"];
 
-/// An element's place in its row.
+/// Index of an element in its row.
 const ROW_INDEX: &str = "row_index";
 
 /// Number of elements of a row.
@@ -30,13 +31,13 @@ const ROW_SIZE: &str = "row_size";
 /// Deepest nesting of brackets, calls and signs.
 const MOST_NESTED: usize = 100;
 
-/// Parses a formula of these operands over the given number of axes, the last of which is a row.
+/// Parses a formula with these operands over the given number of axes. The last axis is the row.
 ///
 /// # Errors
-/// The first thing that does not belong there.
+/// The first error in the text.
 pub fn parse(text: &str, operands: &[&str], rank: usize) -> Result<Formula, ParseError> {
     let sheet = Sheet::default();
-    // An operand that the formula does not name is an operand all the same.
+    // Operands that the formula does not use still count.
     let operand_values: Vec<Expression<'_>> = (0..operands.len()).map(|n| sheet.operand(n)).collect();
     let tokens = tokens(text)?;
     let end = text.chars().count();
@@ -59,7 +60,7 @@ pub fn parse(text: &str, operands: &[&str], rank: usize) -> Result<Formula, Pars
     Ok(formula.with_rows(1))
 }
 
-/// The names that a text reads as operands, each once, in their order; none of a text that is not a formula.
+/// The names that a text uses as operands, each once, in order. Empty if the text is not a formula.
 pub fn names(text: &str) -> Vec<String> {
     let tokens = tokens(text).unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
@@ -93,7 +94,7 @@ impl Token {
     }
 }
 
-/// Longer signs before those that they begin with.
+/// Longer signs come before their prefixes.
 const SIGNS: [&str; 13] = [">=", "<=", "==", ">", "<", "+", "-", "*", "/", "^", "(", ")", ","];
 
 fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
@@ -156,7 +157,7 @@ impl<'f> Parser<'f, '_> {
         Err(ParseError { at: self.at(), message: message.into() })
     }
 
-    /// Takes one of these signs, if it is next.
+    /// Consumes one of these signs, if it is next.
     fn sign(&mut self, signs: &[&'static str]) -> Option<&'static str> {
         let found = match self.tokens.get(self.next) {
             Some((_, Token::Sign(sign))) if signs.contains(sign) => *sign,

@@ -2,7 +2,7 @@ use super::*;
 use differentiate::Given;
 use proptest::prelude::*;
 
-/// The value of a formula without rows at one place.
+/// The value of a formula without rows for one element.
 fn at(formula: &Formula, operands: &[f64]) -> Vec<f64> {
     let mut values = Vec::new();
     for term in formula.terms() {
@@ -27,7 +27,7 @@ fn at(formula: &Formula, operands: &[f64]) -> Vec<f64> {
     formula.results().iter().map(|result| values[result.term.0]).collect()
 }
 
-/// The gradient by the first operand at one place.
+/// The gradient of the first operand for one element.
 fn slope(formula: &Formula, x: f64) -> f64 {
     let y = at(formula, &[x]);
     let gradient = formula.gradient(&[0], &[0]);

@@ -11,14 +11,14 @@ use std::ops::Range;
 
 /// Operand: `[n, c, h, w]`. Result: `[n, c, out[0], out[1]]`.
 ///
-/// Source: `torch.nn.functional.adaptive_avg_pool2d`; on the device a `ReduceMeanD` when the output is 1x1.
+/// Source: `torch.nn.functional.adaptive_avg_pool2d`; on the device a `ReduceMeanD` if the output is 1x1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdaptiveAvgPool {
     /// Height and width of the output.
     pub out: [usize; 2],
 }
 
-/// The input rows that output row `i` of `out` averages, of `n` in all: `floor(i*n/out) .. ceil((i+1)*n/out)`.
+/// The input rows, of `n`, that row `i` of `out` output rows averages: `floor(i*n/out) .. ceil((i+1)*n/out)`.
 pub fn adaptive_range(i: usize, out: usize, n: usize) -> Range<usize> {
     i * n / out..((i + 1) * n).div_ceil(out)
 }

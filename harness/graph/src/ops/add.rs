@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operands: two or more tensors of one type, added from left to right. Result: their sum.
+/// Operands: two or more tensors of the same type. Result: their sum, added from left to right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Add;
 

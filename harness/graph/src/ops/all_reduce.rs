@@ -4,17 +4,17 @@ use super::bn_training_reduce::expect_per_channel;
 use super::{Element, Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
-/// Operands: any tensors. Results: their means over the ranks, of the same types. All of them travel together.
+/// Operands: any tensors. Results: their means over the ranks, with the same types. All of them are sent together.
 ///
-/// The loss of a rank is a mean over its part of the batch, so the mean over the ranks is that over the batch, and the
-/// same holds for gradients.
+/// The loss of a rank is a mean over its part of the batch, so the mean over the ranks is the mean over the batch.
+/// The same holds for gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllReduce {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
 }
 
-/// Most operands that are overwritten by their means.
+/// Largest number of operands that are overwritten by their means.
 const IN_PLACE: usize = 1024;
 
 /// The n-th result may overwrite the n-th operand.
@@ -63,19 +63,19 @@ impl Operator for AllReduce {
 }
 
 /// Operands: mean and biased variance (each `[c]`) over this rank's part of a batch. Results: those over the whole
-/// batch, whose parts are equally large: `mean = avg(mean_r)`, `var = avg(var_r + (mean_r - mean)^2)`, which loses
-/// nothing to cancellation.
+/// batch, with parts of equal size: `mean = avg(mean_r)`, `var = avg(var_r + (mean_r - mean)^2)`, which has no
+/// cancellation.
 ///
 /// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979),
 /// for parts of equal size; as in `torch.nn.SyncBatchNorm`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherStatistics {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
 }
 
 impl GatherStatistics {
-    /// Mean and variance over all ranks from those of each.
+    /// Mean and variance over all ranks, from those of each rank.
     pub fn pooled(parts: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
         let n = parts.clone().count() as f64;
         let mean = parts.clone().map(|(mean, _)| mean).sum::<f64>() / n;

@@ -7,7 +7,7 @@ use crate::{
     units::Flop,
 };
 
-/// Device operators that updates are.
+/// Device operators for updates.
 static NAMES: [&str; 9] = [
     "ApplyMomentum",
     "ApplyAdagrad",
@@ -20,16 +20,16 @@ static NAMES: [&str; 9] = [
     "ApplyRmsProp",
 ];
 
-/// Operands: the updated variables, then the values for the update, all of one shape and layout. Results: the next
-/// values of the first operands, one per result of the formula.
+/// Operands: the updated variables, then the values for the update, all with the same shape and layout. Results: the
+/// next values of the first operands, one per result of the formula.
 ///
-/// The formula runs over the stored elements in any layout; its rows are the whole tensor. It must give zero if all
-/// operands are zero, so that the padding of a layout stays zero.
+/// The formula runs over the stored elements in any layout; its row is the whole tensor. Its result must be zero if
+/// all operands are zero, so that the padding of a layout stays zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assign {
     /// The rule.
     pub formula: Formula,
-    /// The device operator that it is.
+    /// The device operator.
     pub device: &'static str,
     /// The updated variable.
     pub update: Update,
@@ -37,13 +37,13 @@ pub struct Assign {
 }
 
 impl Assign {
-    /// An update by this formula.
+    /// An update with this formula.
     pub fn new(formula: Formula, device: &'static str, update: Update) -> Self {
         let in_place = (0..formula.results().len()).map(|n| (n, n)).collect();
         Self { formula, device, update, in_place }
     }
 
-    /// `decay * average + (1 - decay) * parameter`, of an average and a parameter after its update.
+    /// `decay * average + (1 - decay) * parameter`, for an average and its parameter after the update.
     ///
     /// Source: `tf.train.ExponentialMovingAverage`.
     pub fn average(decay: f64) -> Self {
@@ -58,13 +58,13 @@ impl Assign {
     pub fn average_with_warmup(decay: f64) -> Self {
         let formula = Formula::update(0, |of| {
             let decay = ((1.0 + of.update) / (10.0 + of.update)).min(decay);
-            // The average is updated by the parameter, as a parameter is by its gradient.
+            // The parameter takes the place of the gradient in this update.
             vec![decay * of.parameter + (1.0 - decay) * of.gradient]
         });
         Self::new(formula, "ApplyEma", Update::Average)
     }
 
-    /// The step values of the formula, from the learning rate and the number of this update, from 1.
+    /// The value of a scalar of the step, from the learning rate and the number of this update, from 1.
     pub fn step(&self, scalar: StepScalar, learning_rate: f64, update: f64) -> f64 {
         let group = match self.update {
             Update::Optimizer { group, .. } => group,
@@ -77,12 +77,12 @@ impl Assign {
         }
     }
 
-    /// Whether zeros give zeros.
+    /// Whether the result is zero if all operands are zero.
     fn keeps_zero(&self) -> bool {
         let values = self.formula.values(|term| match term {
             Term::Operand(_) | Term::Row(..) => Some(0.0),
             Term::Step(scalar) => Some(self.step(*scalar, 1.0, 1.0)),
-            // The number of elements counts the filling, and so do these.
+            // Row sizes include padding, and coordinates and softmax do not keep zeros.
             Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) => None,
             Term::Constant(_) | Term::Unary(..) | Term::Binary(..) | Term::Select(..) => None,
         });

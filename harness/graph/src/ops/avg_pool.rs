@@ -20,11 +20,11 @@ pub struct AvgPool {
 }
 
 impl AvgPool {
-    /// For an output position the range of rows (or columns, `axis` 1) inside the map of extent `n`, and
-    /// the number of rows that the mean divides by along this axis.
+    /// For an output position, the range of rows (or columns, `axis` 1) inside the map of extent `n`, and the divisor
+    /// of the mean along this axis.
     ///
-    /// The divisor counts padding up to the padded map's end only, as PyTorch does when a window of
-    /// `ceil_mode` hangs over it.
+    /// The divisor counts padding only up to the end of the padded map, as PyTorch does for windows that `ceil_mode`
+    /// adds.
     pub fn span(&self, out: usize, axis: usize, n: usize) -> (std::ops::Range<usize>, usize) {
         let (near, far) = (self.window.pad[2 * axis], self.window.pad[2 * axis + 1]);
         let start = out * self.window.stride[axis];
@@ -120,7 +120,7 @@ mod tests {
     fn the_divisor_counts_padding_as_pytorch_does() {
         let window = Window { pad: [1; 4], ceil: true, ..Window::new([3, 3], [2, 2]) };
         let pool = AvgPool { window, count_include_pad: true };
-        // 6 rows: windows start at -1, 1, 3, 5; the last one reaches one row past the padded map's end.
+        // 6 rows: windows start at -1, 1, 3, 5. The last one ends one row after the padded map.
         assert_eq!(pool.span(0, 0, 6), (0..2, 3));
         assert_eq!(pool.span(1, 0, 6), (1..4, 3));
         assert_eq!(pool.span(3, 0, 6), (5..6, 2));

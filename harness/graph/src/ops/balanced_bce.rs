@@ -10,32 +10,32 @@ use crate::{
     units::Flop,
 };
 
-/// How the largest losses of negatives are found.
+/// How the negatives with the largest losses are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HardNegatives {
-    /// Top-k with a k that the step computes.
+    /// Top-k, with a k that the step computes.
     TopK,
-    /// All are sorted, and multiplied by a mask of their ranks: static shapes throughout.
+    /// All are sorted and multiplied by a mask of their ranks, so that all shapes are static.
     RankMask,
 }
 
-/// Among which negatives the hard ones are picked.
+/// The set from which hard negatives are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MiningScope {
-    /// Those of the whole batch.
+    /// The negatives of the whole batch.
     Batch,
-    /// Those of each image, with its own number of positives.
+    /// The negatives of each image, with its own number of positives.
     Image,
 }
 
-/// Operands: probabilities and targets `[n, 1, h, w]`, mask `[n, h, w]`. Results: the loss, its gradient by the
-/// probabilities, and as scalars the numbers of positives and of negatives that count, and the least loss of the
-/// latter.
+/// Operands: probabilities and targets `[n, 1, h, w]`, mask `[n, h, w]`. Results: the loss, the gradient of the
+/// probabilities, and as scalars the number of positives, the number of selected negatives, and the smallest loss of
+/// the selected negatives.
 ///
-/// A pixel is positive where `target * mask` is 1, negative where `(1 - target) * mask` is. With `P` positives, `N =
-/// min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch (or in each image,
-/// with its own P and N): `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first.
-/// Logarithms stop at -100.
+/// A pixel is positive where `target * mask` is 1, and negative where `(1 - target) * mask` is 1. With `P` positives,
+/// `N = min(negatives, floor(ratio * P))` negatives are selected, those with the largest loss in the whole batch (or
+/// in each image, with its own P and N): `sum of their losses / (P + N + eps)`. Of equal losses, the earlier pixel
+/// comes first. Logarithms are at least -100.
 ///
 /// Source: `BalanceCrossEntropyLoss` of the DB authors, `torch.nn.functional.binary_cross_entropy`.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,14 +44,14 @@ pub struct BalancedBce {
     pub negative_ratio: f64,
     /// Added to the count.
     pub eps: f64,
-    /// How the hard negatives are found.
+    /// How hard negatives are selected.
     pub hard_negatives: HardNegatives,
-    /// Among which.
+    /// From which set.
     pub scope: MiningScope,
 }
 
 impl BalancedBce {
-    /// Number of negatives, of `negatives`, that are used with `positives`.
+    /// Number of the `negatives` that are used with `positives`.
     pub fn count(&self, positives: usize, negatives: usize) -> usize {
         negatives.min((positives as f64 * self.negative_ratio) as usize)
     }
@@ -98,7 +98,7 @@ impl Operator for BalancedBce {
     }
 }
 
-/// Requires prediction and target of one channel, and a mask without that axis.
+/// Requires that prediction and target have one channel, and that the mask has no channel axis.
 pub(super) fn expect_map_and_mask(p: &TensorType, target: &TensorType, mask: &TensorType) -> Result<(), OpError> {
     let [n, c, h, w] = feature_map("prediction", p)?;
     expect_shape("prediction", p, &[n, 1, h, w])?;
@@ -107,7 +107,7 @@ pub(super) fn expect_map_and_mask(p: &TensorType, target: &TensorType, mask: &Te
     expect_shape("mask", mask, &[n, h, w])
 }
 
-/// The gradient rule of losses whose second result is their gradient by the first operand.
+/// The gradient rule of losses whose second result is the gradient of the first operand.
 pub(super) fn scale_own_gradient(grad: &mut Gradient<'_>) -> Result<(), GraphError> {
     let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
     let by_prediction = grad.result(1);

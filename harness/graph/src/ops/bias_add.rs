@@ -6,7 +6,7 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 
 /// Operands: input `[n, c, ...]`, bias `[c]`. Result: `x + bias` in the input's shape.
 ///
-/// Convolutions and matrix products add their bias themselves; this one is for transposed convolutions.
+/// Convolutions and matrix products add their own bias; this operator is for transposed convolutions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BiasAdd;
 

@@ -6,7 +6,7 @@ use crate::{
     units::Flop,
 };
 
-/// Operand: output gradient `[n, c]` or `[n, c, h, w]`. Result: its sum over all axes but `c`, `[c]`.
+/// Operand: output gradient `[n, c]` or `[n, c, h, w]`. Result: its sum over all axes except `c`, `[c]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BiasAddGrad;
 

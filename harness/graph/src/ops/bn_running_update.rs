@@ -4,14 +4,13 @@ use super::bn_training_reduce::expect_per_channel;
 use super::{Kind, OpError, Operand, Operator, Update, Work, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
-/// Operands: running mean, running variance, batch mean, biased batch variance (each `[c]`).
-/// Results: the running statistics moved by `momentum` towards the batch's, with its variance taken
-/// over `n - 1`: `(1 - momentum) * running + momentum * batch`.
+/// Operands: running mean, running variance, batch mean, biased batch variance (each `[c]`). Results: `(1 -
+/// momentum) * running + momentum * batch`, with the unbiased variance of the batch (divided by `n - 1`).
 ///
-/// Source: `torch.nn.BatchNorm2d`; the device does it inside `BNTrainingUpdate`.
+/// Source: `torch.nn.BatchNorm2d`. On the device this is part of `BNTrainingUpdate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BnRunningUpdate {
-    /// Weight of the new batch (PyTorch's sense; TensorFlow's is one minus it).
+    /// Weight of the new batch (as in PyTorch; in TensorFlow it is one minus this).
     pub momentum: f64,
     /// Values per channel in the batch, at least 2.
     pub count: usize,

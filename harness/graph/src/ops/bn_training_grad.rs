@@ -15,16 +15,16 @@ pub enum GradRelu {
     Output(Rectifier),
 }
 
-/// What `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` compute, and the `ReluGrad` before them.
+/// `BNTrainingUpdateGrad`, `BNTrainingReduceGrad`, and the `ReluGrad` before them in one operator.
 ///
 /// Operands: output gradient and input `[n, c, ...]`, mean, variance, gamma (each `[c]`), then for a recomputed ReLU
-/// beta `[c]`, for the other one its output `[n, c, ...]`. Results: input gradient `[n, c, ...]`, dgamma and dbeta
-/// (each `[c]`), and with [`GradRelu::Output`] what passed the ReLU, which is the gradient of the residual.
+/// beta `[c]`, or otherwise the output of the ReLU `[n, c, ...]`. Results: input gradient `[n, c, ...]`, dgamma and
+/// dbeta (each `[c]`), and with [`GradRelu::Output`] the gradient after the ReLU, which is that of the residual.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BnTrainingGrad {
     /// Added to the variance.
     pub eps: f64,
-    /// The ReLU behind.
+    /// The ReLU after the normalisation.
     pub relu: GradRelu,
 }
 
@@ -88,7 +88,7 @@ impl Operator for BnTrainingGrad {
         Kind::Other
     }
 
-    /// The gradient after the ReLU for the residual is the incoming gradient, or zero.
+    /// The gradient after the ReLU, for the residual, is the incoming gradient or zero.
     fn passes_on(&self, result: usize) -> bool {
         result == 3
     }

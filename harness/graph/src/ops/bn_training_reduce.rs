@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes but `c`.
+/// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes except `c`.
 ///
 /// The operator of the device returns sum and sum of squares; mean and variance are equivalent and avoid cancellation.
 /// Its gradient is part of the gradient of [`super::BnTrainingUpdate`], which covers both paths from the input to the
@@ -61,7 +61,7 @@ pub(super) fn channels(x: &TensorType) -> Result<usize, OpError> {
     })
 }
 
-/// Requires that each operand is one value per channel.
+/// Requires that each operand has one value per channel.
 pub(super) fn expect_per_channel(c: usize, operands: &[(&'static str, &TensorType)]) -> Result<(), OpError> {
     operands.iter().try_for_each(|(name, ty)| super::expect_shape(name, ty, &[c]))
 }

@@ -1,4 +1,4 @@
-//! `BNTrainingReduceGrad`: gradient of a normalisation by its input.
+//! `BNTrainingReduceGrad`: input gradient of a normalisation.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{Kind, OpError, Operand, Operator, Work, per_element};

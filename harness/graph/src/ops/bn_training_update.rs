@@ -6,9 +6,9 @@ use super::{
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual` a tensor of
-/// the input's shape. Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`, plus the residual, and
-/// with `relu` that, rectified.
+/// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual`, also a tensor with the
+/// shape of the input. Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`, plus the residual; with `relu`,
+/// this is rectified.
 ///
 /// Source: arXiv 1502.03167, `torch.nn.functional.batch_norm(training=True)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct BnTrainingUpdate {
     pub eps: f64,
     /// Whether a sixth operand is added (placed by fusion).
     pub residual: bool,
-    /// The ReLU that ends it (placed by fusion).
+    /// The ReLU at its end (placed by fusion).
     pub relu: Option<Rectifier>,
 }
 

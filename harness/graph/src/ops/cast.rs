@@ -1,4 +1,4 @@
-//! `Cast`: the same values in another element type.
+//! `Cast`: the same values with another element type.
 
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{
@@ -8,9 +8,9 @@ use crate::{
     units::Flop,
 };
 
-/// Operand: any tensor of floating-point numbers. Result: its values rounded to `to`, in the same layout.
+/// Operand: any floating-point tensor. Result: its values rounded to `to`, in the same layout.
 ///
-/// The gradient goes back through the other conversion, as in every framework: rounding counts as identity.
+/// The gradient is converted back, as in every framework: rounding counts as identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cast {
     /// Element type of the result.

@@ -6,17 +6,17 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm + 1e-6))`
-/// by which each is multiplied.
+/// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm +
+/// 1e-6))` for all of them.
 ///
 /// Source: `torch.nn.utils.clip_grad_norm_`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClipByGlobalNorm {
-    /// Largest norm; infinity measures without clipping.
+    /// Largest norm. With infinity, the norm is computed but nothing is clipped.
     pub bound: f64,
 }
 
-/// Added to the norm before the bound is divided by it.
+/// Added to the norm before dividing the bound by it.
 const CLIP_EPS: f64 = 1e-6;
 
 /// `min(1, bound / (norm + 1e-6))`; NaN stays NaN.
@@ -56,7 +56,7 @@ impl Operator for ClipByGlobalNorm {
     }
 }
 
-/// Operand: any tensor. Result: each element brought into `[-bound, bound]`; NaN stays NaN.
+/// Operand: any tensor. Result: each element limited to `[-bound, bound]`; NaN stays NaN.
 ///
 /// Source: `torch.nn.utils.clip_grad_value_`.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, Slice, Work, channel_run, expect_same_storage};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operands: one or more tensors that agree on all axes but one. Result: them joined along it.
+/// Operands: one or more tensors that agree on all axes except one. Result: their concatenation along this axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Concat {
     /// The axis along which they are joined.

@@ -1,4 +1,4 @@
-//! `Conv2D`: 2-d convolution (cross-correlation, as all frameworks have it).
+//! `Conv2D`: 2-d convolution (cross-correlation, as in all frameworks).
 
 use super::{
     BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, Kind, OpError, Operand, OperandLayout, Operator, Product,
@@ -11,30 +11,29 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: input `[n, c, h, w]`, filters `[o, c/groups, kh, kw]`, and optionally bias `[o]`.
-/// Results: `[n, o, h', w']`, in NC1HWC0 when the filters are in FRACTAL_Z; with `statistics` also mean and biased
-/// variance of that, each `[o]`.
+/// Operands: input `[n, c, h, w]`, filters `[o, c/groups, kh, kw]`, and optionally bias `[o]`. Results: `[n, o, h',
+/// w']`, in NC1HWC0 if the filters are in FRACTAL_Z; with `statistics` also its mean and biased variance, each `[o]`.
 ///
 /// Source: `torch.nn.functional.conv2d`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2D {
     /// Kernel, stride, padding, dilation.
     pub window: Window,
-    /// Groups: each output channel sees `c / groups` input channels.
+    /// Groups: each output channel reads `c / groups` input channels.
     pub groups: usize,
-    /// Whether mean and variance per output channel come along (placed by fusion).
+    /// Whether mean and variance per output channel are additional results (placed by fusion).
     pub statistics: bool,
-    /// Whether a ReLU ends it (placed by fusion).
+    /// Whether it ends with a ReLU (placed by fusion).
     pub relu: bool,
 }
 
 impl Conv2D {
-    /// A convolution with nothing fused into it.
+    /// A convolution without fused operators.
     pub fn new(window: Window, groups: usize) -> Self {
         Self { window, groups, statistics: false, relu: false }
     }
 
-    /// Checks input and filter shapes against each other; returns the result's shape.
+    /// Checks that the shapes of input and filters fit each other, and returns the shape of the result.
     pub(super) fn output(&self, x: [usize; 4], w: [usize; 4]) -> Result<[usize; 4], OpError> {
         let [n, c, h, width] = x;
         if self.groups == 0 || !c.is_multiple_of(self.groups) || !w[0].is_multiple_of(self.groups) {
@@ -51,7 +50,7 @@ impl Conv2D {
         Ok([n, w[0], oh, ow])
     }
 
-    /// Multiply-accumulates of the convolution, and of each of its two gradients, times two.
+    /// Twice the multiply-accumulates of the convolution, which are equal to those of each of its two gradients.
     pub(super) fn macs_twice(&self, y: [usize; 4], w: [usize; 4]) -> Flop {
         let per_output = 2 * w[1] as u64 * self.window.taps() as u64;
         Flop(per_output * y.iter().map(|&d| d as u64).product::<u64>())

@@ -1,4 +1,4 @@
-//! `Conv2DBackpropFilter`: gradient of a convolution by its filters.
+//! `Conv2DBackpropFilter`: filter gradient of a convolution.
 
 use super::{
     Conv2D, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape, feature_map, operands,
@@ -8,8 +8,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: input `[n, c, h, w]`, output gradient `[n, o, h', w']`. Result: `[o, c/groups, kh, kw]`,
-/// in FRACTAL_Z when the output gradient is in NC1HWC0.
+/// Operands: input `[n, c, h, w]`, output gradient `[n, o, h', w']`. Result: `[o, c/groups, kh, kw]`, in FRACTAL_Z if
+/// the output gradient is in NC1HWC0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2DBackpropFilter {
     /// The convolution.

@@ -1,4 +1,4 @@
-//! `Conv2DBackpropInput`: gradient of a convolution by its input, which is also the transposed convolution.
+//! `Conv2DBackpropInput`: input gradient of a convolution, which is also the transposed convolution.
 
 use super::{
     Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape,
@@ -11,12 +11,12 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: output gradient `[n, o, h', w']`, filters `[o, c/groups, kh, kw]`.
-/// Result: `[n, c, h, w]`, in NC1HWC0 when the filters are in FRACTAL_Z.
+/// Operands: output gradient `[n, o, h', w']`, filters `[o, c/groups, kh, kw]`. Result: `[n, c, h, w]`, in NC1HWC0 if
+/// the filters are in FRACTAL_Z.
 ///
 /// In a forward pass it is a transposed convolution of the first operand, with filters `[in, out / groups, kh, kw]`
-/// (`torch.nn.functional.conv_transpose2d`). Being linear in both operands, its gradients are the convolution of the
-/// result's gradient, and that convolution's filter gradient.
+/// (`torch.nn.functional.conv_transpose2d`). It is linear in both operands, so its gradients are the convolution of
+/// the result's gradient, and the filter gradient of that convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2DBackpropInput {
     /// The convolution.

@@ -1,4 +1,4 @@
-//! Depth-wise cross-correlation of two feature maps, and its gradient by the larger one.
+//! Depth-wise cross-correlation of two feature maps, and the gradient of the larger one.
 
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, feature_map, operands};
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
 /// Operands: search `[n, c, h, w]`, kernel `[n, c, kh, kw]`. Result `[n, c, h - kh + 1, w - kw + 1]`: each channel of
 /// each sample of the search correlated with the same channel of the same sample of the kernel, without padding.
 ///
-/// Frameworks write it as a convolution with `n * c` groups. Its gradient by the kernel is the correlation of the
-/// search with the output gradient: this operator again.
+/// Frameworks write it as a convolution with `n * c` groups. The gradient of the kernel is the correlation of the
+/// search with the output gradient, so it is this operator again.
 ///
 /// Source: arXiv 1812.05050, section 3.1; `conv2d_dw_group` of its authors.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl Operator for DepthwiseCorrelation {
     }
 }
 
-/// Gradient of [`DepthwiseCorrelation`] by the search. Operands: output gradient `[n, c, h - kh + 1, w - kw + 1]`,
+/// Gradient of the search in [`DepthwiseCorrelation`]. Operands: output gradient `[n, c, h - kh + 1, w - kw + 1]`,
 /// kernel `[n, c, kh, kw]`. Result: `[n, c, h, w]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DepthwiseCorrelationGrad {

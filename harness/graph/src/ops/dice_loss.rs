@@ -9,8 +9,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: prediction and target `[n, 1, h, w]`, mask `[n, h, w]`. Results, with sums over the whole batch:
-/// `1 - 2 * sum(p * t * mask) / (sum(p * mask) + sum(t * mask) + eps)`, and its gradient by the prediction.
+/// Operands: prediction and target `[n, 1, h, w]`, mask `[n, h, w]`. Results, with sums over the whole batch: `1 -
+/// 2 * sum(p * t * mask) / (sum(p * mask) + sum(t * mask) + eps)`, and the gradient of the prediction.
 ///
 /// Source: `DiceLoss` of the DB authors.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,15 +3,15 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: any tensor. Result: each element is zero with probability `rate`, else divided by `1 - rate`.
+/// Operand: any tensor. Result: each element is zero with probability `rate`, otherwise divided by `1 - rate`.
 ///
-/// Which elements fall is a function of the run's seed, the step, `stream` and the element's row-major index,
-/// so that the gradient is the same operator on the output's gradient, and nothing depends on threads or layout.
+/// Whether an element becomes zero depends on the seed of the run, the step, `stream` and its row-major index. So the
+/// gradient is the same operator on the output gradient, and threads and layout have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
     /// Probability of zero, in `[0, 1)`.
     pub rate: f64,
-    /// Tells the dropouts of a network apart.
+    /// Distinguishes the dropouts of a network.
     pub stream: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::{
 /// Operand: `[n, c, h, w]`. Result `[n * oh * ow, c, kh, kw]`: all windows of the first image, row by row, then those
 /// of the next; zero outside the image.
 ///
-/// With a 1x1 window and stride 1 it turns every position into a map of one pixel, a mere transposition.
+/// With a 1x1 window and stride 1, every position becomes a map of one pixel; this is only a transposition.
 ///
 /// Source: `torch.nn.functional.unfold` (its columns as rows), `tf.image.extract_patches`.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +70,8 @@ impl Operator for ExtractPatches {
     }
 }
 
-/// Gradient of [`ExtractPatches`]. Operand: output gradient. Result: for each pixel the sum over the windows that hold
-/// it.
+/// Gradient of [`ExtractPatches`]. Operand: output gradient. Result: for each pixel, the sum over the windows that
+/// contain it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtractPatchesGrad {
     /// The forward operator.

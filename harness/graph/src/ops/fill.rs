@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{tensor::TensorType, units::Flop};
 
-/// No operands. Result: a tensor of one value.
+/// No operands. Result: a tensor with one value in all elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fill {
     /// The value of every element.

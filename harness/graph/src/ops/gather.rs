@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Numbers of rows of a table.
+/// Indices of rows of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Indices {
     /// The last operand (u32), of any shape.
@@ -19,27 +19,27 @@ pub enum Indices {
     Fixed(Arc<[u32]>),
 }
 
-/// Operands: a table `[rows, ..]` and indices of any shape. Result: for each index the row of that number,
-/// `[indices.., ..]`.
+/// Operands: a table `[rows, ..]` and indices of any shape. Result: the row for each index, `[indices.., ..]`.
 ///
 /// Source: `torch.nn.functional.embedding`, `tf.gather`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gather {
-    /// Which rows.
+    /// The rows.
     pub indices: Indices,
     /// A row that gets no gradient from here.
     pub padding: Option<u32>,
 }
 
-/// Operands: values `[indices.., ..]` and indices. Result: a table in which each row is the sum of the values whose
-/// index is its number, in their order.
+/// Operands: values `[indices.., ..]` and indices. Result: a table in which each row is the sum of the values with
+/// its index, in order.
 ///
-/// Source: `tf.math.unsorted_segment_sum`; the gradient of [`Gather`] by its table (`torch.embedding_dense_backward`).
+/// Source: `tf.math.unsorted_segment_sum`; the gradient of the table in [`Gather`]
+/// (`torch.embedding_dense_backward`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScatterAdd {
     /// Rows of the table.
     pub rows: usize,
-    /// To which rows.
+    /// The rows to which values are added.
     pub indices: Indices,
     /// A row that stays 0: values with its number are left out.
     pub padding: Option<u32>,
@@ -51,7 +51,7 @@ impl Gather {
 }
 
 impl Indices {
-    /// The first operand, and the shape of the indices, which are below the number of rows.
+    /// The first operand, and the shape of the indices, which must be less than the number of rows.
     fn with<'t>(
         &self,
         first: &'static str,
@@ -79,7 +79,7 @@ impl Indices {
         }
     }
 
-    /// As operands behind another.
+    /// As operands after another one.
     fn behind(&self, first: ValueId, grad: &Gradient<'_>) -> Vec<ValueId> {
         match self {
             Self::Operand => vec![first, grad.operand(1)],

@@ -3,9 +3,10 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: any tensor. Result: the operand times the step's loss scale, or divided by it (arXiv 1710.03740).
+/// Operand: any tensor. Result: the operand multiplied by the loss scale of the step, or divided by it (arXiv
+/// 1710.03740).
 ///
-/// The scale is a power of two in every framework's rule, so both are exact but for the range of the type.
+/// All frameworks use powers of two, so both are exact within the range of the type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
     /// Whether the operand is divided.

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: `[n, c, h, w]`. Result: `x / (k + alpha / size * sum)^beta`, where the sum goes over the squares of
-/// `size` channels around each channel, from `size / 2` before it to `(size - 1) / 2` after it.
+/// Operand: `[n, c, h, w]`. Result: `x / (k + alpha / size * sum)^beta`. The sum is over the squares of `size`
+/// channels around each channel, from `size / 2` before it to `(size - 1) / 2` after it.
 ///
 /// Source: AlexNet (Krizhevsky 2012) section 3.3 in the form of `torch.nn.functional.local_response_norm`
 /// (alpha divided by size).
@@ -62,9 +62,9 @@ impl Operator for Lrn {
     }
 }
 
-/// `LRNGrad`. Operands: input and output gradient `[n, c, h, w]`. Result: with `d = k + alpha / size * sum`,
-/// `dy * d^-beta - 2 * alpha * beta / size * x * sum'(dy * x * d^(-beta - 1))`, where `sum'` goes over the channels
-/// whose windows contain the channel.
+/// `LRNGrad`. Operands: input and output gradient `[n, c, h, w]`. Result: with `d = k + alpha / size * sum`, `dy *
+/// d^-beta - 2 * alpha * beta / size * x * sum'(dy * x * d^(-beta - 1))`, where `sum'` is over the channels whose
+/// windows contain the channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LrnGrad {
     /// The normalisation.

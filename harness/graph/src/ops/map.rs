@@ -47,7 +47,7 @@ static NAMES: [&str; 33] = [
     "TanhGrad",
 ];
 
-/// The device operators that a formula and its gradient are.
+/// The device operators for a formula and its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceName {
     /// The formula.
@@ -63,19 +63,19 @@ impl DeviceName {
     }
 }
 
-/// Operands: tensors that broadcast to `space`, as in NumPy: axes are counted from the last one, and an axis of one
-/// element serves all. Class indices are read as numbers. Results: one per result of the formula, of the type of the
-/// floating-point operands. A result has the shape of `space`, with one element along the axes over which it is summed,
-/// and along the axes of a row if it is the same for all of its elements.
+/// Operands: tensors that broadcast to `space`, as in NumPy: axes are counted from the last one, and an axis with one
+/// element is repeated. Class indices are read as numbers. Results: one per result of the formula, with the type of
+/// the floating-point operands. A result has the shape of `space`, with one element along the axes over which it is
+/// summed, and along the axes of a row if all elements of the row are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
     /// The formula.
     pub formula: Formula,
-    /// For which elements.
+    /// The elements for which the formula is computed.
     pub space: Shape,
-    /// The device operator that it is. Without one it is the vector instructions that it consists of.
+    /// The device operator. Without one, the formula runs as the vector instructions of its terms.
     pub device: Option<&'static str>,
-    /// The device operator that its gradient is.
+    /// The device operator of its gradient.
     pub device_gradient: Option<&'static str>,
     /// Pairs (operand, result) that may share memory.
     in_place: Vec<(usize, usize)>,
@@ -85,7 +85,7 @@ impl Map {
     /// A formula over the common shape of its operands.
     ///
     /// # Errors
-    /// Shapes that do not broadcast.
+    /// The shapes do not broadcast.
     pub fn over(formula: Formula, operands: &[&TensorType]) -> Result<Self, OpError> {
         let mut space: Vec<usize> = Vec::new();
         for ty in operands {
@@ -105,7 +105,8 @@ impl Map {
 
     /// A formula over `space`.
     pub fn with_space(formula: Formula, space: Shape) -> Self {
-        // A result with one number per row is written after the row, and must not overwrite an operand of that shape.
+        // A result with one number per row is written after the row, so it must not overwrite an operand with its
+        // shape.
         let extents = formula.extents();
         let elements = |r: &usize| {
             let result = &formula.results()[*r];
@@ -117,7 +118,7 @@ impl Map {
         Self { formula, space, device: None, device_gradient: None, in_place }
     }
 
-    /// The same under the names of device operators.
+    /// The formula with the names of device operators.
     #[must_use]
     pub fn named(self, name: DeviceName) -> Self {
         Self { device: Some(name.formula), device_gradient: Some(name.gradient), ..self }
@@ -165,8 +166,8 @@ impl Map {
         (axis + shape.len()).checked_sub(self.space.len()).map_or(1, |own| shape[own])
     }
 
-    /// Layouts in which it reads operands of these types: feature maps in blocks where one of them is and the others
-    /// can be, everything else row-major.
+    /// Layouts in which it reads operands with these types. Feature maps are in blocks if one of them is and all
+    /// others can be; everything else is row-major.
     pub fn layouts(&self, inputs: &[&TensorType]) -> Vec<Layout> {
         let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0) && self.suits_blocks(inputs);
         let layout = |ty: &&TensorType| if blocked && self.is_map(ty) { Layout::Nc1hwc0 } else { Layout::Plain };
@@ -178,8 +179,8 @@ impl Map {
         ty.dtype.is_float() && ty.shape.len() == 4 && ty.shape[1] == self.space[1]
     }
 
-    /// Whether it can compute in blocks of channels: every operand is a feature map or the same for all channels, and
-    /// nothing depends on a channel's place, or on all channels together.
+    /// Whether it can compute in blocks of channels: every operand is a feature map or equal for all channels, and
+    /// nothing depends on the index of a channel, or on all channels together.
     fn suits_blocks(&self, inputs: &[&TensorType]) -> bool {
         self.space.len() == 4
             && self.formula.rows() == 0

@@ -9,15 +9,15 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: logits, windows of the mask `[n * h * w, 1, size, size]` (1 inside, -1 outside, 0 unknown), select
-/// `[n, 1, h, w]`. Logits are `[n, s * s, h, w]`, where the map of s x s logits of a position is enlarged to `size`
-/// bilinearly, or a row per position, `[n * h * w, size * size]`.
+/// Operands: logits, windows of the mask `[n * h * w, 1, size, size]` (1 inside, -1 outside, 0 unknown), select `[n,
+/// 1, h, w]`. Logits are `[n, s * s, h, w]`, where the map of s x s logits of a position is enlarged to `size` by
+/// bilinear interpolation, or one row per position, `[n * h * w, size * size]`.
 ///
-/// Results: the mean of `log(1 + exp(-mask * logit))` over the pixels of the positions whose `select` is 1 (0 if there
-/// are none), its gradient by the logits, and as scalars the mean over those positions of the intersection over union
-/// of `logit >= 0` and `mask = 1`, and the shares of positions where that is above 0.5 and above 0.7.
+/// Results: the mean of `log(1 + exp(-mask * logit))` over the pixels of the positions whose `select` is 1 (0 if
+/// there are none); the gradient of the logits; and as scalars, over these positions, the mean intersection over
+/// union of `logit >= 0` and `mask = 1`, and the shares of positions where it exceeds 0.5 and 0.7.
 ///
-/// Only positions that count are enlarged: of 625 per sample they are a few dozen.
+/// Only selected positions are enlarged: a few dozen of 625 per sample.
 ///
 /// Source: `select_mask_logistic_loss` and `iou_measure` of the SiamMask authors.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub enum LogitLayout {
         /// Height and width of such a map.
         side: usize,
     },
-    /// A row per position, of the windows' size.
+    /// A row per position, with the size of the windows.
     Rows,
 }
 
@@ -44,7 +44,7 @@ impl MaskSoftMargin {
     /// The layout of the logits, from their shape and the shape of `select`.
     ///
     /// # Errors
-    /// Shapes that do not fit each other.
+    /// The shapes do not fit each other.
     pub fn logit_layout(&self, logits: &Shape, [n, _, h, w]: [usize; 4]) -> Result<LogitLayout, OpError> {
         let wrong = |expected: String| OpError::Shape { operand: "logits", expected, found: logits.clone() };
         match logits[..] {
@@ -77,7 +77,7 @@ impl Operator for MaskSoftMargin {
         Ok(vec![scalar.clone(), logits.clone(), scalar.clone(), scalar.clone(), scalar])
     }
 
-    /// Assumes that every position is selected, since shapes do not show it.
+    /// Counts every position as selected, since shapes do not show the selection.
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(20 * inputs[1].shape.numel() as u64)
     }

@@ -9,8 +9,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: prediction `[n, 1, h, w]`, target and mask `[n, h, w]`. Results: `sum(|p - t| * mask) / sum(mask)`, 0 for
-/// an empty mask, and its gradient by the prediction (0 where `p = t`).
+/// Operands: prediction `[n, 1, h, w]`, target and mask `[n, h, w]`. Results: `sum(|p - t| * mask) / sum(mask)`, 0
+/// for an empty mask, and the gradient of the prediction (0 where `p = t`).
 ///
 /// Source: `MaskL1Loss` of the DB authors.
 #[derive(Clone, Debug, PartialEq)]

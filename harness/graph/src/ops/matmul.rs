@@ -1,4 +1,4 @@
-//! `MatMul`: products of matrices, optionally with a bias.
+//! `MatMul`: matrix products, optionally with a bias.
 
 use super::{BiasAddGrad, Kind, Map, OpError, Operand, Operator, Product, Reshape, Work, expect_shape};
 use crate::{
@@ -16,16 +16,16 @@ use crate::{
 /// Source: `torch.matmul`; CANN's `MatMulV2` and `BatchMatMulV2`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatMul {
-    /// Whether `a` is given as `[k, m]` rather than `[m, k]`.
+    /// Whether `a` is `[k, m]` and not `[m, k]`.
     pub transpose_a: bool,
-    /// Whether `b` is given as `[n, k]` rather than `[k, n]`.
+    /// Whether `b` is `[n, k]` and not `[k, n]`.
     pub transpose_b: bool,
 }
 
-/// Extents of products of matrices.
+/// Extents of matrix products.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Products {
-    /// Leading axes of the result: one product for each of their places.
+    /// Leading axes of the result: one product for each of their positions.
     pub leading: Vec<usize>,
     /// Leading axes of the first operand.
     pub leading_a: Vec<usize>,
@@ -57,7 +57,7 @@ fn matrices<'s>(
     }
 }
 
-/// The common shape of two lists of axes; `None` where an axis differs and neither has one element.
+/// The common shape of two lists of axes; `None` if an axis differs and neither has one element.
 fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let extent = |axes: &[usize], axis: usize| (axis + axes.len()).checked_sub(rank).map_or(1, |own| axes[own]);
@@ -69,7 +69,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl Products {
-    /// Index of the matrix of an operand, whose leading axes are `own`, for the `index`-th product.
+    /// Index of an operand's matrix for the `index`-th product. `own` are the leading axes of the operand.
     pub fn matrix_of(&self, own: &[usize], index: usize) -> usize {
         let missing = self.leading.len() - own.len();
         let (mut rest, mut place, mut stride) = (index, 0, 1);
@@ -89,8 +89,8 @@ impl Products {
         self.leading.iter().product()
     }
 
-    /// The same as fewer products: those that share the second matrix are one, of all their rows. Only for a first
-    /// operand that is not transposed.
+    /// The same as fewer products: those with the same second matrix become one product of all their rows. Only for a
+    /// first operand that is not transposed.
     fn joined(self) -> Self {
         if self.leading_b.iter().any(|extent| *extent != 1) || self.leading_a != self.leading {
             return self;
@@ -104,7 +104,7 @@ impl MatMul {
     /// Extents of its products.
     ///
     /// # Errors
-    /// Operands that do not fit each other.
+    /// The operands do not fit each other.
     pub fn products(&self, a: &TensorType, b: &TensorType) -> Result<Products, OpError> {
         let (leading_a, [m, k]) = matrices("first matrix", a, self.transpose_a)?;
         let (leading_b, [k_b, n]) = matrices("second matrix", b, self.transpose_b)?;
@@ -117,7 +117,7 @@ impl MatMul {
         Ok(Products { leading, leading_a: leading_a.to_vec(), leading_b: leading_b.to_vec(), m, n, k })
     }
 
-    /// The same as fewer products where that is possible.
+    /// The same as fewer products, if possible.
     ///
     /// # Errors
     /// As [`MatMul::products`].
@@ -127,7 +127,7 @@ impl MatMul {
     }
 }
 
-/// Makes a matrix of all rows of a value.
+/// Reshapes a value to a matrix with all its rows.
 fn rows(grad: &mut Gradient<'_>, part: &str, value: ValueId) -> Result<ValueId, GraphError> {
     let shape = grad.ty(value).shape.to_vec();
     match shape[..] {
@@ -198,12 +198,12 @@ impl Operator for MatMul {
         let (a, b) = (grad.operand(0), grad.operand(1));
         let product = |transpose_a, transpose_b| MatMul { transpose_a, transpose_b };
         let has_bias = grad.operands() == 3 && grad.wants(2);
-        // One matrix for all rows: its gradient sums over all of them, and so does that of the bias.
+        // One matrix for all rows: its gradient is the sum over all rows, and so is that of the bias.
         let shared = grad.ty(b).shape.len() == 2 && !self.transpose_a;
         let dy_rows = if has_bias || (shared && grad.wants(1)) { rows(grad, "grad_rows", dy)? } else { dy };
         if grad.wants(1) {
             let (a, dy) = if shared { (rows(grad, "rows", a)?, dy_rows) } else { (a, dy) };
-            // C = A B gives dB = A' C', and its transpose where B is given transposed.
+            // C = A B gives dB = A' C', or the transpose of this if B is transposed.
             let db = match self.transpose_b {
                 true => grad.emit("grad_weight", product(true, self.transpose_a), &[dy, a])?,
                 false => grad.emit("grad_weight", product(!self.transpose_a, false), &[a, dy])?,

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding never wins.
+/// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding is never selected.
 ///
 /// Source: `torch.nn.functional.max_pool2d`.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,8 +59,8 @@ impl Operator for MaxPool {
     }
 }
 
-/// `MaxPoolGrad`. Operands: input `[n, c, h, w]`, output and output gradient `[n, c, h', w']`.
-/// Result: `[n, c, h, w]`; each window gives its gradient to its first maximum in row-major order.
+/// `MaxPoolGrad`. Operands: input `[n, c, h, w]`, output and output gradient `[n, c, h', w']`. Result: `[n, c, h,
+/// w]`. The gradient of each window is added to its first maximum in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaxPoolGrad {
     /// Kernel, stride, padding of the pool.

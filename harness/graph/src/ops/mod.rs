@@ -1,7 +1,7 @@
 //! The closed set of device operators, one file each with all properties of the operator ([`Operator`]).
 //!
-//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the engine's kernels
-//! and ONNX match over [`Op`] without a wildcard.
+//! To add an operator, write its file, list it in the `operators!` table below, and follow the compiler errors: the
+//! engine's kernels and ONNX match over [`Op`] without a wildcard.
 
 mod adaptive_avg_pool;
 mod add;
@@ -133,9 +133,9 @@ pub enum OpError {
     /// Wrong number of operands.
     #[error("takes {expected} operands, not {found}")]
     Arity {
-        /// The expected operands.
+        /// The expected number of operands.
         expected: &'static str,
-        /// The given operands.
+        /// The given number of operands.
         found: usize,
     },
     /// An operand of the wrong shape.
@@ -145,7 +145,7 @@ pub enum OpError {
         operand: &'static str,
         /// The requirement of the operator.
         expected: String,
-        /// The given operands.
+        /// The given shape.
         found: Shape,
     },
     /// An operand of the wrong element type.
@@ -155,7 +155,7 @@ pub enum OpError {
         operand: &'static str,
         /// The requirement of the operator.
         expected: &'static str,
-        /// The given operands.
+        /// The given type.
         found: DType,
     },
     /// A window that does not fit.
@@ -173,13 +173,13 @@ pub enum OpError {
         /// Extent of the padded map.
         w: usize,
     },
-    /// An attribute that makes no sense.
+    /// An invalid attribute.
     #[error("{0}")]
     Attribute(String),
-    /// A result with more elements than can be addressed.
+    /// A result with too many elements.
     #[error("the result has too many elements")]
     TooLarge,
-    /// Differentiation met an operator that has no gradient.
+    /// Differentiation reached an operator without a gradient.
     #[error("{0} has no gradient: it cannot be used between a parameter and the loss")]
     NoGradient(&'static str),
 }
@@ -189,7 +189,7 @@ pub enum OpError {
 pub struct Cost {
     /// Floating-point operations; a multiply-accumulate is two.
     pub flop: Flop,
-    /// Bytes read and written when every operand is read and every result written once.
+    /// Bytes read and written if every operand is read and every result written once.
     pub bytes: Bytes,
 }
 
@@ -201,7 +201,7 @@ pub trait Operator {
     where
         Self: Sized;
 
-    /// The one of [`Operator::names`] that it represents with these attributes.
+    /// The one of [`Operator::names`] that it represents, given its attributes.
     fn name(&self) -> &'static str
     where
         Self: Sized,
@@ -230,7 +230,7 @@ pub trait Operator {
     /// Adds the nodes of the gradient.
     ///
     /// # Errors
-    /// An operator without a gradient, or operands that do not fit.
+    /// The operator has no gradient, or operands do not fit.
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         Err(grad.refuse(grad.operator()))
     }
@@ -245,7 +245,7 @@ pub trait Operator {
         &[]
     }
 
-    /// Whether a result holds nothing but numbers of the operands, or zero: rounding them again changes nothing.
+    /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
     fn passes_on(&self, _result: usize) -> bool {
         false
     }
@@ -269,7 +269,7 @@ macro_rules! operators {
                 match self { $(Self::$name(op) => Operator::name(op)),* }
             }
 
-            /// All names that operators have on a device.
+            /// All device names of operators.
             pub fn names() -> impl Iterator<Item = &'static str> {
                 [$($name::names()),*].into_iter().flatten().copied()
             }
@@ -298,7 +298,7 @@ operators! {
 }
 
 impl Op {
-    /// What it updates, if anything.
+    /// The variables that it updates, if any.
     pub fn update(&self) -> Option<Update> {
         match self.rules().kind() {
             Kind::Update(update) => Some(update),
@@ -312,7 +312,7 @@ impl Op {
         }
     }
 
-    /// Whether a step that is skipped leaves it out.
+    /// Whether a skipped step omits it.
     pub fn is_skipped(&self) -> bool {
         self.update().is_some_and(Update::is_skipped)
     }
@@ -332,7 +332,7 @@ impl Op {
     }
 }
 
-/// Takes exactly `N` operands.
+/// Returns exactly `N` operands.
 fn operands<'a, const N: usize>(
     inputs: &[&'a TensorType],
     expected: &'static str,
@@ -340,12 +340,12 @@ fn operands<'a, const N: usize>(
     inputs.try_into().map_err(|_| OpError::Arity { expected, found: inputs.len() })
 }
 
-/// Takes an operand's axes as `[n, c, h, w]`.
+/// Returns the axes of an operand as `[n, c, h, w]`.
 fn feature_map(operand: &'static str, ty: &TensorType) -> Result<[usize; 4], OpError> {
     ty.shape.nchw().ok_or_else(|| OpError::Shape { operand, expected: "NCHW (4 axes)".into(), found: ty.shape.clone() })
 }
 
-/// Requires a shape.
+/// Requires that an operand has this shape.
 fn expect_shape(operand: &'static str, ty: &TensorType, expected: &[usize]) -> Result<(), OpError> {
     if *ty.shape == *expected {
         return Ok(());
@@ -353,7 +353,7 @@ fn expect_shape(operand: &'static str, ty: &TensorType, expected: &[usize]) -> R
     Err(OpError::Shape { operand, expected: Shape::from(expected).to_string(), found: ty.shape.clone() })
 }
 
-/// Requires an element type that gradients can flow through.
+/// Requires that an operand has a floating-point type.
 fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
     if ty.dtype.is_float() {
         return Ok(());
@@ -366,8 +366,8 @@ fn per_element(operations: u64, ty: &TensorType) -> Flop {
     Flop(operations * ty.shape.numel() as u64)
 }
 
-/// Bytes of the runs in which blocked maps are joined or cut along their channels, `part` being the smaller map; none
-/// in row-major order.
+/// Length in bytes of the contiguous runs when blocked maps are concatenated or split along their channels. `part` is
+/// the smaller map. None in row-major order.
 fn channel_run(inputs: &[&TensorType], outputs: &[&TensorType], part: &TensorType) -> Option<u64> {
     let y = outputs.first().filter(|y| y.layout == Layout::Nc1hwc0)?;
     let width = y.dtype.bytes().0;
@@ -378,7 +378,7 @@ fn channel_run(inputs: &[&TensorType], outputs: &[&TensorType], part: &TensorTyp
     Some(if whole_blocks { (channels * pixels * C0) as u64 * width } else { 2 * width })
 }
 
-/// Requires that two operands of one shape also agree in element type and layout.
+/// Requires that two operands with the same shape also have the same element type and layout.
 fn expect_same_storage(operand: &'static str, first: &TensorType, other: &TensorType) -> Result<(), OpError> {
     if (first.dtype, first.layout) == (other.dtype, other.layout) {
         return Ok(());

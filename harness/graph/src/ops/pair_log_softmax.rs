@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: `[n, 2 * a, h, w]`, which is `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax
+/// Operand: `[n, 2 * a, h, w]`, read as `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax
 /// over the two.
 ///
 /// Source: `softmax` of the SiamMask authors' `Custom` model.

@@ -3,7 +3,7 @@
 use super::{Kind, OpError, Operand, Operator, ReluGrad, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Which rectifier.
+/// A rectifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rectifier {
     /// `max(x, 0)`.
@@ -22,7 +22,7 @@ impl Rectifier {
         }
     }
 
-    /// Results between which a gradient passes; at the bounds it does not, as in PyTorch.
+    /// Results between which a gradient passes. At the bounds it does not, as in PyTorch.
     pub fn bounds(self) -> [f64; 2] {
         match self {
             Self::Relu => [0.0, f64::INFINITY],
@@ -30,17 +30,17 @@ impl Rectifier {
         }
     }
 
-    /// Whether a gradient passes where the result is `y`; through NaN it does.
+    /// Whether a gradient passes if the result is `y`. For NaN it does.
     pub fn passes(self, y: f64) -> bool {
         let [low, high] = self.bounds();
         !((y <= low) | (y >= high))
     }
 }
 
-/// Operand: any tensor. Result: [`Rectifier::of`] each element.
+/// Operand: any tensor. Result: [`Rectifier::of`] of each element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relu {
-    /// Which one.
+    /// The rectifier.
     pub rectifier: Rectifier,
 }
 

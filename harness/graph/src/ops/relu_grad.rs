@@ -5,10 +5,10 @@ use super::{
 };
 use crate::{tensor::TensorType, units::Flop};
 
-/// Operands: output gradient, output. Result: the gradient where it passes ([`Rectifier::passes`]), else zero.
+/// Operands: output gradient, output. Result: the gradient where it passes ([`Rectifier::passes`]), otherwise zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReluGrad {
-    /// Of which rectifier.
+    /// The rectifier.
     pub rectifier: Rectifier,
 }
 

@@ -1,4 +1,4 @@
-//! `Reshape`: the same elements in row-major order under another shape.
+//! `Reshape`: the same elements in row-major order with another shape.
 
 use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 /// Operand: a row-major tensor. Result: its elements in `shape`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reshape {
-    /// The new shape, of as many elements.
+    /// The new shape, with the same number of elements.
     pub shape: Shape,
 }
 

@@ -1,4 +1,4 @@
-//! `Resize`: height and width changed by nearest or bilinear interpolation, and its gradient.
+//! `Resize`: nearest or bilinear interpolation to another height and width, and its gradient.
 
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, feature_map, operands, per_element};
 use crate::{
@@ -8,14 +8,15 @@ use crate::{
     units::Flop,
 };
 
-/// Which pixels of the input an output pixel is made of.
+/// How an output pixel is computed from input pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
-    /// The one at `floor(place * input / output)`, the ratio rounded to f32 as PyTorch does.
+    /// The pixel at `floor(index * input / output)`, with the ratio rounded to f32 as in PyTorch.
     Nearest,
-    /// The four around its place, weighted by their distance.
+    /// The four pixels around its position, weighted by their distance.
     Bilinear {
-        /// Whether the corner pixels of input and output have the same place; else the corners of those pixels do.
+        /// Whether the centres of the corner pixels of input and output coincide; otherwise the corners of these
+        /// pixels do.
         align_corners: bool,
     },
 }
@@ -23,11 +24,11 @@ pub enum Interpolation {
 /// The input pixels of an output pixel along one axis: `(1 - weight) * x[first] + weight * x[second]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResizeTap {
-    /// The nearer pixel towards zero.
+    /// The nearer pixel towards index zero.
     pub first: usize,
-    /// The next one, or the same at the border.
+    /// The next pixel, or the same one at the border.
     pub second: usize,
-    /// Share of the second.
+    /// Weight of the second pixel.
     pub weight: f64,
 }
 
@@ -61,7 +62,7 @@ impl Interpolation {
 pub struct Resize {
     /// Height and width of the result.
     pub out: [usize; 2],
-    /// Which pixels it is made of.
+    /// How an output pixel is computed.
     pub interpolation: Interpolation,
 }
 
@@ -115,8 +116,8 @@ impl Operator for Resize {
     }
 }
 
-/// `ResizeGrad`. Operand: output gradient. Result: for each input pixel the weighted sum of the gradients of its
-/// readers.
+/// `ResizeGrad`. Operand: output gradient. Result: for each input pixel, the weighted sum of the gradients of the
+/// output pixels that read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResizeGrad {
     /// The forward operator.

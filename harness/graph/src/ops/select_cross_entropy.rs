@@ -9,9 +9,9 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: log-probabilities `[n, a, h, w, 2]`, labels `[n, a, h, w]` (1 positive, 0 negative, anything else
-/// ignored). Results: half the mean of `-p[1]` over the positives plus half the mean of `-p[0]` over the negatives (a
-/// side without members counts 0), and its gradient by the log-probabilities.
+/// Operands: log-probabilities `[n, a, h, w, 2]`, labels `[n, a, h, w]` (1 positive, 0 negative, all others ignored).
+/// Results: half the mean of `-p[1]` over the positives plus half the mean of `-p[0]` over the negatives (an empty
+/// mean counts 0), and the gradient of the log-probabilities.
 ///
 /// Source: `select_cross_entropy_loss` of the SiamMask authors.
 #[derive(Clone, Debug, PartialEq)]

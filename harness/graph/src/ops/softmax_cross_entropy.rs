@@ -8,8 +8,8 @@ use crate::{
     units::Flop,
 };
 
-/// Label smoothing: the share and its distribution. The two definitions differ slightly in the loss, a classic silent
-/// difference between frameworks.
+/// The distribution of label smoothing. The losses of the two definitions differ slightly, which is a frequent
+/// unnoticed difference between frameworks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmoothingOver {
     /// `1 - s + s/K` on the label, `s/K` elsewhere (`torch.nn.CrossEntropyLoss`, TensorFlow).
@@ -19,23 +19,23 @@ pub enum SmoothingOver {
 }
 
 /// Operands: logits `[n, k]` and labels `[n]` (u32), or for each of `t` tokens `[n, t, k]` and `[n, t]`, or for each
-/// pixel `[n, h, w, k]` and `[n, h, w]`. Results: the mean over all labels but the ignored ones of the cross entropy
-/// between the smoothed label and the softmax, and the gradient of that mean by the logits, 0 where a label is ignored.
-/// The mean of no label is NaN.
+/// pixel `[n, h, w, k]` and `[n, h, w]`. Results: the mean cross entropy between smoothed label and softmax, over all
+/// labels that are not ignored; and the gradient of the logits, 0 where a label is ignored. If all labels are
+/// ignored, the mean is NaN.
 ///
 /// Source: `torch.nn.functional.cross_entropy`; the operator of the device also returns loss and gradient at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftmaxCrossEntropy {
-    /// The part `s` of the label that is given away, in `[0, 1)`.
+    /// The part `s` of the label that is distributed, in `[0, 1)`.
     pub smoothing: f64,
-    /// Who gets it.
+    /// The classes over which it is distributed.
     pub over: SmoothingOver,
     /// The label of ignored elements (`ignore_index`); it need not be a class.
     pub ignored: Option<u32>,
 }
 
 impl SoftmaxCrossEntropy {
-    /// Target probability on the label and on each other class, of `k` classes.
+    /// Target probability of the label, and of each other class, for `k` classes.
     pub fn targets(&self, k: usize) -> (f64, f64) {
         let (s, k) = (self.smoothing, k as f64);
         match self.over {

@@ -3,12 +3,12 @@
 use super::{Concat, Kind, OpError, Operand, Operator, Work, channel_run, operands};
 use crate::{differentiate::Gradient, error::GraphError, ops::Fill, tensor::TensorType, units::Flop};
 
-/// Operand: any tensor. Results: its parts along an axis, one after another.
+/// Operand: any tensor. Results: its parts along an axis, in order.
 ///
 /// Source: `torch.split`; the opposite of [`Concat`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// The axis that is cut.
+    /// The axis that is split.
     pub axis: usize,
     /// Extent of each part along it.
     pub sizes: Vec<usize>,

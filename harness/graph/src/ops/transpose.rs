@@ -13,19 +13,19 @@ use crate::{
 /// Source: `torch.permute`, `tf.transpose`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transpose {
-    /// Where each axis of the result comes from.
+    /// For each axis of the result, the axis of the operand.
     pub permutation: Vec<usize>,
 }
 
 impl Transpose {
-    /// Whether the fastest-changing axis stays where it is. Such a transpose changes strides only: where operators read
-    /// any strides it moves nothing; any other copies the whole tensor (Gaudi's guide: logical and non-logical
+    /// Whether the fastest-changing axis stays the last one. Such a transpose only changes strides and moves nothing
+    /// if operators can read any strides. All others copy the whole tensor (Gaudi's guide: logical and non-logical
     /// transposes).
     pub fn is_metadata(&self) -> bool {
         self.permutation.last().is_none_or(|last| last + 1 == self.permutation.len())
     }
 
-    /// The transpose that undoes this one.
+    /// The transpose that reverses this one.
     pub fn inverse(&self) -> Self {
         let mut permutation = vec![0; self.permutation.len()];
         self.permutation.iter().enumerate().for_each(|(to, from)| permutation[*from] = to);

@@ -1,23 +1,23 @@
-//! What an operator updates, and whether a skipped step omits it.
+//! The variables that an operator updates, and whether a skipped step omits the update.
 
 /// The effect of an operator on persistent variables. Its first results are the next values of the operands at the same
 /// positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Update {
-    /// It moves a parameter, operand 0, and its slots by the gradient, the last operand.
+    /// It updates a parameter, operand 0, and its slots with the gradient, the last operand.
     Optimizer {
         /// Slots of the parameter: operands 1 to `slots`.
         slots: usize,
         /// The settings of parameter groups.
         group: Group,
-        /// Where the rule puts the weight decay.
+        /// Where the rule applies the weight decay.
         decay: DecayTerm,
-        /// How far it moves a parameter whose gradient is nothing but rounding.
+        /// The largest step for a parameter whose gradient consists of rounding errors.
         longest: LongestStep,
     },
-    /// It moves an average of a parameter.
+    /// It updates an average of a parameter.
     Average,
-    /// It moves a running mean and a running variance.
+    /// It updates a running mean and a running variance.
     Statistics,
 }
 
@@ -30,7 +30,7 @@ pub struct Group {
     pub lr_scale: f64,
 }
 
-/// Where the rule of an optimizer puts the weight decay.
+/// Where the rule of an optimizer applies the weight decay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecayTerm {
     /// It is added to the gradient first, so it can be omitted if the gradient already includes it.
@@ -39,10 +39,10 @@ pub enum DecayTerm {
     InRule,
 }
 
-/// The longest step of an optimizer along a gradient whose direction is chance.
+/// The largest step of an optimizer if the direction of the gradient is random.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LongestStep {
-    /// The step is as small as the gradient.
+    /// The step follows the size of the gradient.
     OfGradient,
     /// The rule divides the gradient by its size: no element changes by more than this number of learning rates.
     Rates(f64),
@@ -60,7 +60,7 @@ impl Update {
         }
     }
 
-    /// Whether a step that is skipped leaves it out. Running statistics still move then, as in PyTorch.
+    /// Whether a skipped step omits it. Running statistics are still updated, as in PyTorch.
     pub fn is_skipped(self) -> bool {
         match self {
             Self::Optimizer { .. } | Self::Average => true,

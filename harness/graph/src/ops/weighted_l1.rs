@@ -9,8 +9,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: prediction `[n, 4 * a, h, w]`, target `[n, 4, a, h, w]`, weights `[n, a, h, w]`. Results:
-/// `sum(weight * sum over the four of |p - t|) / n`, and its gradient by the prediction (0 where `p = t`).
+/// Operands: prediction `[n, 4 * a, h, w]`, target `[n, 4, a, h, w]`, weights `[n, a, h, w]`. Results: `sum(weight *
+/// sum over the four of |p - t|) / n`, and the gradient of the prediction (0 where `p = t`).
 ///
 /// Source: `weight_l1_loss` of the SiamMask authors.
 #[derive(Clone, Debug, PartialEq)]

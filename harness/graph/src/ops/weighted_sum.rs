@@ -5,7 +5,8 @@ use super::{
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operands: one tensor per weight, all of one shape. Result: `sum(weight * operand)`, added from left to right.
+/// Operands: one tensor per weight, all with the same shape. Result: `sum(weight * operand)`, added from left to
+/// right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedSum {
     /// A weight per operand.

@@ -13,7 +13,7 @@ pub struct Window {
     pub pad: [usize; 4],
     /// Steps between the taps of one window.
     pub dilation: [usize; 2],
-    /// Whether a last, partial window counts (`ceil_mode` of PyTorch's pools).
+    /// Whether a partial window at the end counts (`ceil_mode` of PyTorch's pools).
     pub ceil: bool,
 }
 
@@ -25,8 +25,8 @@ impl Window {
 
     /// Output height and width over a map of `h` x `w`.
     ///
-    /// Formula of `torch.nn.Conv2d` and `torch.nn.MaxPool2d`: `(n + pads - dilation*(k-1) - 1) / stride + 1`,
-    /// rounded down; with `ceil` rounded up, but no window starts in the far padding.
+    /// Formula of `torch.nn.Conv2d` and `torch.nn.MaxPool2d`: `(n + pads - dilation*(k-1) - 1) / stride + 1`, rounded
+    /// down; with `ceil` rounded up, but no window starts in the padding at the end.
     ///
     /// # Errors
     /// A zero attribute, or a window larger than the padded map.
@@ -60,7 +60,7 @@ impl Window {
         Ok([count(0, h), count(1, w)])
     }
 
-    /// Taps of one window.
+    /// Number of taps in a window.
     pub fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }

@@ -5,98 +5,98 @@ use crate::tensor::{DType, TensorType};
 
 /// The work of a device in one application of an operator.
 ///
-/// Counts of vector instructions are those of a straight implementation; loads and stores are moved by other units.
+/// Numbers of vector instructions are those of a straightforward implementation. Other units do the loads and stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work<'a> {
-    /// Nothing: memory is read as something else, the result is a constant, or another operator does it on the way.
+    /// Nothing: memory is only read in another way, the result is constant, or another operator does it.
     Nothing,
     /// Moves data and computes nothing.
     Moves {
-        /// Length of the contiguous runs in which it copies, in bytes.
+        /// Length in bytes of the contiguous runs that it copies.
         run: u64,
     },
-    /// Moves data where another reading of the operand would do: with other strides, or from another start. Software
-    /// in which operators read any strides does nothing.
+    /// Moves data that could also be read in another way: with other strides, or from another start. If the operators
+    /// of a software read any strides, it does nothing.
     Views {
-        /// Length of the contiguous runs in which it copies, in bytes.
+        /// Length in bytes of the contiguous runs that it copies.
         run: u64,
     },
     /// Vector instructions, element by element.
     Stream {
-        /// Elements as stored.
+        /// Number of stored elements.
         elements: u64,
         /// Instructions per element.
         instructions: u64,
         /// Bytes per element.
         width: u64,
     },
-    /// Vector instructions, row by row of a map: one takes a row of a block of channels, so that narrow maps pay the
-    /// start of an instruction for few elements.
+    /// Vector instructions, row by row of a map. An instruction processes a row of a block of channels, so in narrow
+    /// maps the start of an instruction is amortised over few elements.
     Rows {
         /// The map, `[n, c, h, w]`.
         map: TensorType,
         /// Instructions per row.
         instructions: u64,
     },
-    /// A product of matrices, and vector instructions in f32 on each element of its result.
+    /// A matrix product, and vector instructions in f32 on each element of its result.
     Product {
-        /// Which product.
+        /// The product.
         product: Product<'a>,
         /// Vector instructions per element of the result.
         instructions: u64,
     },
 }
 
-/// A product of matrices.
+/// A matrix product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Product<'a> {
-    /// A convolution of operand 0 by the filters of operand 1.
+    /// A convolution of operand 0 with the filters in operand 1.
     Convolution(&'a Conv2D),
-    /// The gradient of a convolution by its input: operand 0 is the output gradient, operand 1 the filters.
+    /// An input gradient of a convolution: operand 0 is the output gradient, operand 1 the filters.
     ConvolutionInput(&'a Conv2D),
-    /// The gradient of a convolution by its filters: operand 0 is the input, operand 1 the output gradient.
+    /// A filter gradient of a convolution: operand 0 is the input, operand 1 the output gradient.
     ConvolutionFilter(&'a Conv2D),
     /// The product of operands 0 and 1.
     Matrices(&'a MatMul),
 }
 
-/// The kind of the operator: with which others a compiler can fuse it, and what it updates.
+/// The kind of the operator: the operators with which a compiler can fuse it, and what it updates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// A product whose results pass through the vector unit on their way out: it carries element-wise operators.
+    /// A product, whose results pass through the vector unit, so that element-wise operators can be appended.
     Product,
-    /// A normalisation, which carries an activation behind it.
+    /// A normalisation, to which an activation can be appended.
     Normalisation,
     /// An activation of operand 0.
     Activation,
     /// An element-wise operator on operand 0.
     Elementwise,
-    /// An element-wise operator on all operands alike.
+    /// An element-wise operator on all operands.
     Sum,
-    /// Sums over operand 0 that leave it as it is.
+    /// Sums over operand 0, which only read it.
     Statistics,
     /// An update of persistent variables.
     Update(Update),
-    /// None of these: it runs on its own.
+    /// None of these: it runs separately.
     Other,
 }
 
-/// Bytes of f32, in which normalisations and operators after products always compute.
+/// Bytes of f32, the type in which normalisations and operators after products always compute.
 const F32: u64 = DType::F32.bytes().0;
 
 impl Work<'_> {
-    /// So many instructions per element of a tensor, in f32.
+    /// `instructions` per element of a tensor, in f32.
     pub(super) fn in_f32(ty: &TensorType, instructions: u64) -> Self {
         Self::Stream { elements: ty.stored_numel() as u64, instructions, width: F32 }
     }
 
-    /// So many instructions per element of the first result, in its own type.
+    /// `instructions` per element of the first result, in its own type.
     pub(super) fn per_result(outputs: &[&TensorType], instructions: u64) -> Self {
         let [y, ..] = outputs else { return Self::Nothing };
         Self::Stream { elements: y.stored_numel() as u64, instructions, width: y.dtype.bytes().0 }
     }
 
-    /// One instruction per element of the first result, in the wider type of it and the first operand.
+    /// One instruction per element of the first result, in the wider of its type and that of the first operand.
     pub(super) fn one(inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
         let ([x, ..], [y, ..]) = (inputs, outputs) else { return Self::Nothing };
         Self::Stream { elements: y.stored_numel() as u64, instructions: 1, width: wider(x, y) }
@@ -109,7 +109,7 @@ impl Work<'_> {
         Self::Stream { elements, instructions: 1, width: wider(x, y) }
     }
 
-    /// So many instructions per row of a map.
+    /// `instructions` per row of a map.
     pub(super) fn rows(map: &TensorType, instructions: usize) -> Self {
         Self::Rows { map: map.clone(), instructions: instructions as u64 }
     }

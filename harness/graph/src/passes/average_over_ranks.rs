@@ -1,9 +1,9 @@
 //! Averages gradients and losses over the ranks.
 //!
-//! What: an `HcomAllReduce` per bucket of gradients behind the last of them, one for the losses; the update reads the
-//! means. Why: each rank has the gradients of its part of the batch. The transfer starts at the node, and need not
-//! finish before the update, so it overlaps with the rest of the backward pass. When not: statistics of a
-//! normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
+//! What: inserts an `HcomAllReduce` per bucket of gradients after the last gradient of the bucket, and one for the
+//! losses; the update reads the means. Why: each rank has the gradients of its part of the batch. The transfer starts
+//! at the node and need not finish before the update, so it overlaps with the rest of the backward pass. When not:
+//! statistics of normalisations are separate on each rank, unless [`super::SyncBatchNorm`] is used.
 
 use super::{NewNode, Pass, Patch, patch::Draft};
 use crate::{
@@ -16,26 +16,26 @@ use std::collections::HashMap;
 /// See the module's documentation. Runs before the layouts are chosen.
 #[derive(Clone, Debug)]
 pub struct AverageOverRanks {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
-    /// Which gradients travel together.
+    /// The gradients that are sent together.
     pub buckets: Buckets,
     /// Whether a bucket is sent as soon as it is complete, during the rest of the backward pass.
     pub overlap: bool,
 }
 
-/// Which gradients travel together.
+/// The gradients that are sent together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buckets {
     /// All of them.
     One,
-    /// As many as fill a bucket, in the order in which they are there.
+    /// As many as fill a bucket, in the order in which they are computed.
     Filled,
-    /// Those of neighbouring parameters: a bucket begins at each of these indices, in the order of declaration.
+    /// Those of adjacent parameters: a bucket starts at each of these indices, in the order of declaration.
     At(Vec<u32>),
 }
 
-/// Bytes at which a bucket is closed, and those of the first bucket, which is sent early. Source:
+/// Size at which a bucket is closed, and that of the first bucket, which is sent early. Source:
 /// `torch.nn.parallel.DistributedDataParallel` (`bucket_cap_mb=25`, `_DEFAULT_FIRST_BUCKET_BYTES`).
 const BUCKET: u64 = 25 << 20;
 const FIRST_BUCKET: u64 = 1 << 20;
@@ -88,7 +88,7 @@ impl AverageOverRanks {
         outputs
     }
 
-    /// Gradients that travel together, those first that are there first.
+    /// Buckets of gradients, in the order in which they are computed.
     fn buckets(&self, graph: &Graph) -> Vec<Vec<ValueId>> {
         let mut sorted: Vec<(VariableId, ValueId)> = graph.gradients.clone();
         sorted.sort_by_key(|(id, value)| (place(graph, *value), std::cmp::Reverse(*id)));
@@ -114,7 +114,7 @@ impl AverageOverRanks {
     }
 }
 
-/// Buckets that are closed once they are full.
+/// Divides gradients into buckets that are closed when they are full.
 fn filled(graph: &Graph, sorted: &[(VariableId, ValueId)]) -> Vec<Vec<ValueId>> {
     let mut buckets: Vec<Vec<ValueId>> = vec![Vec::new()];
     let mut bytes = 0;
@@ -132,7 +132,7 @@ fn filled(graph: &Graph, sorted: &[(VariableId, ValueId)]) -> Vec<Vec<ValueId>> 
     buckets
 }
 
-/// The place of the node that computes a value.
+/// The index of the node that computes a value.
 fn place(graph: &Graph, value: ValueId) -> usize {
     match graph.value(value).source {
         Source::Node(NodeId(n), _) => n,

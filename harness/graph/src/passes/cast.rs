@@ -1,10 +1,10 @@
-//! Decides in which element type each operator computes, and places the casts between them.
+//! Determines the element type in which each operator computes, and inserts the casts.
 //!
-//! What: by a [`PrecisionPolicy`]. Every operator gets one element type; an operand of another type is cast, at most
-//! once per value and type. Parameters, optimizer slots and all that belongs to the update stay f32 (master weights),
-//! and so do the per-channel operands of normalisations; the network's outputs are given in f32. Why: the matrix unit
-//! computes in half precision only (or very much faster), and half the bytes move in half the time. When not: a graph
-//! in another type than f32 (f64 of the golden check), and class indices.
+//! What: a [`PrecisionPolicy`] assigns an element type to every operator. An operand with another type is cast, at
+//! most once per value and type. Parameters, optimizer slots and the whole update stay f32 (master weights), and so
+//! do the per-channel operands of normalisations; the network's outputs are f32. Why: the matrix unit computes only
+//! in half precision (or much faster), and half the bytes move in half the time. When not: graphs with another type
+//! than f32 (f64 of the golden check), and class indices.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{
@@ -23,17 +23,18 @@ use std::{
 /// How the element types are chosen (CANN's `precision_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrecisionMode {
-    /// By the lists: white reduced, black f32, what is in neither (grey) as its producer (`allow_mix_precision`).
+    /// By the lists: white is reduced, black is f32, and others (grey) have the type of their producer
+    /// (`allow_mix_precision`).
     Mixed,
-    /// f32 wherever the device has the operator in f32, reduced elsewhere (`allow_fp32_to_fp16`).
+    /// f32 if the device has the operator in f32, otherwise reduced (`allow_fp32_to_fp16`).
     PreferF32,
-    /// Reduced wherever numbers are not master weights (`force_fp16`).
+    /// Everything is reduced except master weights (`force_fp16`).
     Reduced,
-    /// f32 throughout; an operator that the device lacks in f32 is an error (`must_keep_origin_dtype`, fp32).
+    /// Everything in f32; an operator that the device lacks in f32 is an error (`must_keep_origin_dtype`, fp32).
     KeepF32,
 }
 
-/// Which operators compute in which element type.
+/// The element types of operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrecisionPolicy {
     /// How the lists are used.
@@ -44,7 +45,7 @@ pub struct PrecisionPolicy {
     pub white: BTreeSet<String>,
     /// Operators that must stay f32.
     pub black: BTreeSet<String>,
-    /// Operators that the device has in the reduced type only.
+    /// Operators that the device only has in the reduced type.
     pub reduced_only: BTreeSet<String>,
     /// Operators (device names), layers or nodes that stay f32 in every mode.
     pub keep: BTreeSet<String>,
@@ -54,21 +55,21 @@ pub struct PrecisionPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It belongs to the update: master weights are f32.
+    /// It belongs to the update, which uses f32 master weights.
     Update,
-    /// By the recipe (`npu.keep_fp32`).
+    /// The recipe requires it (`npu.keep_fp32`).
     Kept,
     /// It is on the white list.
     White,
     /// It is on the black list.
     Black,
-    /// It is on neither: it computes in the type of what feeds it.
+    /// It is on neither list, so it computes in the type of its first operand.
     Grey,
-    /// The device has it in the reduced type only.
+    /// The device only has it in the reduced type.
     ReducedOnly,
-    /// By the mode, which applies to every operator.
+    /// The mode requires it for all operators.
     Mode,
-    /// It has no operand of data that could be reduced.
+    /// It has no operand that could be reduced.
     NoOperand,
 }
 
@@ -88,7 +89,8 @@ impl fmt::Display for Why {
 }
 
 impl PrecisionPolicy {
-    /// The type in which a node computes, and why; `first` is the type of its first operand of data, if it has one.
+    /// The type in which a node computes, and the reason. `first` is the type of its first data operand, if it has
+    /// one.
     fn choose(&self, node: &Node, first: Option<DType>) -> (DType, Why) {
         let listed = |list: &BTreeSet<String>| list.contains(node.op.name());
         if node.phase == Phase::Update {
@@ -108,7 +110,7 @@ impl PrecisionPolicy {
         }
     }
 
-    /// The type in which each node of a graph of f32 computes, and why, in order.
+    /// The types in which the nodes of a graph in f32 compute, with reasons, in order.
     ///
     /// # Errors
     /// As [`PlaceCasts`].
@@ -116,17 +118,17 @@ impl PrecisionPolicy {
         Ok(Placement::of(graph, self)?.choices)
     }
 
-    /// Whether a node stays f32: by its operator, its own name, or that of a layer around it.
+    /// Whether a node stays f32, by its operator, its name, or the name of an enclosing layer.
     pub fn keeps(&self, node: &Node) -> bool {
         self.keep.contains(node.op.name()) || self.keep.iter().any(|name| is_within(&node.name, name))
     }
 
-    /// An error if one of these names (each with its entry in the recipe) is not the name of a device operator, a layer
-    /// or a node of a training step. The suffix of a node after its layer is ignored, because the existing gradients
-    /// depend on what is trained.
+    /// Returns an error if one of these names (each with its entry in the recipe) is not the name of a device
+    /// operator, or of a layer or node in a training step. The suffix of a node after its layer is ignored, because
+    /// which gradients exist depends on the trained parts.
     ///
     /// # Errors
-    /// The first name that nothing has, with a proposal.
+    /// The first unknown name, with a suggestion.
     pub fn refuse_unknown<'a>(
         graph: &Graph,
         names: impl IntoIterator<Item = (&'a str, Option<Origin>)>,
@@ -149,8 +151,8 @@ impl PrecisionPolicy {
         Err(GraphError::Model { origin, message })
     }
 
-    /// An error if operators of the graph would have to compute in f32 and cannot on this device: it names each, with
-    /// the recipe's lines.
+    /// Returns an error if operators of the graph have to compute in f32 but the device lacks them in f32. It lists
+    /// them with their lines in the recipe.
     fn refuse_unavailable(&self, graph: &Graph) -> Result<(), GraphError> {
         if self.mode != PrecisionMode::KeepF32 {
             return Ok(());
@@ -206,10 +208,10 @@ struct Placement<'g> {
     graph: &'g Graph,
     policy: &'g PrecisionPolicy,
     draft: Draft<'g>,
-    /// Element types as decided so far, by value of the graph.
+    /// Element types decided so far, by value of the graph.
     dtypes: Vec<DType>,
     casts: HashMap<(ValueId, DType), ValueId>,
-    /// The type in which each node computes, and why.
+    /// The type in which each node computes, and the reason.
     choices: Vec<(DType, Why)>,
 }
 
@@ -225,7 +227,7 @@ impl<'g> Placement<'g> {
         Ok(placement)
     }
 
-    /// Decides the types around the node at place `n`.
+    /// Decides the types of the operands and results of node `n`.
     fn place(&mut self, n: usize) -> Result<(), GraphError> {
         let node = &self.graph.nodes[n];
         let data = |i: &usize| {
@@ -253,7 +255,7 @@ impl<'g> Placement<'g> {
         self.settle(n, inputs)
     }
 
-    /// Gives the node its operands, and its results the types that follow.
+    /// Sets the operands of a node, and the types of its results.
     fn settle(&mut self, n: usize, inputs: Vec<ValueId>) -> Result<(), GraphError> {
         let node = &self.graph.nodes[n];
         let types: Vec<TensorType> = inputs.iter().map(|v| self.ty(*v)).collect();
@@ -309,7 +311,7 @@ impl<'g> Placement<'g> {
         Ok(cast)
     }
 
-    /// The network's outputs leave the graph in f32.
+    /// Converts the network's outputs to f32.
     fn finish(&mut self) -> Result<(), GraphError> {
         for (_, v) in self.graph.outputs.clone() {
             let converted = self.converted(v, DType::F32, self.graph.nodes.len())?;
@@ -322,7 +324,7 @@ impl<'g> Placement<'g> {
 }
 
 impl Draft<'_> {
-    /// Adds a cast of a value whose type this pass has changed already.
+    /// Adds a cast of a value whose type this pass has already changed.
     fn cast(&mut self, near: usize, scope: &Scope, name: String, v: ValueId, ty: TensorType, to: DType) -> ValueId {
         self.add_typed(near, scope, name, Cast { to }.into(), vec![v], ty.with_dtype(to))
     }

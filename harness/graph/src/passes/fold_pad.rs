@@ -1,10 +1,10 @@
-//! Folds an explicit pad into the convolution behind it.
+//! Folds an explicit pad into the following convolution.
 //!
 //! What: `PadD -> Conv2D` becomes one `Conv2D` with padding; in the backward pass `Conv2DBackpropFilter` reads the
-//! unpadded input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`. Why: the matrix unit's loader
-//! makes zeros around a map on its way in; the explicit pad copies the whole map, and its gradient again (the Gaudi
-//! guide's "avoid tf.pad"). When not: something other than one convolution and its gradients reads the padded map, or
-//! channels are padded.
+//! unpadded input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`. Why: the loader of the
+//! matrix unit can add zeros while it reads a map; the explicit pad copies the whole map, and later its gradient (the
+//! Gaudi guide's "avoid tf.pad"). When not: other operators than one convolution and its gradients read the padded
+//! map, or channels are padded.
 
 use super::{Pass, Patch, patch::Draft, readers};
 use crate::{
@@ -28,7 +28,7 @@ impl Pass for FoldPad {
     }
 }
 
-/// The patch for the pad at place `n`.
+/// The patch for the pad at index `n`.
 fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<Vec<Patch>> {
     let Op::Pad(Pad { before, after }) = &pad.op else { return None };
     let ([0, 0, top, left], [0, 0, bottom, right]) = (&before[..], &after[..]) else { return None };

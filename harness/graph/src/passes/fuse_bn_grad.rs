@@ -1,11 +1,12 @@
-//! Fuses the gradients of a normalisation, and of the ReLU behind it, into one operator.
+//! Fuses the gradients of a normalisation and of the following ReLU into one operator.
 //!
 //! What: `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` of one normalisation become one `BNTrainingGrad`. A
 //! `ReluGrad` that feeds them is fused too. If its result has no other readers, the input of the ReLU is recomputed
-//! from the input of the normalisation; if a residual reads it, it becomes an additional result of the fused operator.
-//! Why: each of the three streams whole feature maps; fused, the second reading comes from the cache. When not: the
-//! input gradient is not wanted (then there is only one operator). Of two normalisations that share a residual's
-//! gradient (a projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
+//! from the input of the normalisation; if a residual reads it, it becomes an additional result of the fused
+//! operator. Why: each of the three reads whole feature maps from memory; after fusion, the second reading comes from
+//! the cache. When not: the input gradient is not needed (then there is only one operator). If two normalisations
+//! share the gradient of a residual (a projection shortcut), the first one is fused with the `ReluGrad`, and the
+//! other reads its result.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{
@@ -31,7 +32,7 @@ impl Pass for FuseBnGrad {
     }
 }
 
-/// The patch for the `BNTrainingUpdateGrad` at place `n`. `taken` are the `ReluGrad`s that other patches remove.
+/// The patch for the `BNTrainingUpdateGrad` at index `n`. `taken` are the `ReluGrad`s that other patches remove.
 fn fuse(graph: &Graph, readers: &[Vec<usize>], taken: &mut HashSet<usize>, n: usize, sums: &Node) -> Option<Patch> {
     let Op::BnTrainingUpdateGrad(op) = &sums.op else { return None };
     let [dy, x, mean, var] = sums.inputs[..] else { return None };
@@ -86,7 +87,7 @@ fn relu_before<'g>(graph: &'g Graph, dy: ValueId, taken: &HashSet<usize>) -> Opt
     (!taken.contains(&place)).then_some((place, node, op.rectifier))
 }
 
-/// The shift of the normalisation, if its own output is what the ReLU of `relu_grad` takes.
+/// The shift of the normalisation, if the ReLU of `relu_grad` directly reads its output.
 fn own_beta(graph: &Graph, relu_grad: &Node, operands: [ValueId; 4]) -> Option<ValueId> {
     let relu = graph.producer(relu_grad.inputs[1]).filter(|r| matches!(r.op, Op::Relu(_)))?;
     let bn = graph.producer(relu.inputs[0])?;

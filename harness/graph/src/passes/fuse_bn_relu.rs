@@ -1,10 +1,9 @@
 //! Fuses normalisation, residual addition and ReLU of the forward pass into one operator.
 //!
-//! What: `BNTrainingUpdate -> Relu` and `BNTrainingUpdate -> AddN -> Relu` become one `BNTrainingUpdate` with
-//! `relu`, and the residual as its last operand.
-//! Why: each of them only streams the feature map through memory; fused, it is read and written once.
-//! When not: another operator reads the value in between, or the sum has more than two summands. Of two
-//! normalisations that are added (a projection shortcut) the last one computed is fused, the other stays.
+//! What: `BNTrainingUpdate -> Relu` and `BNTrainingUpdate -> AddN -> Relu` become one `BNTrainingUpdate` with `relu`,
+//! and the residual as its last operand. Why: each of them reads and writes the feature map in memory; after fusion,
+//! it is read and written once. When not: another operator reads an intermediate value, or the sum has more than two
+//! summands. If two normalisations are added (a projection shortcut), the one computed last is fused.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{
@@ -28,7 +27,7 @@ impl Pass for FuseBnRelu {
     }
 }
 
-/// The patch for the ReLU at place `n`, if it ends a pattern.
+/// The patch for the ReLU at index `n`, if it ends a pattern.
 fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<Patch> {
     let Op::Relu(rectifier) = &relu.op else { return None };
     let normalisation = |v: ValueId| -> Option<(usize, &BnTrainingUpdate)> {

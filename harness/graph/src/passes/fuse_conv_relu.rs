@@ -1,8 +1,8 @@
 //! Fuses a ReLU into the convolution before it.
 //!
-//! What: `Conv2D -> Relu` becomes one `Conv2D` with `relu`. Why: the feature map is written once instead of twice and
-//! read once less. When not: the activation is `Relu6`; the output of the convolution has other readers, such as a
-//! normalisation.
+//! What: `Conv2D -> Relu` becomes one `Conv2D` with `relu`. Why: the feature map is written once instead of twice,
+//! and read once less. When not: the activation is `Relu6`, or the output of the convolution has other readers, such
+//! as a normalisation.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{

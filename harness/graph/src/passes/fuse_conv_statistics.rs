@@ -1,8 +1,8 @@
 //! Fuses the statistics of a normalisation into the convolution before it.
 //!
-//! What: `Conv2D -> BNTrainingReduce` becomes one `Conv2D` with `statistics`.
-//! Why: the convolution has each value in a register when it is done; the reduction would read them all from memory.
-//! When not: the normalisation's input does not come straight from a convolution.
+//! What: `Conv2D -> BNTrainingReduce` becomes one `Conv2D` with `statistics`. Why: each result of the convolution is
+//! in a register when it is computed; a separate reduction would read all of them from memory. When not: the input of
+//! the normalisation is not the output of a convolution.
 
 use super::{NewNode, Pass, Patch};
 use crate::{

@@ -1,9 +1,9 @@
 //! Places operators that the device lacks on the host.
 //!
-//! What: nodes whose operator is in the list run on the host's processor; their operands and results cross the host
-//! link. [`crossings`] says which values are copied. Why: frameworks fall back to the host silently; the copies and the
-//! slow kernel are what users then look for. When not: a device with a kernel for the operator; scalars and class
-//! indices that start on the host anyway.
+//! What: nodes with a listed operator run on the host's processor; their operands and results are copied over the
+//! host link. [`crossings`] lists the copied values. Why: frameworks fall back to the host silently, and users then
+//! search for the cause of the slow kernel and the copies. When not: the device has a kernel for the operator;
+//! scalars and class indices that are on the host anyway.
 
 use super::{NewNode, Pass, Patch};
 use crate::{
@@ -35,7 +35,8 @@ impl Pass for HostPlacement {
     }
 }
 
-/// Values that are read on another machine than they are made on, with the machine that reads; each once per machine.
+/// Values that are read on another machine than the one that computes them, with the reading machine; each once per
+/// machine.
 pub fn crossings(graph: &Graph) -> Vec<(ValueId, Place)> {
     let made_on = |v: ValueId| match graph.value(v).source {
         Source::Node(n, _) => graph.node(n).place,

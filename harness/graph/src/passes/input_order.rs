@@ -1,8 +1,8 @@
-//! Takes images with the channels last.
+//! Reads images with the channels last.
 //!
-//! What: each image input is given as `[n, h, w, c]` and transposed to `[n, c, h, w]` on the device. Why: this is the
-//! cost of a loader that does not transpose: the fastest axis changes, so the transpose copies the whole batch (the
-//! Gaudi guide's "avoid non-logical transpose operations"). When not: inputs without four axes; a loader that gives
+//! What: each image input is `[n, h, w, c]`, and is transposed to `[n, c, h, w]` on the device. Why: this is the cost
+//! of a loader that does not transpose. The fastest axis changes, so the transpose copies the whole batch (the Gaudi
+//! guide's "avoid non-logical transpose operations"). When not: inputs without four axes; loaders that provide
 //! channels first.
 
 use super::{Pass, Patch, patch::Draft};

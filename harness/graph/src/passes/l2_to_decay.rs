@@ -1,11 +1,11 @@
 //! Replaces an L2 term of the forward loss by decay of the gradient.
 //!
-//! What: `L2Loss` of parameters, their weighted sum in the total loss, and the gradients that come of it (`w * p` added
-//! to the parameter's gradient) become `weight_decay` of the parameter's update operator. The update has the same
-//! value; the loss that is reported no longer contains the term. Why: the forward term reads every parameter to make a
-//! number that training does not need (the Gaudi guide's "avoid calculating L2 loss in forward path"). When not: the
-//! factor of the term is not known when the graph is built, the term is the whole loss, or the optimizer does not add
-//! its decay to the gradient.
+//! What: the `L2Loss` of parameters, their weighted sum in the total loss, and the resulting gradients (`w * p` added
+//! to the parameter's gradient) become `weight_decay` of the parameter's update operator. The value of the update
+//! stays the same; the reported loss no longer contains the term. Why: the forward term reads every parameter to
+//! compute a value that training does not need (the Gaudi guide's "avoid calculating L2 loss in forward path"). When
+//! not: the factor of the term is unknown when the graph is built, the term is the whole loss, or the optimizer does
+//! not add its decay to the gradient.
 
 use super::{Pass, Patch, patch::Draft, readers};
 use crate::{
@@ -76,7 +76,7 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
         op.group()?.weight_decay += factor;
         draft.replace(update, Node { op, inputs, ..node.clone() });
     }
-    // Scalars that nothing reads any more once the terms are gone.
+    // Scalars that nothing reads after the terms are removed.
     for v in gone {
         if let Source::Node(place, _) = graph.value(v).source
             && !draft.patch.remove.contains(&place)
@@ -98,7 +98,7 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
     Some(draft.finish(format!("{} parameters", sum.inputs.len())))
 }
 
-/// The gradient `factor * parameter`, if a value is that: the value, the node that computes it, and the factor.
+/// If a value is the gradient `factor * parameter`: the value, the node that computes it, and the factor.
 fn scaled(graph: &Graph, v: ValueId, parameter: ValueId) -> Option<(ValueId, NodeId, f64)> {
     let Source::Node(place, _) = graph.value(v).source else { return None };
     let node = graph.node(place);

@@ -1,12 +1,13 @@
 //! Keeps feature maps in NC1HWC0 between operators.
 //!
-//! What: convolutions get their maps in NC1HWC0; element-wise operators, normalisations and pools follow their
-//! operands; everything else stays row-major. `TransData` nodes are placed where a value is read in another layout than
-//! it is made in, at most once per value and layout. Filters, their gradients and optimizer slots live in FRACTAL_Z for
-//! good, so that nothing is packed in a step; who reads a variable from outside converts it. Why: these are the layouts
-//! of the matrix unit and of the fast kernels; packing at each operator would cost as much as the convolution itself.
-//! When not: tensors without four axes, and an image of at most four channels, which would be padded to sixteen: the
-//! first convolution reads it as it is. Filters that two convolutions share with different groups stay row-major.
+//! What: convolutions read and write maps in NC1HWC0; element-wise operators, normalisations and pools have the
+//! layout of their operands; everything else is row-major. `TransData` nodes are inserted where a value is read in
+//! another layout than the one in which it is computed, at most once per value and layout. Filters, their gradients
+//! and optimizer slots are always stored in FRACTAL_Z, so that nothing is packed in a step; they are converted when
+//! they are read from outside. Why: these are the layouts of the matrix unit and of the fast kernels, and packing at
+//! each operator would take as long as the convolution itself. When not: tensors without four axes, and images with
+//! at most four channels, which would be padded to sixteen: the first convolution reads them in row-major order.
+//! Filters that two convolutions share with different groups stay row-major.
 
 use super::{NewNode, Pass, Patch};
 use crate::{
@@ -17,14 +18,14 @@ use crate::{
 };
 use std::collections::{BTreeSet, HashMap};
 
-/// Channels up to which a convolution reads a row-major image.
+/// Largest number of channels of a row-major image that a convolution reads directly.
 pub const PLAIN_CHANNELS: usize = 4;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedLayout {
-    /// Operators (device names) that a device has in row-major form only: their operands are converted, and their
-    /// results wherever a blocked one is wanted.
+    /// Operators (device names) that the device only has in row-major form: their operands are converted, and also
+    /// their results if a blocked one is needed.
     pub row_major: BTreeSet<String>,
 }
 
@@ -51,7 +52,7 @@ impl Pass for BlockedLayout {
 struct Placement<'g> {
     graph: &'g Graph,
     row_major: &'g BTreeSet<String>,
-    /// Types as decided so far, by value; grows with the conversions.
+    /// Types decided so far, by value; includes those of conversions.
     types: Vec<TensorType>,
     conversions: HashMap<(ValueId, Layout), ValueId>,
     patch: Patch,
@@ -78,7 +79,7 @@ impl<'g> Placement<'g> {
         }
     }
 
-    /// Decides the layouts around the node at place `n`.
+    /// Decides the layouts of the operands and results of node `n`.
     fn place(&mut self, n: usize) -> Result<(), GraphError> {
         let node = &self.graph.nodes[n];
         let wanted = self.wanted(node);
@@ -100,7 +101,7 @@ impl<'g> Placement<'g> {
         Ok(())
     }
 
-    /// The layout in which the node wants each operand.
+    /// The layout in which the node reads each operand.
     fn wanted(&self, node: &Node) -> Vec<Layout> {
         if self.row_major.contains(node.op.name()) {
             return vec![Layout::Plain; node.inputs.len()];
@@ -121,7 +122,7 @@ impl<'g> Placement<'g> {
         node.inputs.iter().enumerate().map(wanted).collect()
     }
 
-    /// `map` for a feature map, row-major for everything else.
+    /// `map` for a feature map, and row-major for everything else.
     fn map_layout(&self, v: ValueId, map: Layout) -> Layout {
         let ty = &self.types[v.0];
         if ty.shape.len() == 4 && ty.dtype.is_float() { map } else { Layout::Plain }
@@ -171,7 +172,7 @@ impl<'g> Placement<'g> {
         to
     }
 
-    /// The network's outputs leave the graph row-major, and variables end a step in the layout in which they start it.
+    /// Converts the network's outputs to row-major order, and the next values of variables to their initial layout.
     fn finish(&mut self) {
         let last = self.graph.nodes.len();
         let outputs = self.graph.outputs.iter().map(|o| (o.1, Layout::Plain));
@@ -186,7 +187,8 @@ impl<'g> Placement<'g> {
     }
 }
 
-/// FRACTAL_Z for a value that only convolutions of one grouping and element-wise operators read, perhaps behind a cast.
+/// FRACTAL_Z for a value that only convolutions with the same groups and element-wise operators read, possibly after
+/// a cast.
 fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
     let mut found = None;
     let mut open = vec![value];

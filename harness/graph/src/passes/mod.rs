@@ -49,19 +49,19 @@ use crate::{
     verify::verify,
 };
 
-/// A rewrite of the graph that keeps its meaning.
+/// A rewrite of the graph that preserves its meaning.
 pub trait Pass {
-    /// Its name, as `zoo show --passes` lists it.
+    /// Its name in `zoo show --passes`.
     fn name(&self) -> &'static str;
 
-    /// What it would change in `graph`. The patches do not touch each other's nodes.
+    /// The changes for `graph`. The patches change different nodes.
     ///
     /// # Errors
-    /// A rewritten node that breaks a shape rule.
+    /// A rewritten node that violates a shape rule.
     fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError>;
 }
 
-/// What a pass has done.
+/// The result of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The pass.
@@ -70,11 +70,11 @@ pub struct Applied {
     pub patches: Vec<String>,
 }
 
-/// Passes in the order in which they are applied.
+/// Passes, in the order of application.
 pub struct Pipeline(Vec<Box<dyn Pass + Send + Sync>>);
 
 impl Pipeline {
-    /// These passes, in this order.
+    /// A pipeline of these passes, in this order.
     pub fn of(passes: Vec<Box<dyn Pass + Send + Sync>>) -> Self {
         Self(passes)
     }
@@ -100,7 +100,7 @@ impl Pipeline {
     /// Applies the first `until` passes (all by default).
     ///
     /// # Errors
-    /// A graph that does not verify before the first or after any pass.
+    /// The graph is invalid before the first pass or after any pass.
     pub fn run(&self, graph: &mut Graph, until: Option<usize>) -> Result<Vec<Applied>, GraphError> {
         verify(graph, None)?;
         let mut done = Vec::new();
@@ -115,7 +115,7 @@ impl Pipeline {
     }
 }
 
-/// How often each value is read by a node or used as a result.
+/// For each value, the nodes that read it, with an entry for each use as a result.
 fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     let mut readers = vec![Vec::new(); graph.values.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
@@ -129,7 +129,7 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     readers
 }
 
-/// The error of an operator that updates a parameter and names nothing that its group sets.
+/// The error for an operator that updates a parameter but has no settings of a group.
 fn without_group(node: &Node) -> GraphError {
     let message = format!("`{}` ({}) optimizes and has no decay to set", node.name, node.op.name());
     GraphError::Invariant { after: None, message }

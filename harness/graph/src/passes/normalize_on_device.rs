@@ -1,10 +1,9 @@
 //! Normalises images on the device instead of the host.
 //!
-//! What: each image input is given as raw levels, and `(x - mean) / deviation` per channel becomes the first operator
-//! of the step.
-//! Why: it takes work off the host where the input pipeline is the bottleneck (TensorFlow's `enable_data_pre_proc`,
-//! prefetching at the end of the pipeline).
-//! When not: inputs whose channels are not those of the constants.
+//! What: each image input contains raw levels, and `(x - mean) / deviation` per channel becomes the first operator of
+//! the step. Why: this reduces the work of the host if the input pipeline is the bottleneck (TensorFlow's
+//! `enable_data_pre_proc`, prefetching at the end of the pipeline). When not: inputs with another number of channels
+//! than the constants.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{

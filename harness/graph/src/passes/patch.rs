@@ -1,4 +1,4 @@
-//! The changes of a pass, and how they are applied.
+//! The changes of a pass, and their application.
 
 use crate::{
     error::GraphError,
@@ -8,39 +8,39 @@ use crate::{
 };
 use std::collections::BinaryHeap;
 
-/// A labelled change: nodes that go, nodes that come.
+/// A labelled change: removed and inserted nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
     /// A readable description.
     pub label: String,
-    /// Nodes that go.
+    /// Removed nodes.
     pub remove: Vec<NodeId>,
-    /// Nodes that come. They may define values of the removed nodes again, or new ones.
+    /// Inserted nodes. They may define the values of removed nodes again, or new ones.
     pub insert: Vec<NewNode>,
-    /// Types of the values that the patch adds; they are addressed as `graph.values.len() + i`
-    /// before any patch of the pass is applied, plus the values of the patches before.
+    /// Types of the values that the patch adds. Their ids are `graph.values.len() + i` before any patch of the pass
+    /// is applied; values of earlier patches are added to this.
     pub values: Vec<TensorType>,
     /// Types that change, such as layouts.
     pub retype: Vec<(ValueId, TensorType)>,
-    /// Taps, results and gradients that move from one value to another.
+    /// Taps, results and gradients that are moved from one value to another.
     pub redirect: Vec<(ValueId, ValueId)>,
     /// Components of the loss that are no longer computed.
     pub drop_losses: Vec<ValueId>,
 }
 
-/// A node that a patch brings.
+/// A node that a patch inserts.
 #[derive(Clone, Debug)]
 pub struct NewNode {
     /// The node, with its inputs and outputs.
     pub node: Node,
-    /// The place in the old order near which it should run; data dependencies come first.
+    /// The index in the old order near which it should run; data dependencies take precedence.
     pub near: usize,
 }
 
-/// A patch in the making: gives new values their ids and types, and nodes their results.
+/// A patch under construction: assigns ids and types to new values, and results to nodes.
 pub(super) struct Draft<'g> {
     graph: &'g Graph,
-    /// What has been written so far.
+    /// The changes so far.
     pub(super) patch: Patch,
 }
 
@@ -57,7 +57,7 @@ impl<'g> Draft<'g> {
         }
     }
 
-    /// Adds a node with one result near place `near`, in the phase and with the origin of `like`.
+    /// Adds a node with one result near index `near`, in the phase and with the origin of `like`.
     ///
     /// # Errors
     /// Operands that do not fit the operator.
@@ -99,19 +99,19 @@ impl<'g> Draft<'g> {
         result
     }
 
-    /// A new value that some node of this patch defines.
+    /// A new value that a node of this patch must define.
     pub(super) fn value(&mut self, ty: TensorType) -> ValueId {
         self.patch.values.push(ty);
         ValueId(self.graph.values.len() + self.patch.values.len() - 1)
     }
 
-    /// Puts `node` in the place of the node at `n`.
+    /// Replaces the node at index `n` by `node`.
     pub(super) fn replace(&mut self, n: usize, node: Node) {
         self.patch.remove.push(NodeId(n));
         self.patch.insert.push(NewNode { node, near: n });
     }
 
-    /// The patch alone in a list, or nothing if it changes nothing.
+    /// The patch as a list; empty if it changes nothing.
     pub(super) fn finish(self, label: String) -> Vec<Patch> {
         if self.patch.insert.is_empty() && self.patch.remove.is_empty() {
             return Vec::new();
@@ -125,7 +125,7 @@ impl<'g> Draft<'g> {
 /// Taps on values that are no longer defined become `Fused`.
 ///
 /// # Errors
-/// A cycle: patches of one pass that do not fit each other.
+/// There is a cycle: patches of one pass contradict each other.
 pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) -> Result<(), GraphError> {
     if patches.is_empty() {
         return Ok(());
@@ -152,7 +152,7 @@ pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) 
     let old = std::mem::take(&mut graph.nodes);
     let kept = old.into_iter().enumerate().filter(|(i, _)| !removed[*i]).map(|(near, node)| NewNode { node, near });
     let mut nodes: Vec<NewNode> = kept.chain(fresh).collect();
-    // Stable: of nodes with the same place the inserted ones come after the kept one.
+    // Stable: of nodes with the same index, the inserted ones come after the kept one.
     nodes.sort_by_key(|n| n.near);
     graph.nodes = order(graph, nodes, pass)?;
     let mut defined = vec![false; graph.values.len()];
@@ -194,7 +194,7 @@ fn redirect(graph: &mut Graph, from: ValueId, to: ValueId) {
     }
 }
 
-/// Topological order that keeps the given one where it can.
+/// Topological order that keeps the given order where possible.
 fn order(graph: &Graph, nodes: Vec<NewNode>, pass: &'static str) -> Result<Vec<Node>, GraphError> {
     let mut producer = vec![None; graph.values.len()];
     for (i, n) in nodes.iter().enumerate() {

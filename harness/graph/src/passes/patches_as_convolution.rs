@@ -1,11 +1,12 @@
-//! Extracts patches by a convolution.
+//! Extracts patches with a convolution.
 //!
-//! What: `ExtractImagePatches` becomes one `Conv2D` with the identity as its filter (output channel `i * kw + j` is the
-//! pixel at `(i, j)` of the window) and a transpose; its gradient becomes the transpose back and `Conv2DBackpropInput`.
-//! The channels of the map become images of their own first, so that one filter of `kh * kw` channels serves all. Why:
-//! the matrix engine has it where the device lacks the operator, or where the operator is a fallback to the host. When
-//! not: the filter has `(kh * kw)^2` elements and nearly all products are by zero, so large windows cost more than a
-//! copy would; and zero times infinity is NaN, so one overflow spreads over all windows that hold it.
+//! What: `ExtractImagePatches` becomes one `Conv2D` with the identity as its filter (output channel `i * kw + j` is
+//! the pixel at `(i, j)` of the window) and a transpose; its gradient becomes the reverse transpose and
+//! `Conv2DBackpropInput`. The channels of the map are first converted to separate images, so that one filter with
+//! `kh * kw` channels suffices. Why: it runs on the matrix engine if the device lacks the operator, or if the
+//! operator would run on the host. When not: the filter has `(kh * kw)^2` elements and almost all products are with
+//! zero, so for large windows a copy is cheaper; and zero times infinity is NaN, so one overflow spreads to all
+//! windows that contain it.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{
@@ -48,7 +49,7 @@ impl Pass for PatchesAsConvolution {
     }
 }
 
-/// The axes of `[images, channels, positions of the window, places]` and of `[images, places, channels, positions]`.
+/// The axes of `[images, channels, positions in the window, places]` and of `[images, places, channels, positions]`.
 const TO_PATCHES: [usize; 4] = [0, 3, 1, 2];
 
 /// The rewrite of one node.
@@ -62,7 +63,7 @@ struct Rewrite<'a, 'g> {
     map: [usize; 4],
     /// Height and width of the window.
     kernel: [usize; 2],
-    /// Rows and columns of places where the window lies.
+    /// Rows and columns of window positions.
     places: [usize; 2],
 }
 

@@ -1,10 +1,10 @@
-//! Computes parts of the forward pass again in the backward pass, instead of keeping them in memory.
+//! Recomputes parts of the forward pass in the backward pass, instead of keeping their values in memory.
 //!
-//! What: [`Recompute`] divides the forward pass into segments of about equal output sizes. For every segment except the
-//! last, only the values read by later segments are kept; the rest is recomputed before the backward pass first needs
-//! it (arXiv 1604.06174; `torch.utils.checkpoint.checkpoint_sequential`). [`RecomputeScores`] does the same with the
-//! scores of attentions alone, as a fused attention does in its gradient (arXiv 2205.14135, algorithm 4). Why: memory
-//! for a larger batch, at the cost of a second forward pass at most. When not: where everything fits.
+//! What: [`Recompute`] divides the forward pass into segments of about equal output sizes. For every segment except
+//! the last, only the values read by later segments are kept; the rest is recomputed before the backward pass first
+//! needs (arXiv 1604.06174; `torch.utils.checkpoint.checkpoint_sequential`). [`RecomputeScores`] does the same with
+//! only the scores of attentions, as a fused attention does in its gradient (arXiv 2205.14135, algorithm 4). Why:
+//! memory for a larger batch, at the cost of at most a second forward pass. When not: everything fits.
 
 use super::{
     Pass, Patch,
@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// See the module's documentation.
 pub struct Recompute {
-    /// Segments of the forward pass; with one, nothing is computed again.
+    /// Segments of the forward pass; with one, nothing is recomputed.
     pub segments: usize,
 }
 
@@ -50,9 +50,9 @@ impl Pass for RecomputeScores {
     }
 }
 
-/// The nodes that are computed again, segment by segment.
+/// The recomputed nodes, by segment.
 fn segments(graph: &Graph, count: usize) -> Vec<Vec<usize>> {
-    // What reads no input, such as a weight in half precision, is no activation.
+    // Nodes that do not depend on an input, such as a weight in half precision, are not activations.
     let mut follows = vec![false; graph.nodes.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
         follows[n] = node.inputs.iter().any(|v| match graph.value(*v).source {
@@ -64,7 +64,8 @@ fn segments(graph: &Graph, count: usize) -> Vec<Vec<usize>> {
     let forward: Vec<usize> =
         (0..graph.nodes.len()).filter(|n| follows[*n] && graph.nodes[*n].phase == Phase::Forward).collect();
     let place: HashMap<usize, usize> = forward.iter().enumerate().map(|(p, n)| (*n, p)).collect();
-    // Where each node's results are last read in the forward pass; what the loss or a result reads lives to its end.
+    // The last place in the forward pass where each node's results are read. Results of the graph, and values that
+    // the loss reads, live until its end.
     let readers = readers(graph);
     let last: Vec<usize> = forward
         .iter()
@@ -84,7 +85,7 @@ fn segments(graph: &Graph, count: usize) -> Vec<Vec<usize>> {
     let segment = |p: usize| boundaries.partition_point(|boundary| *boundary <= p);
     let mut found = vec![Vec::new(); boundaries.len()];
     for (p, n) in forward.iter().enumerate() {
-        // A node goes with its segment if nothing behind reads it.
+        // A node is recomputed with its segment if no later segment reads it.
         if segment(p) == segment(last[p])
             && let Some(nodes) = found.get_mut(segment(p))
         {
@@ -94,8 +95,9 @@ fn segments(graph: &Graph, count: usize) -> Vec<Vec<usize>> {
     found
 }
 
-/// Where segments end: of the places about a segment's bytes from each other, those that the fewest bytes cross.
-/// `made` and `last` say of each node of the forward pass what it makes and where that is last read.
+/// The ends of segments: of the places around each multiple of a segment's size, the one that the fewest bytes cross.
+/// For each node of the forward pass, `made` is the size of its results, and `last` the place where they are last
+/// read.
 fn boundaries(made: &[u64], last: &[usize], count: usize) -> Vec<usize> {
     let mut crossing = vec![0i128; made.len() + 1];
     for (p, bytes) in made.iter().enumerate() {
@@ -114,7 +116,7 @@ fn boundaries(made: &[u64], last: &[usize], count: usize) -> Vec<usize> {
     let (total, count) = (before[made.len()], count.max(1) as u128);
     let mut found: Vec<usize> = Vec::new();
     for s in 1..count.min(made.len() as u128) {
-        // From half a segment before the place of equal bytes to half a segment behind it.
+        // From half a segment before the place of equal bytes to half a segment after it.
         let at = |halves: u128| before.partition_point(|bytes| *bytes * 2 * count < total * halves);
         let from = at(2 * s - 1).max(found.last().map_or(1, |boundary| boundary + 1));
         let until = at(2 * s + 1).min(made.len());
@@ -123,7 +125,7 @@ fn boundaries(made: &[u64], last: &[usize], count: usize) -> Vec<usize> {
     found
 }
 
-/// Computes the nodes of each group again before the backward pass first reads one of them, as far as it reads them.
+/// Recomputes the nodes of each group before the backward pass first reads one of them, as far as it needs them.
 fn again(graph: &Graph, groups: &[Vec<usize>], what: &str) -> Vec<Patch> {
     let readers = readers(graph);
     let mut draft = Draft::new(graph);
@@ -138,7 +140,7 @@ fn again(graph: &Graph, groups: &[Vec<usize>], what: &str) -> Vec<Patch> {
         };
         let Some(near) = group.iter().flat_map(behind).min() else { continue };
         touched.extend(group.iter().flat_map(behind));
-        // What the backward pass reads, and what that is made of.
+        // The nodes that the backward pass reads, and those on which they depend.
         let mut wanted: BTreeSet<usize> = group.iter().copied().filter(|n| behind(n).next().is_some()).collect();
         for n in group.iter().rev() {
             if wanted.contains(n) {
@@ -167,7 +169,7 @@ fn again(graph: &Graph, groups: &[Vec<usize>], what: &str) -> Vec<Patch> {
     draft.finish(format!("{count} {what}"))
 }
 
-/// A node that reads other values in the place of some.
+/// The node with replaced operands.
 fn reading(node: &Node, instead: &HashMap<ValueId, ValueId>) -> Node {
     let inputs = node.inputs.iter().map(|v| instead.get(v).copied().unwrap_or(*v)).collect();
     Node { inputs, ..node.clone() }
@@ -179,12 +181,13 @@ mod tests {
 
     #[test]
     fn segments_end_where_little_crosses() {
-        // Six nodes of 10 bytes; the third is read until the end, so that it crosses behind it.
+        // Six nodes with 10 bytes each.
         let made = [10, 10, 10, 10, 10, 10];
         assert!(boundaries(&made, &[1, 2, 3, 4, 5, 5], 1).is_empty());
-        // Chains are cut anywhere, the first place of each window.
+        // Chains are divided anywhere: at the first place of each window.
         assert_eq!(boundaries(&made, &[1, 2, 3, 4, 5, 5], 2), [2]);
-        // The second node is read by the last: places behind it are crossed by 20 bytes, that before it by 10.
+        // The last node reads the second: 20 bytes cross the places after the second node, and 10 the place before
+        // it.
         assert_eq!(boundaries(&[10, 10, 10, 10], &[1, 3, 3, 3], 2), [1]);
         assert!(boundaries(&[], &[], 3).is_empty());
     }

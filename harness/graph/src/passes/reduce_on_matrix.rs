@@ -1,9 +1,10 @@
-//! Sums a bias's gradient on the matrix engine.
+//! Sums the gradient of a bias on the matrix engine.
 //!
-//! What: `BiasAddGrad` of a feature map becomes the filter gradient of a 1x1 convolution over a map of ones, which is
-//! the same sum; of a matrix, the product with a row of ones. Why: where the Vector cores are the bottleneck and the
-//! matrix engine idles, a product with ones is free (the Gaudi guide's "replace some TPC operations with their MME
-//! equivalents"). When not: other layouts than row-major; where the matrix engine is the bottleneck it costs time.
+//! What: the `BiasAddGrad` of a feature map becomes the filter gradient of a 1x1 convolution over a map of ones,
+//! which is the same sum; that of a matrix becomes the product with a row of ones. Why: if the Vector cores are the
+//! bottleneck and the matrix engine is idle, a product with ones is free (the Gaudi guide's "replace some TPC
+//! operations with their MME equivalents"). When not: layouts other than row-major. If the matrix engine is the
+//! bottleneck, this costs time.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{

@@ -1,10 +1,10 @@
-//! Scales the loss, and the gradients back.
+//! Scales the loss, and divides the gradients by the scale.
 //!
-//! What: the gradient of the loss by itself is multiplied by the step's loss scale, and each parameter's gradient is
-//! divided by it before anything else is done with it (clipping, decay, update); or, if the recipe wants its bounds on
-//! the gradients as they come ([`ScaleLoss::clips_scaled`]), behind the clipping and before decay and update. Why:
-//! gradients below the smallest number of the half-precision type would vanish (arXiv 1710.03740). When not: an
-//! evaluation, which has no gradients.
+//! What: the seed of the backward pass is multiplied by the loss scale of the step, and each parameter's gradient is
+//! divided by it before all other uses (clipping, decay, update). If the recipe clips scaled gradients
+//! ([`ScaleLoss::clips_scaled`]), they are divided after clipping, and before decay and update. Why: gradients below
+//! the smallest number of the half-precision type would become zero (arXiv 1710.03740). When not: evaluations, which
+//! have no gradients.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 /// See the module's documentation. Runs after [`super::PlaceCasts`], so that gradients are scaled back in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScaleLoss {
-    /// Whether gradients are clipped as the scale has left them: `gradients.clip_scaled` of the recipe.
+    /// Whether gradients are clipped while they are scaled: `gradients.clip_scaled` of the recipe.
     pub clips_scaled: bool,
 }
 
@@ -58,8 +58,8 @@ impl Pass for ScaleLoss {
 }
 
 impl ScaleLoss {
-    /// What is divided by the scale: for each parameter its gradient, or what clipping has made of it, and the place of
-    /// the division.
+    /// The values that are divided by the scale (for each parameter its gradient, or the clipped gradient), and the
+    /// places of the divisions.
     fn divided(&self, graph: &Graph) -> Vec<(VariableId, ValueId, usize)> {
         if !self.clips_scaled {
             let place = |gradient: ValueId| match graph.value(gradient).source {

@@ -1,9 +1,9 @@
-//! Takes weight decay out of the optimizer's operator.
+//! Separates weight decay from the optimizer's operator.
 //!
-//! What: an optimizer that adds its decay to the gradient becomes `Muls` of the parameter, `AddN` to the gradient, and
-//! the optimizer without decay. Why: the device's optimizer operators do not decay; frameworks on it add the term by
-//! operators of their own, which stream every parameter twice more (MindSpore's `nn.Optimizer.decay_weight`). When not:
-//! parameters that do not decay; optimizers whose rule has a decay of its own.
+//! What: an optimizer that adds its decay to the gradient becomes `Muls` of the parameter, `AddN` to the gradient,
+//! and the optimizer without decay. Why: the optimizer operators of the device have no decay; frameworks add the term
+//! with separate operators, which read and write every parameter twice more (MindSpore's
+//! `nn.Optimizer.decay_weight`). When not: parameters without decay; optimizers with decay in their own rule.
 
 use super::{Pass, Patch, patch::Draft, without_group};
 use crate::{

@@ -1,11 +1,11 @@
-//! Normalises over the batch of all ranks together.
+//! Normalises with the statistics of the whole batch over all ranks.
 //!
-//! What: a `BNGatherStatistics` behind each `BNTrainingReduce`, whose readers take the statistics of the whole batch;
-//! an `HcomAllReduce` of the two sums between `BNTrainingUpdateGrad` and `BNTrainingReduceGrad`; running variances are
-//! unbiased over as many values as all ranks have. Why: each rank then computes what one machine would with the whole
-//! batch. Sums of gradients are averaged, not added: a rank's loss is a mean over its own part, so its gradients are as
-//! many times larger as there are ranks. When not: without `train.sync_bn`, as in the reference's
-//! `DistributedDataParallel`.
+//! What: inserts a `BNGatherStatistics` after each `BNTrainingReduce`, which provides the statistics of the whole
+//! batch to the readers, and an `HcomAllReduce` of the two sums between `BNTrainingUpdateGrad` and
+//! `BNTrainingReduceGrad`; running variances are unbiased with the number of values of all ranks. Why: each rank then
+//! computes the same as one machine with the whole batch. Sums of gradients are averaged and not added: the loss of a
+//! rank is a mean over its own part, so its gradients are larger by a factor of the number of ranks. When not:
+//! without `train.sync_bn`, as in the reference's `DistributedDataParallel`.
 
 use super::{NewNode, Pass, Patch, patch::Draft};
 use crate::{
@@ -15,10 +15,10 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// See the module's documentation. Runs before any fusion, which then leaves the gradients' two halves apart.
+/// See the module's documentation. Runs before all fusions, which then do not fuse the two parts of the gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncBatchNorm {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
 }
 
@@ -48,7 +48,7 @@ impl Pass for SyncBatchNorm {
             draft.patch.insert.push(NewNode { node, near: n });
         }
         for (n, node) in graph.nodes.iter().enumerate() {
-            // The gradients of scale and shift stay this rank's own: they are averaged with all others.
+            // The gradients of scale and shift stay local to this rank: they are averaged with all others.
             let sums = Some(&sums).filter(|_| matches!(node.op, Op::BnTrainingReduceGrad(_)));
             let moved = |v: &ValueId| *statistics.get(v).or_else(|| sums?.get(v)).unwrap_or(v);
             let inputs: Vec<ValueId> = node.inputs.iter().map(moved).collect();

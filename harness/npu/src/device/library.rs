@@ -1,4 +1,4 @@
-//! Finds device files, and checks what their schema cannot say.
+//! Finds device files, and checks the rules that their schema cannot express.
 
 use super::{Device, Figure, figures};
 use crate::host::Host;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use zoo_graph::Op;
 use zoo_recipe::{Diagnostic, Diagnostics, Document};
 
-/// Folders of devices and of their hosts: `devices/` and `hosts/` in each folder of recipes; the first that has a name
-/// wins.
+/// Folders of devices and hosts: `devices/` and `hosts/` in each folder of recipes. If a name occurs more than once,
+/// the first one is used.
 #[derive(Clone, Debug)]
 pub struct DeviceLibrary {
     dirs: Vec<PathBuf>,
@@ -15,7 +15,7 @@ pub struct DeviceLibrary {
 }
 
 impl DeviceLibrary {
-    /// The devices beside the recipes in these folders.
+    /// The devices next to the recipes in these folders.
     pub fn new(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         let (dirs, hosts) =
             recipes.into_iter().map(|dir| (dir.as_ref().join("devices"), dir.as_ref().join("hosts"))).unzip();
@@ -27,10 +27,11 @@ impl DeviceLibrary {
         yaml_files(&self.dirs)
     }
 
-    /// Loads the device of a name.
+    /// Loads the device with this name.
     ///
     /// # Errors
-    /// There is none, with those that there are; or everything that is wrong with its file.
+    /// There is no such device (the error lists the known ones), or the file has mistakes (the error lists all of
+    /// them).
     pub fn load(&self, name: &str) -> Result<Device, crate::NpuError> {
         let known = self.list();
         let Some((_, path)) = known.iter().find(|(known, _)| known == name) else {
@@ -70,7 +71,8 @@ impl DeviceLibrary {
     }
 }
 
-/// Names and files of the YAML files in folders, sorted by name; the first that has a name wins.
+/// Names and files of the YAML files in these folders, sorted by name. If a name occurs more than once, the first one
+/// is used.
 pub(crate) fn yaml_files(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for entry in dirs.iter().flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten()) {
@@ -87,7 +89,7 @@ pub(crate) fn yaml_files(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// What the schema cannot say.
+/// Checks the rules that the schema cannot express.
 fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
     let device = &document.value;
     let mut found = Vec::new();
@@ -117,7 +119,7 @@ fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
     found
 }
 
-/// What is wrong with a figure.
+/// Mistakes in a figure.
 fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let value = format!("{path}.value");
@@ -144,7 +146,7 @@ fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<
     found
 }
 
-/// What is wrong with the name of an operator that nothing stands for, with a proposal.
+/// The message for an unknown operator name, with a suggestion; `None` if the name is known.
 pub(crate) fn unknown_operator(name: &str) -> Option<String> {
     if Op::names().any(|known| known == name) {
         return None;

@@ -1,4 +1,4 @@
-//! Device files: what a device can do, as far as the clock asks. The types here are the schema.
+//! Device files: the properties of a device that determine its clock. The types define the schema.
 
 mod library;
 
@@ -10,29 +10,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::Subnormals;
 
-/// A number of a device, and where it comes from.
+/// A number of a device, and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The number, in the unit that the key names.
+    /// The number, in the unit in the name of the key.
     #[schemars(range(min = 0))]
     pub value: f64,
-    /// Where it is published, how it follows from what is, or that it is assumed.
+    /// Where it is published, how it is derived, or that it is assumed.
     pub source: String,
     /// What it was fitted to: rows of a throughput file, or a study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
 }
 
-/// A device that trains or evaluates networks. `H` is its host: in a file the name of one, else the host itself.
+/// A device that trains or evaluates networks. `H` is its host: in a file its name, otherwise the host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Device<H = Host> {
-    /// Name: that of the file.
+    /// Name of the device and of its file.
     pub name: String,
-    /// What it is, in a sentence.
+    /// Description in one sentence.
     pub description: String,
-    /// Whether it evaluates only.
+    /// Whether it only evaluates.
     #[serde(default)]
     pub inference_only: bool,
     /// Cores, each with a matrix and a Vector unit.
@@ -41,23 +41,23 @@ pub struct Device<H = Host> {
     pub matrix: Matrix,
     /// The Vector units.
     pub vector: Vector,
-    /// On-chip memory of one core.
+    /// On-chip memory of each core.
     pub buffers: Buffers,
-    /// The cache that the cores share.
+    /// The cache shared by the cores.
     pub l2: L2,
     /// Device memory.
     pub hbm: Hbm,
-    /// How the device is driven.
+    /// Control of the device: launches, loops, compilation.
     pub control: Control,
     /// Links to other devices.
     pub links: Links,
     /// The host: the name of a file in recipes/hosts.
     pub host: H,
-    /// What half-precision results become that the format cannot hold.
+    /// What happens to results that do not fit the half-precision format.
     pub numerics: Numerics,
     /// Which operators the device has, and in which number formats.
     pub operators: Operators,
-    /// Software stacks whose published figures differ in their options, for `zoo score`.
+    /// Software stacks. Published measurements on them have different options, which `zoo score` applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
 }
@@ -66,32 +66,34 @@ pub struct Device<H = Host> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
-    /// Rows, columns and depth of the product that one core does per cycle.
+    /// Rows, columns and depth of the product that one core computes per cycle.
     pub tile: [usize; 3],
-    /// Where the tile's size is published.
+    /// Where the size of the tile is published.
     pub tile_source: String,
     /// Clock.
     pub clock_ghz: Figure,
-    /// Share of the peak that a stream of full tiles reaches.
+    /// Share of the peak for a stream of full tiles.
     pub efficiency: Figure,
-    /// The same for operators that went through the tuning engine.
+    /// The same for operators tuned by the tuning engine.
     pub tuned_efficiency: Figure,
     /// Rate in f32 as a share of the rate in half precision.
     pub f32_rate: Figure,
-    /// Whether the rows of each image are padded to whole tiles (else those of the batch).
+    /// Whether the rows of each image are padded to whole tiles; otherwise the rows of the batch are.
     pub pads_each_image: bool,
     /// Whether channels are padded to whole tiles per tap of the window (layout NC1HWC0).
     pub blocked_channels: bool,
-    /// Whether dense layers have their weights and weight gradients converted to the matrix unit's layout each step.
+    /// Whether weights and weight gradients of dense layers are converted to the layout of the matrix unit in each
+    /// step.
     pub converts_dense: bool,
-    /// Whether feature maps in f32 lie channels first, and convolutions bring them to channels last and back, which the
-    /// matrix units take.
+    /// Whether feature maps in f32 are stored channels first. Convolutions then convert them to channels last for the
+    /// matrix units, and back.
     #[serde(default)]
     pub transposes_f32: bool,
-    /// Rate of convolutions of single channels as a share of the rate of others: a channel at a time goes through a
-    /// unit that takes many.
+    /// Rate of depthwise convolutions as a share of the rate of others: the matrix unit processes one channel at a
+    /// time although it could process many.
     pub depthwise_rate: Figure,
-    /// Whether results pass to the Vector units without memory, so that element-wise operators ride on products.
+    /// Whether results go directly to the Vector units, without memory, so that a kernel can combine a product and
+    /// element-wise operators.
     pub feeds_vector: bool,
 }
 
@@ -105,16 +107,17 @@ pub struct Vector {
     pub clock_ghz: Figure,
     /// Share of the peak that is reached.
     pub efficiency: Figure,
-    /// Instructions that a function takes: an exponential, a logarithm, a root, a quotient.
+    /// Instructions of a function: an exponential, a logarithm, a root, a quotient.
     pub function_instructions: Figure,
-    /// Instructions per tap of a convolution of single channels, where these run on the Vector units.
+    /// Instructions per tap of a depthwise convolution, if it runs on the Vector units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depthwise_instructions: Option<Figure>,
-    /// Cycles to start an instruction. Streams of whole tensors hide them; pools, which work row by row, do not.
+    /// Cycles to start an instruction. They are hidden in streams of whole tensors, but not in pooling, which works
+    /// row by row.
     pub start_cycles: Figure,
 }
 
-/// On-chip memory of one core.
+/// On-chip memory of each core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Buffers {
@@ -134,7 +137,7 @@ pub struct Buffers {
     pub l0b_bytes_per_cycle: Figure,
 }
 
-/// The cache that the cores share.
+/// The cache shared by the cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {
@@ -142,7 +145,7 @@ pub struct L2 {
     pub mib: Figure,
     /// Bytes per cycle and core.
     pub bytes_per_cycle: Figure,
-    /// Share of it in which results stay for the operators that follow.
+    /// Share of it in which results stay for the following operators.
     pub resident: Figure,
 }
 
@@ -154,41 +157,42 @@ pub struct Hbm {
     pub gib: Figure,
     /// Peak bandwidth.
     pub gb_per_s: Figure,
-    /// Share of the peak that long streams reach.
+    /// Share of the peak for long streams.
     pub efficiency: Figure,
-    /// The same for operators that went through the tuning engine.
+    /// The same for operators tuned by the tuning engine.
     pub tuned_efficiency: Figure,
-    /// Bytes that starting a new run of addresses costs: a copy in runs of `r` bytes takes `1 + this / r` times as
+    /// Cost of starting a new run of addresses, in bytes: a copy in runs of `r` bytes takes `1 + this / r` times as
     /// long.
     pub run_overhead_bytes: Figure,
 }
 
-/// How the device is driven.
+/// Control of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Control {
-    /// Start of an operator of a compiled graph.
+    /// Time to start an operator of a compiled graph.
     pub launch_us: Figure,
     /// Time of the host to launch an operator in eager mode.
     pub eager_launch_us: Figure,
-    /// Time in which device and host wait for each other once per loop.
+    /// Time of the synchronisation of device and host, once per loop.
     pub sync_ms: Figure,
-    /// Share of the shorter stages that overlaps with the longest if instructions are issued in order.
+    /// Share of the shorter stages that overlaps with the longest one if instructions are issued in order.
     pub in_order_overlap: Figure,
-    /// Compilation and warm-up before the first step, whatever the graph.
+    /// Compilation and warm-up before the first step, independent of the graph.
     pub compile_s: Figure,
-    /// The same per operator of the graph.
+    /// The same, per operator of the graph.
     pub compile_ms_per_operator: Figure,
     /// Whether the stack can run XLA.
     #[serde(default)]
     pub xla: bool,
-    /// Whether a ReLU keeps one bit per element for its gradient.
+    /// Whether a ReLU stores one bit per element for its gradient.
     #[serde(default)]
     pub relu_mask: bool,
-    /// Random bits per second for dropout masks, made beside the operators; absent: made within the operator.
+    /// Random elements per microsecond for dropout masks that are generated in parallel with the operators. Absent:
+    /// the operator generates them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_elements_per_us: Option<Figure>,
-    /// Whether the optimizer's operator decays weights itself.
+    /// Whether the optimizer's operator includes weight decay.
     #[serde(default)]
     pub decay_in_optimizer: bool,
 }
@@ -201,48 +205,48 @@ pub struct Links {
     pub devices_per_server: Figure,
     /// Fixed time of a collective inside a server.
     pub latency_ms: Figure,
-    /// Bytes of the gradients over time, for all devices of a server.
+    /// Bandwidth in bytes of gradients, for all devices of a server.
     pub gb_per_s: Figure,
-    /// Fixed time of a collective per doubling of the servers.
+    /// Fixed time of a collective, per doubling of the number of servers.
     pub server_latency_ms: Figure,
     /// Bandwidth of one device to other servers.
     pub server_gb_per_s: Figure,
-    /// Time that every step with several devices costs beyond the transfers.
+    /// Additional time of every step with several devices, apart from transfers.
     pub step_ms: Figure,
-    /// How much the times of the same step on several devices spread, as a share: a step waits for the slowest.
+    /// Relative spread of the times of a step on several devices. A step waits for the slowest one.
     pub spread: Figure,
     /// Bandwidth between host and device.
     pub host_gb_per_s: Figure,
-    /// Fixed time of a copy between host and device, the wait for each other included.
+    /// Fixed time of a copy between host and device, including synchronisation.
     pub host_copy_us: Figure,
 }
 
-/// Which operators the device has.
+/// The operators that the device has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Operators {
-    /// Where the lists come from.
+    /// Source of the lists.
     pub source: String,
     /// The half-precision type.
     pub half: Half,
-    /// Operators that mixed precision reduces.
+    /// Operators that run in half precision in mixed precision.
     pub white: Vec<String>,
-    /// Operators that mixed precision keeps in f32.
+    /// Operators that stay in f32 in mixed precision.
     pub black: Vec<String>,
-    /// Operators without an f32 form.
+    /// Operators that do not exist in f32.
     #[serde(default)]
     pub half_only: Vec<String>,
-    /// Operators that take row-major tensors only, so that feature maps are converted around them.
+    /// Operators that only accept row-major tensors, so that feature maps are converted before and after them.
     #[serde(default)]
     pub row_major: Vec<String>,
     /// Operators that the device does not have.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// Operators for which the software has no kernel of its own: each term of their formula is one.
+    /// Operators for which the software has no kernel: each term of their formula is a kernel.
     #[serde(default)]
     pub composed: Vec<String>,
-    /// Operators that only read their operand otherwise (parts of it, axes in another order with the fastest left
-    /// alone), and that the software leaves to those that read them.
+    /// Operators that only read their operand in another way (a part of it, or its axes in another order with the
+    /// fastest one unchanged). The software leaves this to the operators that read their result.
     #[serde(default)]
     pub views: Vec<String>,
     /// Where the software's fused attention is published, if it has one.
@@ -250,11 +254,11 @@ pub struct Operators {
     pub fused_attention: Option<String>,
 }
 
-/// What half-precision results become that the format cannot hold.
+/// What happens to results that do not fit the half-precision format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Numerics {
-    /// Results beyond the largest number.
+    /// Results that exceed the largest number.
     pub overflow: Overflow,
     /// Results below the smallest normal number.
     pub subnormals: Subnormals,
@@ -262,13 +266,13 @@ pub struct Numerics {
     pub source: String,
 }
 
-/// What becomes of results beyond the largest number.
+/// What happens to results that exceed the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// The largest number of their sign; only a status flag tells.
+    /// They become the largest number with their sign, and only a status flag shows it.
     Saturate,
-    /// Infinity.
+    /// They become infinite.
     Infinite,
 }
 
@@ -288,34 +292,34 @@ pub enum Half {
 pub struct Stack {
     /// Its name.
     pub name: String,
-    /// How the sources of its rows begin in a throughput file.
+    /// Beginnings of the sources of its rows in a throughput file.
     pub sources: Vec<String>,
     /// Its options, as overrides of the recipe: `npu.fusion: false`.
     pub set: Vec<String>,
-    /// Why.
+    /// Reason.
     pub because: String,
-    /// Start of an operator of a compiled graph, where it is not the device's.
+    /// Time to start an operator of a compiled graph, if it differs from that of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_us: Option<Figure>,
-    /// The host's launch of an operator in eager mode, where it is not the device's.
+    /// Time of the host to launch an operator in eager mode, if it differs from that of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager_launch_us: Option<Figure>,
-    /// Bytes of the gradients over time inside a server, where its servers link devices otherwise.
+    /// Bandwidth in bytes of gradients inside a server, if its servers have other links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_gb_per_s: Option<Figure>,
-    /// Operators for which it has no kernel of its own, beyond the device's.
+    /// Operators for which it has no kernel, in addition to those of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
-    /// Operators that it leaves to those that read them, beyond the device's.
+    /// Operators that it leaves to the operators that read their result, in addition to those of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<String>,
-    /// Pipelines that are not as the recipe has them.
+    /// Input pipelines that differ from the recipe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pipelines: Vec<Pipeline>,
 }
 
 impl Device<String> {
-    /// The same with its host.
+    /// The device with its host.
     pub fn on(self, host: Host) -> Device {
         let Self {
             name,
@@ -355,7 +359,7 @@ impl Device<String> {
 }
 
 impl Device {
-    /// The device as a software stack drives it: its kernels and its pipelines. Its options are the recipe's.
+    /// The device with a software stack: its kernels and its pipelines. Its options are set in the recipe.
     #[must_use]
     pub fn under(mut self, stack: &Stack) -> Self {
         self.operators.composed.extend(stack.composed.iter().cloned());
@@ -380,12 +384,12 @@ impl Device {
 }
 
 impl<H: Serialize> Device<H> {
-    /// Cores.
+    /// Number of cores.
     pub fn cores(&self) -> usize {
         (self.cores.value as usize).max(1)
     }
 
-    /// FLOP per second that the matrix units could do in half precision.
+    /// Peak FLOP per second of the matrix units in half precision.
     pub fn peak_flops(&self) -> f64 {
         let [m, n, k] = self.matrix.tile;
         2.0 * (m * n * k) as f64 * self.cores.value * self.matrix.clock_ghz.value * 1e9

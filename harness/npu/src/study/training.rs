@@ -1,28 +1,29 @@
-//! Tables of trainings: what a network reaches with each set of options, beside what was published.
+//! Tables of trainings: the scores that a network reaches with different options, compared with published ones.
 //!
-//! Who can train performs them; here is what a study file says about them, and the verdict.
+//! The trainings are run by the crates that can train. This module contains the study file's description and the
+//! verdict.
 
 use super::{PublishedFigure, Verdict, ratios_agree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::{Better, Metric};
 
-/// Trainings that belong together; scores are against the first row's.
+/// Trainings that belong together. Scores are relative to the first row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingTable {
     /// Its title.
     pub title: String,
-    /// What to know about it: what holds, what contradicts what.
+    /// Remarks: what is reproduced, and what contradicts what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Profile of the recipe that is trained.
     #[serde(default = "mini")]
     pub profile: String,
-    /// Options of every row, as `--set` takes them, after those of the study.
+    /// Options of every row, as for `--set`, in addition to those of the study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
-    /// Scores that differ by no more are the same: what seeds differ by.
+    /// Scores with a smaller difference count as equal: this is the difference between seeds.
     #[schemars(range(min = 0))]
     pub spread: f64,
     /// The rows.
@@ -38,41 +39,41 @@ fn mini() -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingRow {
-    /// What is different here.
+    /// How it differs from the other rows.
     pub what: String,
-    /// Options, after those of the table.
+    /// Options, in addition to those of the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
-    /// What computes, where it is not the study's device: another one, or `host` for this machine's fp32.
+    /// Where it runs, if not on the study's device: on another one, or `host` for this machine's fp32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What was published, as a fraction: a number, or the ends of a range.
+    /// The published score as a fraction: a number, or the ends of a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedFigure>,
-    /// What was published without a figure.
+    /// The published result, if it has no figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_outcome: Option<TrainingOutcome>,
-    /// Why what was published and what is measured differ, where they do.
+    /// Why published and measured scores differ, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
 
-/// How a training ends, against the table's first row.
+/// Result of a training, compared with the first row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrainingOutcome {
     /// It reaches the same score.
     Same,
-    /// It reaches a worse one.
+    /// It reaches a worse score.
     Lower,
-    /// It does not converge: it stays below half of the score, or above twice the score of a metric that falls.
+    /// It does not converge: it stays below half of the score, or above twice the score if lower is better.
     Fails,
-    /// It does not begin.
+    /// It does not start.
     Error,
 }
 
 impl TrainingOutcome {
-    /// As a table has it.
+    /// Its name in tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -83,63 +84,63 @@ impl TrainingOutcome {
     }
 }
 
-/// Share of the first row's score below which a training has not converged.
+/// A training with less than this share of the first row's score has not converged.
 const CONVERGED: f64 = 0.5;
 
-/// What became of a training.
+/// Result of a training.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trained {
     /// The table it is in.
     pub table: String,
-    /// What is different in it.
+    /// How it differs from the other rows.
     pub what: String,
-    /// What computed.
+    /// Where it ran.
     pub device: String,
-    /// What was published.
+    /// The published score.
     pub published: Option<f64>,
-    /// What was published without a figure.
+    /// The published result, if it has no figure.
     pub published_outcome: Option<TrainingOutcome>,
-    /// What is measured.
+    /// The metric.
     pub metric: Option<Metric>,
-    /// What was reached.
+    /// The score.
     pub score: Option<f64>,
-    /// Steps that were left out because something overflowed.
+    /// Number of steps that were skipped because of an overflow.
     pub skipped_steps: Option<u64>,
-    /// Scores on the way: steps done, and what was reached then.
+    /// Scores during the training: number of steps, and score.
     pub curve: Vec<(u64, f64)>,
-    /// Whether both say the same; what nobody has trained is open.
+    /// Whether both agree; open if it was not trained.
     pub verdict: Verdict,
     /// Why it was not trained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why what was published and what is measured differ.
+    /// Why published and measured scores differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
 
-/// What a training gave.
+/// Result of a training, as run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Training {
     /// It ended.
     Ended {
-        /// What was measured.
+        /// The metric.
         metric: Metric,
-        /// What was reached.
+        /// The score.
         score: f64,
-        /// Steps that were left out.
+        /// Number of skipped steps.
         skipped_steps: u64,
-        /// Scores on the way.
+        /// Scores during the training.
         curve: Vec<(u64, f64)>,
     },
-    /// It did not begin, or came to nothing, for this reason.
+    /// It did not start or failed, with the reason.
     Refused(String),
-    /// Nobody has done it, for this reason if there is one: the recipe lacks the profile, for example.
+    /// It was not run, with the reason if there is one: for example, the recipe lacks the profile.
     Missing(Option<String>),
 }
 
 impl TrainingRow {
-    /// Holds a training against what was published; `first` are the published and the measured score of the table's
-    /// first row.
+    /// Compares a training with the published score. `first` contains the published and measured scores of the first
+    /// row of the table.
     pub fn judge(
         &self,
         table: &TrainingTable,

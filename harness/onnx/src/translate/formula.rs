@@ -1,4 +1,4 @@
-//! Formulas, term by term.
+//! Translates formulas term by term.
 
 use super::{Batch, OnnxError, Translation, refuse};
 use crate::message::Attribute;
@@ -6,12 +6,12 @@ use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
 use zoo_graph::ops::Map;
 use zoo_graph::{Node, ValueId};
 
-/// ONNX's numbers of element types (`TensorProto.DataType`).
+/// Element types of ONNX (`TensorProto.DataType`).
 const FLOAT: usize = 1;
 const BOOL: usize = 9;
 
 impl Translation<'_> {
-    /// A node per term, the last of which has the result's name.
+    /// Writes a node per term; the last one has the name of the result.
     pub(super) fn formula(&mut self, node: &Node, map: &Map) -> Result<(), OnnxError> {
         let [result] = map.formula.results() else {
             return Err(refuse(node, "a formula with several results belongs to training"));
@@ -113,7 +113,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// A shape as a list of numbers, the batch taken from the first input where any may come.
+    /// A shape as a list of integers; if the batch size is variable, it is read from the first input.
     fn extents(&mut self, node: &Node, shape: &[usize]) -> String {
         let fixed = |extents: &[usize]| extents.iter().map(|extent| *extent as i64).collect::<Vec<_>>();
         match (self.batch, self.graph.inputs.first()) {
@@ -128,7 +128,7 @@ impl Translation<'_> {
         }
     }
 
-    /// A comparison, as 1 or 0.
+    /// A comparison as 1 or 0.
     fn truth(&mut self, node: &Node, operator: &str, operands: Vec<String>) -> String {
         let truth = self.part(node, "compare", operator, operands, vec![]);
         self.part(node, "truth", "Cast", vec![truth], vec![Attribute::int("to", FLOAT)])

@@ -11,7 +11,7 @@ fn graph(recipe: &str, sets: &[&str]) -> Graph {
     zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
 }
 
-/// The model with weights of 0.5, as a reader of the file sees it.
+/// The model with weights of 0.5, decoded from its file.
 fn model(graph: &Graph) -> Model {
     let half = |name: &str| {
         let id = graph.find_variable(name)?;
@@ -67,7 +67,7 @@ fn a_chain_of_operators_becomes_a_chain_of_nodes() {
             "Gemm"
         ]
     );
-    // Every operand is an input, an initializer or a result from above; every result is the only one of its name.
+    // Each operand is an input, an initializer or an earlier result; names of results are unique.
     let mut known: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
     known.extend(graph.input.iter().map(|input| input.name.as_str()));
     for node in &graph.node {
@@ -90,7 +90,7 @@ fn any_batch_may_come_unless_an_operator_mixes_it() {
         input.dim[0].clone()
     };
     assert_eq!(first(&model(&graph("operators", &[]))).param.as_deref(), Some("batch"));
-    // A correlation of each sample with its own kernel is a convolution with as many groups as samples have channels.
+    // A correlation of each sample with its own kernel is a convolution with a group per sample and channel.
     let track = model(&graph("tiny_track", &[]));
     assert_eq!(first(&track).value, Some(1));
     let track = track.graph.unwrap();
@@ -104,7 +104,8 @@ fn any_batch_may_come_unless_an_operator_mixes_it() {
     assert!(outputs.contains(&"cls") && !outputs.contains(&"template"), "{outputs:?}");
 }
 
-/// A parameter is one for all samples: a runtime joins it with theirs only if it is repeated as often as there are any.
+/// A parameter is the same for all samples. Runtimes concatenate it with samples only if it is expanded to their
+/// number.
 #[test]
 fn a_token_of_a_parameter_is_repeated_for_each_sample() {
     let body = "model.body=[{conv: {name: conv, out: 8, kernel: 4, stride: 4}}, tokens, {prepend: {name: cls}}, \

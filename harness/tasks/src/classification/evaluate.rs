@@ -79,7 +79,8 @@ impl HeldOutImages {
             shows: "an image of one class",
             key: None,
             badness: Some(-probability(sample.logits, truth).ln()),
-            // It could be read a moment ago; a page without it is not a reason to end an evaluation.
+            // The image was readable a moment ago; if it no longer is, a blank picture is no reason to abort the
+            // evaluation.
             draw: &|| images.image(index).unwrap_or_else(|_| Image::filled(Size::square(1), [0; 3])),
         }));
     }

@@ -19,7 +19,7 @@ pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<
     Ok(DataSets { skipped, ..images(train, val, description) })
 }
 
-/// Class folders that are divided by hash.
+/// Class folders, divided into training and held-out images by hash.
 pub(super) fn class_folders(folders: &schema::ClassFolders, on_error: OnError) -> Result<DataSets, InputError> {
     Ok(found(&folders.root, open_class_folders(&folders.root, on_error)?))
 }
@@ -85,5 +85,6 @@ pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Resul
     Ok(DataSets { samples, description, skipped: 0 })
 }
 
-/// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
+/// Most bytes of generated images that are cached: drawing an image may take longer than a training step leaves time
+/// for.
 const KEPT_IMAGES: usize = 512 << 20;

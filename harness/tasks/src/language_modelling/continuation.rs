@@ -10,24 +10,24 @@ use crate::{EvaluationError, Field, Network, evaluation::first_input};
 /// How the characters of a continuation are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// How many there are.
+    /// Number of characters to generate.
     pub length: usize,
-    /// The temperature by which logits are divided before sampling; with 0 the most likely character is chosen.
+    /// The temperature by which logits are divided before sampling; 0 chooses the most likely character.
     pub temperature: f64,
     /// Seed of the draws.
     pub seed: u64,
 }
 
-/// Characters that a network takes, and continues with.
+/// The characters that a network reads and generates.
 pub struct Alphabet<'a>(pub(super) &'a Vocabulary);
 
 impl Alphabet<'_> {
-    /// Generates text after `prompt`; `tell` is called with each character. The network sees the last characters that
-    /// fit its window. For shorter texts, a causal network ignores positions after the last character. False if
-    /// `cancel` was set before the end.
+    /// Generates text after `prompt`; `tell` is called with each character. The input is the last characters that fit
+    /// the network's window. If the text is shorter than the window, the rest is padded: a causal network ignores
+    /// positions after the last character. Returns false if `cancel` was set before the end.
     ///
     /// # Errors
-    /// An empty prompt, a character outside the vocabulary, or a network that has no characters as input.
+    /// An empty prompt, a character outside the vocabulary, or a network whose input is not characters.
     pub fn continue_text(
         &self,
         network: &mut dyn Network,
@@ -76,7 +76,7 @@ impl Alphabet<'_> {
     }
 }
 
-/// The place of the largest logit, or one drawn by the softmax of the logits over `temperature`.
+/// The index of the largest logit, or one sampled from the softmax of the logits over `temperature`.
 fn choose(logits: &[f32], temperature: f64, rng: &mut Rng) -> usize {
     let largest = logits.iter().enumerate().fold((0, f32::NEG_INFINITY), |largest, (place, logit)| {
         if *logit > largest.1 { (place, *logit) } else { largest }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::{Element, Input, Output};
 
-    /// A window of 4 characters out of `a`, `b`, `c`, `d`; each is followed by the next of the alphabet, `d` by `a`.
+    /// A window of 4 characters of `a`, `b`, `c`, `d`; each is followed by the next of the alphabet, `d` by `a`.
     struct Alphabetical {
         seen: Vec<Vec<u32>>,
     }
@@ -158,7 +158,7 @@ mod tests {
         let draw = |temperature, seed| continued("a", 40, temperature, seed).unwrap().0;
         assert_eq!(draw(1.0, 7), draw(1.0, 7));
         assert_ne!(draw(1.0, 7), draw(1.0, 8));
-        // Logits a thousand times as far apart leave nothing to chance.
+        // Logits a thousand times as far apart make the draw deterministic.
         assert_eq!(draw(0.001, 7), draw(0.0, 0));
     }
 

@@ -12,9 +12,9 @@ use crate::{
 /// All held-out windows.
 pub(super) struct HeldOutText {
     pub loader: SampleLoader<ConsecutiveWindows>,
-    /// Name of the input that takes the characters.
+    /// Name of the input for the characters.
     pub input: String,
-    /// How many characters there are to choose from.
+    /// Size of the vocabulary.
     pub classes: usize,
 }
 

@@ -25,16 +25,16 @@ use crate::{
     evaluation::first_input,
 };
 
-/// Text that a network continues.
+/// Language modelling by characters.
 pub(crate) struct LanguageModelling;
 
-/// A text to train on and one held out, by the same characters.
+/// A training text and a held-out text with a common vocabulary.
 struct Texts {
     vocabulary: Vocabulary,
     names: Vec<String>,
     train: Arc<Text>,
     val: Arc<Text>,
-    /// Characters of a window.
+    /// Characters per window.
     length: usize,
     /// Windows per epoch.
     windows: usize,
@@ -64,7 +64,7 @@ impl Texts {
     }
 }
 
-/// Characters of a window, of a step or network that takes `[T]` indices.
+/// Characters per window for a step or network with an input of `[T]` indices.
 fn length(first: &Input) -> Result<usize, String> {
     match (first.element, first.shape.as_slice()) {
         (Element::Index, [length]) => Ok(*length),
@@ -72,7 +72,7 @@ fn length(first: &Input) -> Result<usize, String> {
     }
 }
 
-/// Windows that go through the network together.
+/// Windows as a batch.
 fn batch(windows: Vec<Window>, name: &str) -> Batch {
     let n = windows.len();
     let (tokens, next): (Vec<_>, Vec<_>) = windows.into_iter().map(|window| (window.tokens, window.next)).unzip();

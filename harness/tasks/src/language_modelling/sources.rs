@@ -14,7 +14,7 @@ use zoo_recipe::{
 use super::Texts;
 use crate::{DataSets, InputError, task::foreign};
 
-/// The text of a source.
+/// Opens the text of a source.
 pub(super) fn open(recipe: &Recipe, source: &Source) -> Result<DataSets, InputError> {
     let length = length(recipe)?;
     let (vocabulary, [train, val], windows, description) = match source {
@@ -32,7 +32,7 @@ pub(super) fn open(recipe: &Recipe, source: &Source) -> Result<DataSets, InputEr
     Ok(DataSets { samples, description, skipped: 0 })
 }
 
-/// Characters of a window: as many as the network takes.
+/// Characters per window: the length of the network's input.
 fn length(recipe: &Recipe) -> Result<usize, InputError> {
     match recipe.model.inputs.values().next() {
         Some(InputShape::Indices(shape)) if shape.indices.len() == 1 => Ok(shape.indices[0].0),
@@ -42,7 +42,7 @@ fn length(recipe: &Recipe) -> Result<usize, InputError> {
     }
 }
 
-/// A file instead of the source of the recipe; settings of a file source are kept.
+/// A text file in place of the recipe's source; if that is a text file too, its settings are kept.
 pub(super) fn file(path: &Path, before: &Source) -> Source {
     let path = path.to_owned();
     Source::TextFile(match before {

@@ -4,7 +4,7 @@ use std::f64::consts::LN_2;
 
 use zoo_recipe::schema::{Metric, Score};
 
-/// The mean cross entropy of a character, from nats to bits (Graves, arXiv 1308.0850, section 3).
+/// Converts the mean cross entropy per character from nats to bits (Graves, arXiv 1308.0850, section 3).
 pub fn bits_per_character(cross_entropy: f64) -> Score {
     Score { metric: Metric::BitsPerCharacter, value: cross_entropy / LN_2, of: None }
 }

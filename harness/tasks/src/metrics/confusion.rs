@@ -5,51 +5,51 @@ use std::collections::BTreeMap;
 
 use super::Classified;
 
-/// How often each class was taken for each: the confusion matrix.
+/// The confusion matrix: how often each class was predicted as which.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confusion {
     /// Names of the classes.
     pub classes: Vec<String>,
-    /// How many samples of each class were taken for which, as far as there are any.
+    /// Number of samples by true class and predicted class; combinations that do not occur are absent.
     pub counts: BTreeMap<usize, BTreeMap<usize, u64>>,
 }
 
-/// Samples of one class that were taken for another.
+/// Samples of one class that were predicted as another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mistaken {
     /// The true class.
     pub class: usize,
     /// The predicted class.
     pub found: usize,
-    /// How many there are.
+    /// Number of samples.
     pub count: u64,
 }
 
 impl Confusion {
-    /// No samples yet.
+    /// An empty matrix.
     pub fn new(classes: &[String]) -> Self {
         Self { classes: classes.to_vec(), counts: BTreeMap::new() }
     }
 
-    /// Takes in a sample; one with a NaN does not count. Returns the class that it was taken for: that of
-    /// the largest logit, the first of equal ones.
+    /// Adds a sample; one with a NaN among its logits does not count. Returns the predicted class: that of the
+    /// largest logit, the first of equal ones.
     pub fn add(&mut self, &Classified { logits, label }: &Classified<'_>) -> Option<usize> {
         let found = largest(logits)?;
         self.count_in(label as usize, found, 1);
         Some(found)
     }
 
-    /// Takes in samples of a class that were taken for the same.
+    /// Adds `count` samples with the same true and predicted class.
     pub fn count_in(&mut self, class: usize, found: usize, count: u64) {
         *self.counts.entry(class).or_default().entry(found).or_default() += count;
     }
 
-    /// Samples of a class that were taken for another, or for itself.
+    /// Number of samples of `class` that were predicted as `found`.
     pub fn count(&self, class: usize, found: usize) -> u64 {
         self.counts.get(&class).and_then(|row| row.get(&found)).copied().unwrap_or_default()
     }
 
-    /// Samples of a class.
+    /// Number of samples of a class.
     pub fn samples(&self, class: usize) -> u64 {
         self.counts.get(&class).map_or(0, |row| row.values().sum())
     }
@@ -70,7 +70,7 @@ impl Confusion {
     }
 }
 
-/// Index of the largest, the first of equal ones; `None` if one is NaN.
+/// Index of the largest logit, the first of equal ones; `None` if one is NaN.
 pub(crate) fn largest(logits: &[f64]) -> Option<usize> {
     if logits.iter().any(|logit| logit.is_nan()) {
         return None;

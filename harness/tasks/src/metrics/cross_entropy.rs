@@ -4,7 +4,7 @@ use super::{Classified, Meter};
 
 /// Mean of `log(sum(exp(logits))) - logits[label]`, in nats, without label smoothing.
 ///
-/// It shows what an accuracy hides.
+/// It shows changes that an accuracy hides.
 #[derive(Clone, Debug, Default)]
 pub struct CrossEntropy {
     sum: f64,

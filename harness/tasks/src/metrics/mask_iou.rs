@@ -3,7 +3,7 @@
 use super::{Mean, Meter};
 use zoo_datasets::{Mask, tracking::mask_iou};
 
-/// A mask that was found and the true one.
+/// A predicted mask and the true one.
 #[derive(Clone, Copy, Debug)]
 pub struct Masks<'a> {
     /// The prediction.

@@ -3,9 +3,9 @@
 use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};
 
-/// Intersection over union of each class that occurs or is found, mean over these, from how many pixels of each class
-/// were taken for which, over all images (PASCAL VOC's segmentation challenge; torchvision's
-/// `references/segmentation`). NaN without pixels.
+/// Mean intersection over union of all classes that occur or are predicted. `pixels` counts the pixels of all images
+/// by true and predicted class (PASCAL VOC's segmentation challenge; torchvision's `references/segmentation`). NaN
+/// without pixels.
 pub fn mean_iou(pixels: &Confusion) -> Score {
     let largest = pixels.counts.iter().flat_map(|(class, row)| row.keys().chain([class])).max().copied();
     let shares = (0..=largest.unwrap_or(0)).filter_map(|class| {
@@ -22,7 +22,8 @@ pub fn mean_iou(pixels: &Confusion) -> Score {
 mod tests {
     use super::*;
 
-    /// Classes 0 and 1 with IoU 3/5 and 1/3; class 2 occurs nowhere, class 3 is found once, where there is none of it.
+    /// Classes 0 and 1 have IoU 3/5 and 1/3. Class 2 does not occur; class 3 is predicted once, for a pixel of
+    /// another class.
     #[test]
     fn by_hand() {
         let mut pixels = Confusion::new(&[]);

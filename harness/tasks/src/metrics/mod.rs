@@ -29,26 +29,26 @@ pub use tracked::{Track, TrackedToTheEnd};
 
 use zoo_recipe::schema::{Metric, Score};
 
-/// Collects one figure over the samples of an evaluation, which are `S`.
+/// Accumulates one metric over the samples (`S`) of an evaluation.
 pub trait Meter<S> {
-    /// Takes in one sample.
+    /// Adds one sample.
     fn add(&mut self, sample: &S);
 
-    /// The figure over all samples so far; NaN before the first.
+    /// The value over all samples so far; NaN before the first.
     fn value(&self) -> f64;
 
-    /// Number of things that the figure is a share of, where they are few enough to be named.
+    /// The number of items of which the value is a share, for metrics that report it.
     fn of(&self) -> Option<u64> {
         None
     }
 
-    /// The figure as a score.
+    /// The value as a score.
     fn score(&self, metric: Metric) -> Score {
         Score { metric, value: self.value(), of: self.of() }
     }
 }
 
-/// A sample with its class, as a classifier sees it.
+/// The output of a classifier for a sample, with its true class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Classified<'a> {
     /// The network's output for each class, before softmax.
@@ -57,7 +57,7 @@ pub struct Classified<'a> {
     pub label: u32,
 }
 
-/// The mean of numbers that come one by one.
+/// A running mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     sum: f64,

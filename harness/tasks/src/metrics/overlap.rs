@@ -2,7 +2,8 @@
 
 use super::{Mean, Meter, Track};
 
-/// Mean intersection over union of found and true box over all frames of all sequences, lost targets included.
+/// Mean intersection over union of predicted and true box over all frames of all sequences, including those in which
+/// the target is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overlap(Mean);
 

@@ -50,8 +50,8 @@ impl Meter<Counts> for Recall {
 mod tests {
     use super::*;
 
-    /// Images count by their texts: 1 of 2 found with 1 guess, 3 of 3 with 5 guesses; an image without text and guess
-    /// counts nothing.
+    /// Images are weighted by their texts: 1 of 2 found with 1 guess, 3 of 3 with 5 guesses. An image without texts
+    /// and guesses has no influence.
     #[test]
     fn by_hand() {
         let images = [(1, 2, 1), (3, 3, 5), (0, 0, 0)];

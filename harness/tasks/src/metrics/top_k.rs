@@ -5,8 +5,9 @@ use super::{Classified, Meter};
 /// Share of samples whose true class is among the k largest logits (Russakovsky et al., arXiv 1409.0575, section 4.1,
 /// as accuracy).
 ///
-/// Of equal logits the class with the lower index comes first, as with `argmax` of NumPy and PyTorch: a network that
-/// outputs a constant scores the share of the first k classes. A sample with a NaN among its logits counts as wrong.
+/// Of equal logits the class with the lower index comes first, as with `argmax` of NumPy and PyTorch. A network with
+/// constant outputs therefore scores the share of the first k classes. A sample with a NaN among its logits counts as
+/// wrong.
 #[derive(Clone, Debug)]
 pub struct TopK {
     k: usize,
@@ -15,7 +16,7 @@ pub struct TopK {
 }
 
 impl TopK {
-    /// No samples yet.
+    /// A meter without samples.
     pub fn new(k: usize) -> Self {
         Self { k, right: 0, seen: 0 }
     }

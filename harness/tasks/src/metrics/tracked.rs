@@ -3,15 +3,15 @@
 use super::{Mean, Meter};
 use zoo_datasets::tracking::kept_to_the_end;
 
-/// How a target was followed through one sequence.
+/// The result of tracking a target through one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    /// Intersection over union of the found and the true box in each frame after the first in which the target is
-    /// known.
+    /// Intersection over union of the predicted and the true box, for each frame after the first in which the target
+    /// is known.
     pub overlaps: &'a [f64],
 }
 
-/// Share of the sequences whose target is never lost altogether and there in the end
+/// Share of the sequences in which the target is never lost completely and is still tracked in the end
 /// ([`kept_to_the_end`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackedToTheEnd(Mean);

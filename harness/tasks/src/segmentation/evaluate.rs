@@ -17,7 +17,7 @@ use crate::{
 /// All held-out images.
 pub(super) struct HeldOutPixels {
     pub loader: SampleLoader<Evaluated>,
-    /// Name of the input that takes the image.
+    /// Name of the input for the image.
     pub input: String,
     pub prepare: Preparation,
     /// Names of the classes.
@@ -62,7 +62,7 @@ impl HeldOut for HeldOutPixels {
     }
 }
 
-/// The class that each pixel of an image was taken for, and how many pixels were taken for which.
+/// The predicted class of each pixel, and the confusion matrix of the pixels.
 fn taken(
     image: &HeldOutImage,
     logits: &[f32],
@@ -85,7 +85,7 @@ fn taken(
     Ok((found, counts))
 }
 
-/// An image with its true classes, and next to it with the predicted ones.
+/// An image coloured by its true classes, next to the same image coloured by the predicted ones.
 fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: &Confusion, witness: &mut Witness<'_>) {
     let share = mean_iou(counts).value;
     let Size { width, height } = found.size();

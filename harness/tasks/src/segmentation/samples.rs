@@ -13,7 +13,7 @@ use crate::{
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
-/// How an image becomes numbers.
+/// How an image is converted to the network's input.
 #[derive(Clone)]
 pub(super) struct Preparation {
     normalize: Normalize,
@@ -31,7 +31,7 @@ impl Preparation {
         }
     }
 
-    /// The image as the network takes it, CHW.
+    /// The image as the network's input, CHW.
     pub(super) fn numbers(&self, image: &Image) -> Vec<f32> {
         normalized(image, &self.normalize)
     }
@@ -75,7 +75,7 @@ impl Samples for Training {
     }
 }
 
-/// A held-out image in the network's size.
+/// A held-out image, scaled to the network's input.
 pub(super) struct HeldOutImage {
     /// Its name.
     pub name: String,
@@ -83,13 +83,13 @@ pub(super) struct HeldOutImage {
     pub sample: Labelled,
 }
 
-/// Held-out images as a network takes them.
+/// Held-out images, prepared for a network.
 pub(super) struct Evaluated {
     set: Arc<dyn LabelMapDataset>,
     network: Size,
 }
 
-/// The held-out images of a recipe whose network takes `image` (`[channels, height, width]`).
+/// The held-out images of a recipe for a network with the input `image` (`[channels, height, width]`).
 ///
 /// # Errors
 /// Steps other than a normalisation.
@@ -116,8 +116,7 @@ impl Samples for Evaluated {
     }
 }
 
-/// Height and width of the label map that a network with the input `image` predicts; `None` unless it fits into the
-/// image.
+/// Size of the label map that a network with the input `image` predicts; `None` if it is larger than the image.
 pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3]) -> Option<Size> {
     match labels {
         None => Some(Size { width, height }),
@@ -126,8 +125,8 @@ pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3
     }
 }
 
-/// Height and width of the part of an image of `whole` pixels that an output of `shape` (`[classes, height, width]`)
-/// predicts.
+/// Size of the part of an image of `whole` pixels for which an output of `shape` (`[classes, height, width]`)
+/// predicts classes.
 ///
 /// # Errors
 /// An output that is not a class for each pixel of a part of the image.
@@ -142,13 +141,13 @@ pub(super) fn predicted_size(shape: &[usize], whole: Size) -> Result<Size, Evalu
     })
 }
 
-/// The middle of a label map: a network without padding predicts no class for the rim of the image.
+/// The centre of a label map: a network without padding predicts no classes for the border of the image.
 pub(super) fn middle(labels: &LabelMap, size: Size) -> LabelMap {
     let offset = |whole: usize, part: usize| (whole - part) / 2;
     labels.part((offset(labels.width(), size.width), offset(labels.height(), size.height)), size)
 }
 
-/// Samples as inputs of a step whose first is called `image`.
+/// Samples as inputs of a step whose first input is called `image`.
 pub(super) fn batch(samples: Vec<Labelled>, image: &str, prepare: &Preparation, size: Size) -> Batch {
     let n = samples.len();
     let pixels = samples.iter().flat_map(|sample| prepare.numbers(&sample.image)).collect();

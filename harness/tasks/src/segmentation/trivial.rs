@@ -1,4 +1,4 @@
-//! The score of the trivial answer: the most frequent class everywhere.
+//! The score of the trivial answer that predicts the most frequent class for all pixels.
 
 use zoo_datasets::{SampleLoader, Samples, segmentation::VOID};
 

@@ -21,7 +21,7 @@ use crate::{
 /// All held-out images.
 pub(super) struct HeldOutText {
     pub loader: SampleLoader<TextImages>,
-    /// Name of the output that text is read off.
+    /// Name of the output from which text is extracted.
     pub probability: String,
     pub detect: DetectConfig,
 }
@@ -63,7 +63,7 @@ impl HeldOut for HeldOutText {
     }
 }
 
-/// An image with the text that was found in it.
+/// An image with the text that was detected in it.
 fn show(
     TextImage { name, image, regions, .. }: &TextImage,
     found: &[Detection],
@@ -81,7 +81,7 @@ fn show(
     }));
 }
 
-/// The text in images that come in one size.
+/// Detects the text in images of a common size.
 fn find(
     network: &mut dyn Network,
     images: &[TextImage],

@@ -17,7 +17,7 @@ use crate::{
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
-/// Inputs of the step, in addition to the image: the training targets of text.
+/// Inputs of the step in addition to the image: the training targets.
 pub(super) const TARGETS: [&str; 4] = ["gt", "mask", "thresh_map", "thresh_mask"];
 
 fn preparation(recipe: &Recipe) -> schema::TextPreparation {
@@ -51,7 +51,7 @@ pub(super) fn training(
     Ok((TextTraining::new(train, augment, targets)?, normalize))
 }
 
-/// Examples as inputs of a step whose first is called `image`.
+/// Examples as inputs of a step whose first input is called `image`.
 pub(super) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normalize) -> Batch {
     let [gt, mask, thresh_map, thresh_mask] = TARGETS;
     Batch::join(examples, [image, gt, mask, thresh_map, thresh_mask], |TextExample { image, targets }| {
@@ -68,7 +68,7 @@ pub(super) struct TextImage {
     pub name: String,
     /// The image.
     pub image: Image,
-    /// Its text, in its own pixels.
+    /// Its text, in pixel coordinates of the image.
     pub regions: Vec<TextRegion>,
     /// The network's input, normalised, CHW.
     pub pixels: Vec<f32>,
@@ -78,7 +78,7 @@ pub(super) struct TextImage {
     pub shown: Size,
 }
 
-/// Held-out images as a network takes them.
+/// Held-out images, prepared for a network.
 pub(super) struct TextImages {
     set: Arc<dyn TextDataset>,
     normalize: Normalize,
@@ -86,7 +86,7 @@ pub(super) struct TextImages {
     height: Option<usize>,
 }
 
-/// The held-out images of a recipe whose network takes `image` (`[channels, height, width]`).
+/// The held-out images of a recipe for a network with the input `image` (`[channels, height, width]`).
 ///
 /// # Errors
 /// Steps other than a normalisation.
@@ -135,7 +135,7 @@ fn fit(image: Size, network: Size) -> Size {
     Size::new(side(image.width, network.width), side(image.height, network.height))
 }
 
-/// How text is read off the network's output, and the name of that output.
+/// How text is extracted from the network's output, and the name of that output.
 pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
     let text = recipe.postprocess.text.clone().unwrap_or_default();
     let usual = DetectConfig::default();

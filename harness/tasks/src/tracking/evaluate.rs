@@ -27,7 +27,7 @@ use crate::{
     preprocess::normalized,
 };
 
-/// How a target is followed with the outputs of a network.
+/// How a target is tracked with the outputs of a network.
 pub(super) struct Setting {
     pub tracker: TrackerConfig,
     pub normalize: Normalize,
@@ -36,7 +36,7 @@ pub(super) struct Setting {
     window: MaskWindow,
 }
 
-/// The position of the mask of a place in the search image: `size` pixels from `place * stride - pad`.
+/// The position of a place's mask in the search image: `size` pixels from `place * stride - pad`.
 #[derive(Clone, Copy)]
 struct MaskWindow {
     size: usize,
@@ -45,7 +45,7 @@ struct MaskWindow {
 }
 
 impl Setting {
-    /// The recipe's, for a network whose outputs fit.
+    /// The setting of a recipe; checks that the outputs of the network fit.
     pub fn new(
         recipe: &Recipe,
         network: &dyn Network,
@@ -92,7 +92,7 @@ impl Setting {
         self.tracker.grid()
     }
 
-    /// An image as the network takes it.
+    /// An image as the network's input.
     pub fn pixels(&self, image: &Image) -> Vec<f32> {
         normalized(image, &self.normalize)
     }
@@ -125,7 +125,7 @@ impl Seen {
         &values[sample * len..][..len]
     }
 
-    /// Classes of a sample as the tracker takes them: all anchors' background, then all anchors' target.
+    /// Class logits of a sample in the tracker's order: background of all anchors, then target of all anchors.
     pub fn class(&self, sample: usize) -> Vec<f32> {
         let pairs = self.of(&self.class, sample).as_chunks::<2>().0;
         (0..2).flat_map(|side| pairs.iter().map(move |pair| pair[side])).collect()
@@ -141,7 +141,7 @@ impl Seen {
         self.of(&self.mask, sample).iter().skip(row * grid + column).step_by(grid * grid).copied().collect()
     }
 
-    /// The place where the network is surest of the target; the first of equal ones.
+    /// The place with the highest confidence in the target; the first of equal ones.
     fn surest(&self, sample: usize, grid: usize) -> (usize, usize) {
         let pairs = self.of(&self.class, sample).as_chunks::<2>().0;
         let margin = |pair: &[f32; 2]| pair[1] - pair[0];
@@ -218,7 +218,7 @@ pub(super) fn truth_of(pair: &Pair, side: usize) -> Mask {
 }
 
 impl Setting {
-    /// The mask of a place, whose logits are given, in the search image: enlarged with aligned corners as in the loss.
+    /// The mask of a place in the search image, from its logits; enlarged with aligned corners as in the loss.
     fn mask_in_search(&self, logits: &[f32], (row, column): (usize, usize)) -> Mask {
         let (side, MaskWindow { size, stride, pad }) = (self.tracker.mask, self.window);
         let threshold = self.tracker.mask_threshold;
@@ -252,7 +252,7 @@ impl Setting {
     }
 }
 
-/// One sequence on its way.
+/// The state of tracking one sequence.
 struct Walk {
     sequence: usize,
     name: String,
@@ -262,8 +262,8 @@ struct Walk {
     overlaps: Vec<f64>,
 }
 
-/// Follows the targets of all sequences, several at a time. Returns the overlaps of each: empty where no frame after
-/// the first has a known target. `None` if it was cancelled.
+/// Tracks the targets of all sequences, several at a time. Returns the overlaps of each; empty if the target is
+/// unknown in all frames after the first. `None` if it was cancelled.
 fn follow_all(
     network: &mut dyn Network,
     setting: &Setting,
@@ -304,7 +304,7 @@ fn follow_all(
                     draw: &|| draw_tracked(image, tracked, truth.as_ref()),
                 }));
             }
-            // As if all sequences were as long as these.
+            // Progress counts as if all sequences were as long as those of this group.
             let (done, of) = (tracks.len() * longest + number * group.len(), numbers.len() * longest);
             witness(&Sight::Progress { what: "frames", done, of });
         }

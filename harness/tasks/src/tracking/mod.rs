@@ -26,19 +26,19 @@ use crate::{
 };
 use evaluate::{HeldOutTargets, Setting};
 
-/// A target in videos.
+/// Tracking of a target in videos.
 pub(crate) struct Tracking;
 
-/// Videos with the place of their target.
+/// Videos with the position of their target.
 struct Targets {
     train: Arc<dyn VideoDataset>,
     /// Pairs of frames per epoch.
     pairs: usize,
-    /// Held-out videos of which pairs of frames are judged, one of each.
+    /// Held-out videos; one pair of frames of each is evaluated.
     val: Arc<dyn VideoDataset>,
     /// Held-out videos that are tracked from the first frame to the last.
     sequences: Arc<dyn VideoDataset>,
-    /// Whether they are drawn, not read.
+    /// Whether the videos are generated rather than read.
     drawn: bool,
 }
 
@@ -122,7 +122,7 @@ impl SampleSets for Targets {
         self.sets().map(|(name, set)| (name, set.len())).into()
     }
 
-    /// For contact sheets, one frame of each video suffices.
+    /// One frame of each generated video suffices: it is drawn, not read.
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (name, set) = self.sets()[part];
         let read = |index: usize| {
@@ -148,7 +148,7 @@ impl SampleSets for Targets {
         }
     }
 
-    /// The middle frame of each.
+    /// The middle frame of each video.
     fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
         let set = if held_out { &self.val } else { &self.train };
         let drawn = |index: usize| set.frame(index, set.frames(index) / 2).map(|frame| draw_target(&frame));

@@ -16,7 +16,7 @@ use crate::{
 /// Names of the network's inputs.
 pub(super) const TEMPLATE: &str = "template";
 pub(super) const SEARCH: &str = "search";
-/// Name of the input that holds the anchors' classes, `[A, G, G]`.
+/// Name of the input for the anchors' classes, `[A, G, G]`.
 const CLASSES: &str = "label_cls";
 
 /// The inputs that videos provide for a step.
@@ -45,7 +45,7 @@ fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
     }
 }
 
-/// How pairs are made for a network with `grid` x `grid` places.
+/// The pair settings for a network with `grid` x `grid` places.
 fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig, Normalize), InputError> {
     let normalize = only_normalisation(recipe, split)?;
     let pairs = preparation(recipe);
@@ -74,7 +74,7 @@ fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig
     };
     let config = match split {
         Split::Train => varied,
-        // The target is there, away from the middle as in training, in its own colours.
+        // Held-out pairs always contain the target, away from the centre as in training, in its original colours.
         Split::Eval => PairConfig {
             template_augment: CropAugment::NONE,
             search_augment: CropAugment { blur: 0.0, colour: false, ..varied.search_augment },
@@ -117,13 +117,13 @@ pub(super) fn batch(pairs: Vec<Pair>, normalize: &Normalize) -> Batch {
     })
 }
 
-/// Held-out pairs as a network takes them: the same for every seed of the training.
+/// Held-out pairs, prepared for a network: the same for every seed of the training.
 pub(super) struct HeldOutPairs {
     pairs: Pairs,
     normalize: Normalize,
 }
 
-/// The held-out pairs of a recipe whose network has `grid` x `grid` places, one of each video.
+/// The held-out pairs of a recipe, one of each video, for a network with `grid` x `grid` places.
 ///
 /// # Errors
 /// Steps other than a normalisation, or a network without the inputs that videos need.
@@ -152,8 +152,8 @@ impl zoo_datasets::Samples for HeldOutPairs {
     }
 }
 
-/// How a target is followed with a network of `grid` x `grid` places and masks of side `mask`; how images are
-/// normalised; and the names of the outputs.
+/// How a target is tracked with a network of `grid` x `grid` places and masks of `mask` x `mask`, how images are
+/// normalised, and the names of the outputs.
 ///
 /// # Errors
 /// As [`held_out_pairs`].

@@ -29,7 +29,7 @@ pub(super) fn videos(section: &schema::Videos) -> Result<DataSets, InputError> {
         train: Arc::new(set(0, train)?),
         pairs: train,
         val: Arc::new(set(Videos::HELD_OUT, val)?),
-        // Behind those that pairs come from.
+        // These sequences follow those from which pairs are taken.
         sequences: Arc::new(set(Videos::HELD_OUT + val as u64, sequences)?),
         drawn: true,
     });
@@ -65,7 +65,7 @@ pub(super) fn crops(section: &schema::Crop511, on_error: OnError) -> Result<Data
     Ok(DataSets { samples, description, skipped })
 }
 
-/// Folders of frames: trained and evaluated on alike.
+/// Folders of frames, used for training and for evaluation.
 pub(super) fn frames(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
     let folders = FrameFolders::open_root(root, on_error)?;
     let (skipped, n) = (folders.skipped(), folders.len());

@@ -9,7 +9,7 @@ use zoo_datasets::{
 use super::evaluate::{Seen, Setting};
 use crate::{EvaluationError, Network};
 
-/// Lengths of sequences over which the overlap is expected (VOT2016 to 2018).
+/// Lengths of sequences over which the overlap is averaged (VOT2016 to 2018).
 const LENGTHS: std::ops::RangeInclusive<usize> = 100..=356;
 
 /// The result of a supervised evaluation.

@@ -12,9 +12,9 @@ use crate::{
     metrics::{MaskIou, Masks, Meter, Track, TrackedToTheEnd},
 };
 
-/// A disc as large as targets are at the template's scale, in the middle of the search image or at the target's true
-/// place, and a box that stays where it was in the first frame. `progress` hears how many samples and sequences are
-/// done, and of how many.
+/// Trivial answers: a disc of the size of targets at the template's scale, in the centre of the search image or at
+/// the target's true position; and a box that stays where it was in the first frame. `progress` is called with the
+/// number of samples and sequences done and their total.
 ///
 /// # Errors
 /// Samples that cannot be read.

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::fmt;
 
-/// Parts of a recipe that no number of a training depends on. `train.epochs` is not among them: schedules span it.
+/// Parts of a recipe that do not affect the results of a training. `train.epochs` is not among them, because schedules
+/// depend on it.
 const FREE: [&str; 16] = [
     "description",
     "reference",
@@ -43,12 +44,12 @@ impl fmt::Display for Change {
     }
 }
 
-/// All differences between two resolved recipes that matter to a training's numbers.
+/// All differences between two resolved recipes that affect the results of a training.
 pub fn changes(before: &Value, now: &Value) -> Vec<Change> {
     differences(before, now, &FREE)
 }
 
-/// All differences between two resolved recipes but for those at or below the `free` paths.
+/// All differences between two resolved recipes, except those at or below the `free` paths.
 pub fn differences(before: &Value, now: &Value, free: &[&str]) -> Vec<Change> {
     let mut found = Vec::new();
     compare("", Some(before), Some(now), free, &mut found);
@@ -79,7 +80,7 @@ fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, free: &[&str
     }
 }
 
-/// A value as JSON, cut where it gets long.
+/// A value as JSON, truncated if it is long.
 fn short(value: &Value) -> String {
     const LONGEST: usize = 60;
     let text = value.to_string();

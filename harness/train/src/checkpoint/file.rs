@@ -23,12 +23,12 @@ use zoo_datasets::{atomic, files};
 use super::{Checkpoint, CheckpointError, FORMAT, Progress};
 use crate::loss_scale::LossScale;
 
-/// Bytes of a file that are read before its header is known to be possible.
+/// Bytes of a file that are read before its header is validated.
 const BEGINNING: u64 = 1 << 16;
 /// Key of the metadata.
 const KEY: &str = "zoo.checkpoint";
 
-/// The value behind [`KEY`]; `progress` stays text, because the checksum is that of the text.
+/// The value of [`KEY`]. `progress` stays text, because the checksum is computed over the text.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     crc32c: String,
@@ -36,10 +36,10 @@ struct Sealed {
 }
 
 impl Checkpoint {
-    /// Writes the checkpoint to `path`, completely or not at all.
+    /// Writes the checkpoint to `path`, either completely or not at all.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// Errors of the operating system.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
         let header = self.header(path)?;
         atomic::replace(path, |out| self.write(&header, out)).map_err(CheckpointError::unwritable(path))
@@ -52,7 +52,7 @@ impl Checkpoint {
         Ok(bytes)
     }
 
-    /// Writes the file behind its header.
+    /// Writes the header and the tensors.
     fn write(&self, header: &[u8], out: &mut dyn io::Write) -> io::Result<()> {
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(header)?;
@@ -136,7 +136,7 @@ impl Checkpoint {
         Ok(Self { progress, variables })
     }
 
-    /// Name, description and value of each variable in the order of the file: by falling alignment, then by name.
+    /// Name, description and value of each variable in the order of the file: by decreasing alignment, then by name.
     fn tensors(&self) -> Vec<(&str, TensorInfo, &Tensor)> {
         let mut variables: Vec<(&str, Dtype, &Tensor)> =
             self.variables.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype().into(), tensor)).collect();
@@ -159,7 +159,7 @@ struct Version {
     format: u32,
 }
 
-/// Hands over the elements of a tensor, row-major and little-endian, in pieces.
+/// Passes on the elements of a tensor in pieces, row-major and little-endian.
 fn each_chunk(tensor: &Tensor, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let tensor = tensor.contiguous().map_err(io::Error::other)?;
     let (storage, layout) = tensor.storage_and_layout();
@@ -188,7 +188,7 @@ fn encode<T: Copy, const N: usize>(
     Ok(())
 }
 
-/// Takes the description of a tensor into a checksum.
+/// Adds the description of a tensor to a checksum.
 fn describe(crc: u32, name: &str, dtype: Dtype, shape: &[usize]) -> u32 {
     crc32c::crc32c_append(crc, format!("{name}\0{dtype:?}\0{shape:?}\0").as_bytes())
 }
@@ -204,14 +204,14 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     (&mut file).take(BEGINNING).read_to_end(&mut beginning)?;
     let header = beginning.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
     if header > 0 && header <= size.saturating_sub(size_of::<u64>() as u64) {
-        // Another process may be appending: there may be more by now than there was.
+        // Another process may be appending, so the file may have grown.
         beginning.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(beginning.len()))?;
         file.take(size).read_to_end(&mut beginning)?;
     }
     Ok(beginning)
 }
 
-/// It was a checkpoint once.
+/// The error for a file that was a checkpoint, but is damaged.
 fn garbled(path: &Path, reason: String) -> CheckpointError {
     CheckpointError::Garbled { path: path.to_owned(), reason }
 }

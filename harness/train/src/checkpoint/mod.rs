@@ -39,7 +39,7 @@ pub struct Progress {
     pub zoo: String,
     /// The resolved recipe.
     pub recipe: serde_json::Value,
-    /// The data that the recipe was trained on.
+    /// The data of the training.
     pub data: DataIdentity,
     /// Seed of initialisation, order, augmentation and dropout.
     pub seed: u64,
@@ -47,7 +47,7 @@ pub struct Progress {
     pub step: u64,
     /// Passes done.
     pub epoch: u64,
-    /// Batches done in the present pass.
+    /// Batches done in the current pass.
     pub batch: u64,
     /// Time of training and evaluations so far.
     pub seconds: f64,
@@ -105,7 +105,7 @@ impl Checkpoint {
     /// The first variable with a NaN or an infinity.
     ///
     /// # Errors
-    /// A tensor that candle refuses.
+    /// A tensor that candle cannot read.
     pub fn not_finite(&self) -> Result<Option<&str>, candle_core::Error> {
         not_finite(&self.variables)
     }
@@ -114,7 +114,7 @@ impl Checkpoint {
 /// The first tensor with a NaN or an infinity.
 ///
 /// # Errors
-/// A tensor that candle refuses.
+/// A tensor that candle cannot read.
 pub(crate) fn not_finite(tensors: &BTreeMap<String, Tensor>) -> Result<Option<&str>, candle_core::Error> {
     for (name, tensor) in tensors {
         // x - x is zero for every number, and NaN for infinities and NaN.
@@ -137,7 +137,7 @@ pub enum CheckpointError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A sound checkpoint of another training.
+    /// A valid checkpoint of another training.
     #[error("{}: {reason}", path.display())]
     Unfit {
         /// The file.
@@ -153,7 +153,7 @@ pub enum CheckpointError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A file that is no safetensors file, or cut off.
+    /// A file that is not a safetensors file, or is truncated.
     #[error("{}: not a readable safetensors file: {source}", path.display())]
     Format {
         /// The file.
@@ -195,7 +195,7 @@ pub enum CheckpointError {
         /// Its format.
         found: u32,
     },
-    /// A tensor that candle refuses.
+    /// A tensor that candle cannot read.
     #[error("{}: {source}", path.display())]
     Tensor {
         /// The file.
@@ -208,7 +208,7 @@ pub enum CheckpointError {
     NoneUsable {
         /// Folder of the checkpoints.
         folder: PathBuf,
-        /// The files and why not.
+        /// The files, with their errors.
         rejected: Vec<Rejected>,
     },
 }

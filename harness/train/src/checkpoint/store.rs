@@ -9,10 +9,10 @@ use zoo_datasets::atomic;
 
 use super::{Checkpoint, CheckpointError};
 
-/// Checkpoints that are kept: the last, and the one before in case that it gets damaged.
+/// Checkpoints that are kept: the last one, and the one before it in case the last one is damaged.
 const KEPT: usize = 2;
 
-/// Ending of a checkpoint that was set aside, because a resumed training has gone back behind it.
+/// Suffix of a checkpoint that was renamed because the training was resumed from an earlier step.
 const ASIDE: &str = "set-aside";
 
 /// A folder with files `step-00000900.safetensors`, named by the steps done.
@@ -37,7 +37,7 @@ pub struct Found {
 pub struct Rejected {
     /// The file.
     pub path: PathBuf,
-    /// Why not.
+    /// The reason.
     pub error: CheckpointError,
 }
 
@@ -47,7 +47,7 @@ impl CheckpointStore {
         Self { folder: folder.into() }
     }
 
-    /// The checkpoints in the folder of a run, or in a folder that holds nothing else.
+    /// The checkpoints in the folder of a run, or in a folder that only contains checkpoints.
     pub fn of_run(folder: &Path) -> Self {
         let inner = folder.join("checkpoints");
         Self::new(if inner.is_dir() { inner } else { folder.to_owned() })
@@ -75,7 +75,7 @@ impl CheckpointStore {
         Ok(path)
     }
 
-    /// The newest checkpoint that can be used, and which newer ones cannot; `None` if there are no checkpoints.
+    /// The newest usable checkpoint, with the newer ones that are unusable; `None` if there are no checkpoints.
     ///
     /// # Errors
     /// If there are checkpoints but none can be used, or the folder cannot be read.
@@ -108,7 +108,7 @@ impl CheckpointStore {
         }))
     }
 
-    /// An error if there were checkpoints, all of which were rejected.
+    /// Returns an error if there were checkpoints and all of them were rejected.
     pub(crate) fn none_usable(&self, rejected: Vec<Rejected>) -> Result<(), CheckpointError> {
         if rejected.is_empty() {
             return Ok(());
@@ -120,7 +120,7 @@ impl CheckpointStore {
     /// crash.
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// Errors of the operating system.
     pub fn rewind(&self, step: u64) -> Result<(), CheckpointError> {
         if !self.folder.exists() {
             return Ok(());
@@ -136,7 +136,7 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// Whether there is no checkpoint, be it one that can be used or not.
+    /// Whether there are no checkpoints, usable or not.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -148,7 +148,7 @@ impl CheckpointStore {
         self.folder.join(format!("step-{step:08}.safetensors"))
     }
 
-    /// Steps of all checkpoints, rising.
+    /// Steps of all checkpoints, in increasing order.
     fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
         if !self.folder.exists() {
             return Ok(Vec::new());
@@ -157,7 +157,7 @@ impl CheckpointStore {
         for entry in fs::read_dir(&self.folder).map_err(CheckpointError::io(&self.folder))? {
             let name = entry.map_err(CheckpointError::io(&self.folder))?.file_name();
             let number = name.to_str().and_then(|n| n.strip_prefix("step-")?.strip_suffix(".safetensors"));
-            // Only names of the form of `path`.
+            // Only names with the format of `path`.
             let step = number.filter(|n| n.bytes().all(|b| b.is_ascii_digit())).and_then(|n| n.parse().ok());
             steps.extend(step.filter(|&step| self.path(step).file_name() == Some(&name)));
         }

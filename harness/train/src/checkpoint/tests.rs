@@ -16,7 +16,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         loss_scale: None,
         format: FORMAT,
         zoo: "0.1.0".into(),
-        // A number whose nearest neighbours are written alike by careless readers.
+        // A number that careless formatting would confuse with adjacent ones.
         recipe: serde_json::json!({"name": "tiny", "weight_decay": 3.0517578125e-5, "odd": 0.1 + 0.2}),
         data: DataIdentity { train_samples: 4, val_samples: 2, classes: 2, labels: "00ff".into() },
         seed: u64::MAX,
@@ -54,7 +54,7 @@ fn a_checkpoint_reads_back_bit_for_bit() {
     let loaded = Checkpoint::load(&path).unwrap();
     assert_eq!(loaded.progress, checkpoint(9).progress);
     assert_eq!(bits(&loaded), bits(&checkpoint(9)));
-    // The same state makes the same file.
+    // The same state gives the same file.
     loaded.save(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), bytes);
     // It is a safetensors file like any other.
@@ -86,7 +86,7 @@ fn every_truncation_is_refused() {
     assert!(Checkpoint::decode(&path, &[&bytes[..], &[0]].concat()).is_err());
 }
 
-/// Every bit but those that JSON ignores: a flip is refused, or changes nothing.
+/// Flips every bit. A flipped bit is refused, unless JSON ignores it and it changes nothing.
 #[test]
 fn every_flipped_bit_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn foreign_files_are_named() {
     };
     let error = write(None);
     assert!(error.contains("other.safetensors: not a checkpoint of zoo"), "{error}");
-    // Metadata that were a checkpoint's once: the tensors behind them are not to be trusted.
+    // Metadata that belonged to a checkpoint: the tensors after them cannot be trusted.
     let sealed = "{\"crc32c\":\"00000000\",\"progress\":{}}";
     for (key, value) in [("zoo.checkpoint", "{}"), ("zoo.checkqoint", sealed)] {
         let error = write(Some(HashMap::from([(key.into(), value.into())])));
@@ -131,7 +131,7 @@ fn foreign_files_are_named() {
     assert!(matches!(Checkpoint::load(&dir.path().join("absent")), Err(CheckpointError::Io { .. })));
 }
 
-/// Content that its checksum fits, and that no training has written.
+/// Content with a valid checksum that no training could have written.
 #[test]
 fn impossible_progress_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ fn impossible_progress_is_refused() {
     assert!(error.contains("4 updates skipped in 3 steps") && error.contains("it is of step 1"), "{error}");
 }
 
-/// The newest two of the steps up to the one that is written: other files were not written by this training.
+/// The newest two of the steps up to the one that is written are kept. Other files were not written by this training.
 #[test]
 fn what_was_written_last_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn what_was_written_last_is_never_removed() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
 }
 
-/// A header that cannot be, in front of more zeros than there is memory for.
+/// An impossible header, followed by more zeros than fit in memory.
 #[test]
 fn a_file_is_not_read_for_its_size() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn the_newest_two_are_kept_and_the_newest_good_one_found() {
     assert_eq!(store.latest().unwrap().unwrap().checkpoint.progress.step, 3);
 
     fs::write(&paths[2], b"short").unwrap();
-    // Names that are none of ours do not count.
+    // Files with other names do not count.
     fs::write(store.folder().join("step-9.safetensors"), b"").unwrap();
     fs::write(store.folder().join("step-00000009.txt"), b"").unwrap();
     let found = store.latest().unwrap().unwrap();
@@ -213,7 +213,7 @@ fn a_failed_save_leaves_the_last_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let store = CheckpointStore::new(dir.path());
     store.save(&checkpoint(1)).unwrap();
-    // A folder where the next file would be: renaming over it fails.
+    // There is a folder with the name of the next file, so renaming fails.
     fs::create_dir(dir.path().join("step-00000002.safetensors")).unwrap();
     assert!(matches!(store.save(&checkpoint(2)), Err(CheckpointError::Unwritable { .. })));
     fs::remove_dir(dir.path().join("step-00000002.safetensors")).unwrap();

@@ -15,16 +15,16 @@ use crate::{
 use noninferiority::{Against, Sample, more_runs, power, spread, test};
 use outliers::outlier;
 
-/// Parts of a recipe in which the runs of a set may differ: those on which no number depends, and the seed.
+/// Parts of a recipe in which the runs of a set may differ: those that do not affect results, and the seed.
 pub(crate) const FREE: [&str; 6] =
     ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
 /// Options of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Probability that runs that are too bad pass.
+    /// Probability that runs pass although they are not good enough.
     pub alpha: f64,
-    /// In place of the target's margin.
+    /// Replaces the margin of the target.
     pub margin: Option<f64>,
 }
 
@@ -54,12 +54,12 @@ pub enum ConvergenceError {
     Different {
         /// The first run.
         first: PathBuf,
-        /// The one that differs.
+        /// The run that differs.
         other: PathBuf,
-        /// In what.
+        /// The differences.
         changes: Vec<Change>,
     },
-    /// Two runs that are one.
+    /// Two runs with the same seed.
     #[error(
         "{} and {} have the same seed, {seed}: such runs are bit-identical and count only once",
         first.display(),
@@ -73,19 +73,19 @@ pub enum ConvergenceError {
         /// Their seed.
         seed: u64,
     },
-    /// A run that is not done.
+    /// A run that has not finished.
     #[error("{} is not finished; `zoo run --resume {}` resumes it", folder.display(), folder.display())]
     NotDone {
         /// The run.
         folder: PathBuf,
     },
-    /// A reference without a margin that makes sense.
+    /// A reference from which no margin can be derived.
     #[error(
         "the target is not worse than the mean of its reference, so no margin follows from it; set `target.margin` or \
          --margin"
     )]
     NoMargin,
-    /// A margin that excuses everything.
+    /// A margin that would allow everything.
     #[error("a margin of {margin} exceeds the range of {metric}")]
     Margin {
         /// The margin.
@@ -101,7 +101,7 @@ pub enum ConvergenceError {
 /// Judges runs.
 ///
 /// # Errors
-/// Runs that make no set: of different trainings, with one seed, or not done.
+/// Runs that do not form a set: of different trainings, with the same seed, or unfinished.
 pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, ConvergenceError> {
     let first = records.first().ok_or(ConvergenceError::Empty)?;
     expect_one_training(first, records)?;
@@ -114,7 +114,7 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         runs[counted[found]].outlier = true;
     }
     let against = against(target, rules)?;
-    // The tests are about values of which more is better.
+    // The tests assume that more is better.
     let sample = Sample::of(&values.iter().map(|value| rising(target.metric, *value)).collect::<Vec<f64>>());
     let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(*goal, records)).collect();
     let test = sample.and_then(|sample| test(sample, against));
@@ -160,12 +160,12 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
     })
 }
 
-/// A value of a metric as one of which more is better, and back.
+/// Converts a value of a metric to one for which more is better, and back.
 fn rising(metric: Metric, value: f64) -> f64 {
     metric.gain(value, 0.0)
 }
 
-/// Refuses runs that are not of one training, or not of different seeds.
+/// Refuses runs of different trainings, or with the same seed.
 fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), ConvergenceError> {
     let seed = |record: &RunRecord| record.recipe.train.seed;
     for (index, record) in records.iter().enumerate() {

@@ -1,5 +1,5 @@
 //! One-sided t-tests of whether runs are as good as a reference, and the number of runs needed. For all values here,
-//! more is better: values of other metrics are negated by the caller.
+//! more is better: the caller negates the values of other metrics.
 //!
 //! This follows the reference convergence points of MLPerf: the same training with other seeds must reach, up to
 //! chance, the result of the reference (MLCommons training policies, "Reference Convergence Points"). Formulas:
@@ -10,19 +10,19 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 use crate::event::{SpreadTest, Test};
 
-/// Required power of a number of runs.
+/// Required power for a number of runs.
 const POWER: f64 = 0.8;
-/// More runs than these are as good as none.
+/// Larger numbers of runs are not practical.
 const MOST_RUNS: usize = 1000;
 
-/// Runs, in short.
+/// Summary of runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// How many.
+    /// Number of runs.
     pub n: usize,
     /// Mean of their results.
     pub mean: f64,
-    /// Their standard deviation, with `n - 1` in the denominator; 0 of a single run.
+    /// Their standard deviation, with `n - 1` in the denominator; 0 for a single run.
     pub deviation: f64,
 }
 
@@ -44,30 +44,31 @@ impl Sample {
 /// The reference for runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Against {
-    /// Other runs, of which these may be worse by less than a margin.
+    /// Other runs. The tested runs may be worse by less than a margin.
     Runs {
         /// The other runs; at least two.
         reference: Sample,
         /// The margin.
         margin: f64,
     },
-    /// A value that their mean must not be below.
+    /// A value that their mean must reach.
     Value(f64),
 }
 
-/// Tests the runs; `None` where a spread cannot be known: of fewer than two runs against a value, or than three in all.
+/// Tests the runs. `None` if the spread is unknown: with fewer than two runs against a value, or fewer than three
+/// runs in total.
 pub fn test(runs: Sample, against: Against) -> Option<Test> {
     let Spread { distance, error, degrees } = Spread::new(runs, against)?;
     let (statistic, p) = match distance / error {
         t if t.is_finite() => (Some(t), student(degrees)?.sf(t)),
-        // Nothing varies: the distance is known.
+        // Nothing varies, so the distance is exact.
         t if t.is_nan() => (None, 0.5),
         t => (None, if t > 0.0 { 0.0 } else { 1.0 }),
     };
     Some(Test { statistic, degrees_of_freedom: degrees, p })
 }
 
-/// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs,
+/// Tests the spread of the runs with Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9). `None` for fewer than two runs,
 /// against a value, or against runs without spread.
 pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
     let Against::Runs { reference, .. } = against else { return None };
@@ -90,10 +91,10 @@ pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
 }
 
 /// The number of further runs that would settle the verdict with a probability of 80 % at level `alpha`, if mean and
-/// deviation stay the same; `None` if no reasonable number would.
+/// deviation stay the same; `None` if no practical number would.
 ///
-/// The least `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles of t
-/// in place of the normal distribution's.
+/// The smallest `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles
+/// of t instead of the normal distribution.
 pub fn more_runs(runs: Sample, against: Against, alpha: f64) -> Option<usize> {
     let enough = |n: &usize| {
         let Some(Spread { distance, error, degrees }) = Spread::with(runs, against, *n) else { return false };
@@ -116,12 +117,12 @@ impl Spread {
         Self::with(runs, against, runs.n)
     }
 
-    /// As if there were `n` runs of this mean and deviation.
+    /// The same for `n` runs with this mean and deviation.
     fn with(runs: Sample, against: Against, n: usize) -> Option<Self> {
         let one_of = 1.0 / n as f64;
         match against {
             Against::Runs { reference, margin } => {
-                // Of a single run no deviation is known, and the pooled one is the reference's.
+                // A single run has no known deviation, so the pooled deviation is that of the reference.
                 let degrees = (runs.n + reference.n).checked_sub(2).filter(|degrees| *degrees > 0)?;
                 let variance = (runs.squares() + reference.squares()) / degrees as f64;
                 let error = (variance * (one_of + 1.0 / reference.n as f64)).sqrt();
@@ -200,12 +201,12 @@ mod tests {
 
     #[test]
     fn runs_that_would_settle_it() {
-        // Known case: distance of one deviation against a value needs 8 runs in all, for n = 8:
-        // sqrt 8 = 2.828 >= t[0.95, 7] + t[0.8, 7] = 1.895 + 0.896 = 2.791; for n = 7: 2.646 < 1.943 + 0.906.
+        // Known case: a distance of one deviation from a value needs 8 runs in total. For n = 8: sqrt 8 = 2.828 >=
+        // t[0.95, 7] + t[0.8, 7] = 1.895 + 0.896 = 2.791; for n = 7: 2.646 < 1.943 + 0.906.
         assert_eq!(more_runs(sample(3, 1.0, 1.0), Against::Value(0.0), 0.05), Some(5));
         assert_eq!(more_runs(sample(3, -1.0, 1.0), Against::Value(0.0), 0.05), Some(5));
         assert_eq!(more_runs(sample(3, 0.0, 1.0), Against::Value(0.0), 0.05), None);
-        // The reference's own mean is not known well enough: no number of runs makes up for that.
+        // The mean of the reference is not known well enough, and no number of runs compensates for that.
         let against = Against::Runs { reference: sample(2, 0.9, 0.1), margin: 0.01 };
         assert_eq!(more_runs(sample(3, 0.9, 0.1), against, 0.05), None);
     }
@@ -227,7 +228,7 @@ mod tests {
         // 0.901.
         let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 3.0 };
         near(power(sample(3, 0.0, 1.0), against, 0.05).unwrap(), 0.901, 1e-3);
-        // Without a margin it is the level itself.
+        // Without a margin, the power is the level itself.
         let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 0.0 };
         near(power(sample(3, 0.0, 1.0), against, 0.05).unwrap(), 0.05, 1e-9);
         assert_eq!(power(sample(3, 0.0, 1.0), Against::Value(0.0), 0.05), None);

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Level of the test.
 const ALPHA: f64 = 0.05;
 
-/// The value that is too far from the others to be one of them by chance: Grubbs' two-sided test at the level of 5 %,
+/// The value that is too far from the others to be explained by chance: Grubbs' two-sided test at the level of 5 %,
 /// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.17.1. `None` if there is none, or fewer than three values.
 pub fn outlier(values: &[f64]) -> Option<usize> {
     let Sample { n, mean, deviation } = Sample::of(values).filter(|sample| sample.n > 2 && sample.deviation > 0.0)?;
@@ -15,7 +15,7 @@ pub fn outlier(values: &[f64]) -> Option<usize> {
     (far(&values[farthest]) / deviation > critical(n)?).then_some(farthest)
 }
 
-/// The largest distance from the mean, in deviations, that chance alone leads to.
+/// The largest distance from the mean, in deviations, that chance explains.
 fn critical(n: usize) -> Option<f64> {
     let count = n as f64;
     let t = StudentsT::new(0.0, 1.0, count - 2.0).ok()?.inverse_cdf(1.0 - ALPHA / (2.0 * count));

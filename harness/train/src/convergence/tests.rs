@@ -34,7 +34,7 @@ fn started(recipe: &Recipe) -> Event {
     }))
 }
 
-/// A run that reached so much.
+/// A run with this result.
 fn run(target: &str, seed: u64, achieved: f64) -> RunRecord {
     let recipe = recipe(target, seed);
     let score = |metric| Score { metric, value: achieved, of: None };
@@ -96,7 +96,7 @@ fn bad_runs_are_missed_and_few_are_inconclusive() {
     assert_eq!(verdict("{metric: top1, value: 50%}", &[0.9, 0.91]).verdict, ConvergenceVerdict::Pass);
 }
 
-/// A metric that falls and has no upper end: the mirror image of one that rises.
+/// A metric for which less is better and without an upper limit: the mirror image of one for which more is better.
 #[test]
 fn of_a_falling_metric_less_is_better() {
     let target = "{metric: cross_entropy, value: 1.88, also: [{metric: cross_entropy, value: 2}], \

@@ -22,7 +22,7 @@ pub struct GoldenCheck {
     pub verdict: GoldenVerdict,
     /// Verdict by stage.
     pub stages: Vec<StageCheck>,
-    /// The first thing that went wrong.
+    /// The first failure.
     pub first_divergence: Option<FirstDivergence>,
     /// The changes of this run to the recipe as written: its profile, and the paths of `--set`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,12 +36,12 @@ pub struct GoldenCheck {
 pub struct StageCheck {
     /// The stage, for example `forward`.
     pub stage: String,
-    /// Things compared.
+    /// Number of comparisons.
     pub tensors: usize,
     /// Module outputs that a fusion absorbed.
     #[serde(default)]
     pub fused: usize,
-    /// The one that is farthest off.
+    /// The worst item, by its ratio.
     pub worst: Option<Compared>,
     /// Median of the errors, in floors.
     pub median_ratio: Option<f64>,
@@ -49,20 +49,20 @@ pub struct StageCheck {
     pub verdict: GoldenVerdict,
 }
 
-/// One compared thing.
+/// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// Its name within the stage.
     pub name: String,
     /// Relative error; null for tensors that are missing, unexpected, of another shape, or NaN.
     pub error: Option<f64>,
-    /// The error that counts as one.
+    /// The error that counts as one floor.
     pub floor: f64,
-    /// Error in floors; null as the error.
+    /// Error in floors; null if the error is null.
     pub ratio: Option<f64>,
 }
 
-/// Where the first thing went wrong.
+/// The first failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstDivergence {
     /// The stage.
@@ -86,13 +86,13 @@ pub struct FirstDivergence {
 pub struct DeviceCheck {
     /// The device.
     pub device: String,
-    /// Whether no operator loses more than rounding must.
+    /// Whether no operator loses more than rounding explains.
     pub verdict: GoldenVerdict,
-    /// The first operator that does.
+    /// The first operator that loses more.
     pub first_divergence: Option<FirstDivergence>,
     /// The effect of loss scales.
     pub loss_scale: Option<LossScaleFound>,
-    /// The nodes that lose most, worst first.
+    /// The nodes with the largest losses, worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<NodeLoss>,
 }
@@ -102,11 +102,11 @@ pub struct DeviceCheck {
 pub struct LossScaleFound {
     /// The scale of this run.
     pub present: f64,
-    /// Lost without a scale.
+    /// Share lost without a loss scale.
     pub lost_at_1: f64,
-    /// Lost with this run's.
+    /// Share lost with the loss scale of this run.
     pub lost_at_present: f64,
-    /// The scale that would lose least.
+    /// The loss scale with which the smallest share underflows.
     pub best: f64,
     /// The share of gradient elements that underflow.
     pub lost_at_best: f64,
@@ -142,18 +142,18 @@ pub struct Cost {
     pub limit: String,
     /// Memory of one device.
     pub peak_memory_bytes: u64,
-    /// Operators, dearest first.
+    /// Operators, the most expensive first.
     pub ops: Vec<OperatorCost>,
     /// The timeline, by stream.
     pub timeline: Vec<Lane>,
 }
 
-/// Kernels of one operator, together.
+/// All kernels with the same operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperatorCost {
     /// The device's name of the operator.
     pub op: String,
-    /// Kernels.
+    /// Number of kernels.
     pub count: usize,
     /// Time.
     pub ms: f64,
@@ -172,10 +172,10 @@ pub struct Lane {
     pub spans: Vec<Busy>,
 }
 
-/// Neighbouring kernels that one thing holds up.
+/// Adjacent kernels with the same bottleneck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Busy {
-    /// Begin within the step.
+    /// Start within the step.
     pub from_ms: f64,
     /// End within the step.
     pub to_ms: f64,
@@ -199,7 +199,7 @@ pub struct Memory {
     pub parts: Vec<MemoryPart>,
 }
 
-/// A part of the memory that a training takes.
+/// A part of the memory of a training.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryPart {
     /// Its name.
@@ -212,13 +212,13 @@ pub struct MemoryPart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GoldenVerdict {
-    /// It did.
+    /// It agreed.
     Pass,
     /// It agreed with a baseline that zoo recorded itself: nothing has changed since then, but this proves nothing.
     Baseline,
-    /// It did not.
+    /// It did not agree.
     Fail,
-    /// There are none.
+    /// There are no golden tensors.
     #[default]
     Absent,
 }

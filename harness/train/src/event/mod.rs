@@ -24,7 +24,7 @@ use crate::environment::Environment;
 /// The name of the CPU, if no device is simulated.
 pub const HOST: &str = "host";
 
-/// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
+/// Version of the events as JSON. It increases if a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The JSON Schema of one line.
@@ -38,11 +38,11 @@ pub fn schema() -> Schema {
 pub enum Event {
     /// The recipe as written was compared with its golden.
     Golden(Box<GoldenCheck>),
-    /// A step was rehearsed on the device that is simulated.
+    /// A step was rehearsed on the simulated device.
     Device(Box<DeviceCheck>),
-    /// The step of this run was priced on a modelled device.
+    /// The cost of this run's step on a modelled device was predicted.
     Cost(Box<Cost>),
-    /// The memory that the training will take was forecast.
+    /// The memory of the training was forecast.
     Memory(Box<Memory>),
     /// The first event of a training, and of each resumption.
     Started(Box<Started>),
@@ -66,12 +66,12 @@ pub enum Event {
     Failed {
         /// Steps done.
         step: u64,
-        /// Why.
+        /// Reason.
         message: String,
     },
-    /// The training is over, or was not begun because the step is not the golden's.
+    /// The training has finished, or was not started because the step differs from the golden.
     Result(RunResult),
-    /// Several trainings are over, which differ by their seeds; in no log, but the last line of `zoo run --repeat`.
+    /// Several trainings with different seeds have finished. Not in any log, but the last line of `zoo run --repeat`.
     Verdict(Box<Convergence>),
 }
 
@@ -82,10 +82,10 @@ pub struct Started {
     pub schema_version: u32,
     /// Name of the recipe.
     pub recipe: String,
-    /// Steps done before, by the run that is resumed; absent at the beginning.
+    /// Steps done by the resumed run; absent at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<u64>,
-    /// Trained numbers of the network.
+    /// Number of trained elements of the network.
     pub parameters: u64,
     /// Samples per step, of all ranks together.
     pub batch: usize,
@@ -110,14 +110,14 @@ pub struct Started {
     pub seed: u64,
     /// The target.
     pub target: Option<Target>,
-    /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
+    /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
     pub linear_baseline: Option<f64>,
     /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<Baseline>,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
-    /// The device that is simulated, or `host`.
+    /// The simulated device, or `host`.
     #[serde(default = "host")]
     pub device: String,
     /// The device.
@@ -147,7 +147,7 @@ pub struct StepDone {
     #[serde(with = "number")]
     #[schemars(with = "Option<f64>")]
     pub loss: f64,
-    /// Parts of the loss by name, if it has several; null as the loss.
+    /// Parts of the loss by name, if it has several; null if NaN.
     #[serde(default, with = "number::named", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<(String, Option<f64>)>")]
     pub components: Vec<(String, f64)>,
@@ -159,12 +159,12 @@ pub struct StepDone {
     /// Factor on the loss, on a simulated device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
-    /// Whether something overflowed on the device and the update was skipped.
+    /// Whether there was an overflow on the device and the update was skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// Samples divided by the time of this step, waiting for data included.
+    /// Samples divided by the time of this step, including waiting for data.
     pub images_per_s: f64,
-    /// Time since the start of the training, evaluations included, interruptions not.
+    /// Time since the start of the training, including evaluations but not interruptions.
     pub seconds: f64,
 }
 
@@ -177,12 +177,12 @@ pub struct Evaluated {
     pub epoch: f64,
     /// Samples evaluated.
     pub samples: u64,
-    /// The metric `cross_entropy`, of tasks that have one.
+    /// The metric `cross_entropy`, for tasks that have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     /// The metrics; shares as fractions.
     pub scores: Vec<Score>,
-    /// Time since the start of the training, this evaluation included.
+    /// Time since the start of the training, including this evaluation.
     pub seconds: f64,
 }
 
@@ -213,9 +213,9 @@ pub struct RunResult {
     pub epochs: u64,
     /// Steps done.
     pub steps: u64,
-    /// Time of training and evaluations, interruptions not included.
+    /// Time of training and evaluations, without interruptions.
     pub seconds: f64,
-    /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
+    /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
     pub linear_baseline: Option<f64>,
     /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -243,7 +243,7 @@ pub struct Reached {
     pub met: bool,
 }
 
-/// Receives an event.
+/// Receives events.
 pub trait Listener {
     /// Called for each event in order, between steps.
     ///
@@ -263,7 +263,7 @@ impl<F: FnMut(&Event)> Listener for F {
     }
 }
 
-/// Several listeners hear in turn; the first that fails ends the round.
+/// Several listeners are called in turn. The first error ends the round.
 impl Listener for Vec<Box<dyn Listener + '_>> {
     fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
         self.iter_mut().try_for_each(|listener| listener.hear(event))

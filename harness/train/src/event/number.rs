@@ -14,7 +14,7 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Such numbers by name.
+/// Such numbers, by name.
 pub mod named {
     use super::*;
 

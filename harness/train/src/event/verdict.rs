@@ -16,11 +16,11 @@ pub struct Convergence {
     pub recipe: String,
     /// The judged metric.
     pub metric: Metric,
-    /// The runs, every one of them.
+    /// All runs.
     pub runs: Vec<RunScore>,
-    /// Mean of the runs that came to their end.
+    /// Mean of the finished runs.
     pub mean: Option<f64>,
-    /// Their standard deviation; null of fewer than two.
+    /// Their standard deviation; null for fewer than two runs.
     pub sigma: Option<f64>,
     /// The reference; null for the target itself, if the recipe has no reference.
     pub reference: Option<ReferenceRuns>,
@@ -28,13 +28,13 @@ pub struct Convergence {
     pub margin: Option<f64>,
     /// The bound for the mean: the mean of the reference minus the margin, or the target.
     pub bound: f64,
-    /// Probability that runs that are too bad pass.
+    /// Probability that runs pass although they are not good enough.
     pub alpha: f64,
     /// The hypotheses.
     pub hypotheses: Hypotheses,
-    /// The test; null if the runs are too few for one.
+    /// The test; null if there are too few runs.
     pub test: Option<Test>,
-    /// Whether the runs spread more than the reference's, which the test takes for granted that they do not.
+    /// Whether the spread of the runs exceeds that of the reference; the test assumes that it does not.
     pub spread: Option<SpreadTest>,
     /// Power: the probability that this number of runs passes if they are as good as the reference.
     pub power: Option<f64>,
@@ -43,10 +43,10 @@ pub struct Convergence {
     pub also: Vec<AlsoReached>,
     /// The verdict.
     pub verdict: ConvergenceVerdict,
-    /// The reason, in a sentence.
+    /// The reason, in one sentence.
     pub because: String,
     /// Number of further runs that would settle an inconclusive verdict with a probability of 80 %; null if no
-    /// reasonable number would.
+    /// practical number would.
     pub more_runs: Option<usize>,
 }
 
@@ -59,10 +59,10 @@ pub struct RunScore {
     pub seed: u64,
     /// Its result; null if it failed.
     pub achieved: Option<f64>,
-    /// Why it failed, if it did.
+    /// The reason, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Whether it is unlike the others (Grubbs' test at 5 %). It counts all the same.
+    /// Whether it differs from the others (Grubbs' test at 5 %). It counts anyway.
     pub outlier: bool,
     /// Whether its step was proven.
     pub golden: GoldenVerdict,
@@ -79,7 +79,7 @@ pub struct Hypotheses {
     pub alternative: String,
 }
 
-/// Another goal of the target: the runs' mean has to reach it.
+/// Another goal of the target, which the mean of the runs has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AlsoReached {
     /// The metric.
@@ -92,15 +92,15 @@ pub struct AlsoReached {
     pub met: bool,
 }
 
-/// How a set of runs is judged.
+/// The verdict on a set of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConvergenceVerdict {
     /// The runs are shown to be good enough.
     Pass,
-    /// They are shown not to be, or one of them failed.
+    /// They are shown not to be good enough, or one of them failed.
     Missed,
-    /// Neither is shown: the runs are too few for their spread.
+    /// Neither is shown: there are too few runs for their spread.
     Inconclusive,
 }
 
@@ -118,8 +118,8 @@ pub struct Test {
 /// A test of H0: *such runs do not spread more than those of the reference*, which the t-test assumes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpreadTest {
-    /// Fisher's F: variance of the runs over that of the reference's.
+    /// Fisher's F: variance of the runs, divided by that of the reference.
     pub statistic: f64,
-    /// Probability of such a ratio, or a larger one, if they spread alike.
+    /// Probability of this or a larger ratio if both have the same spread.
     pub p: f64,
 }

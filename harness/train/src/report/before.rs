@@ -5,7 +5,7 @@ use zoo_recipe::schema::Unit;
 
 use crate::event::{Cost, DeviceCheck, FirstDivergence, GoldenCheck, GoldenVerdict};
 
-/// Verdict by stage.
+/// Verdicts of all stages.
 pub(super) fn golden(check: &GoldenCheck) -> Section {
     let mut notes = vec![format!(
         "The recipe {} as written, in {} against {}, checked in {}.",
@@ -53,7 +53,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
     Section { id: "golden".into(), title: "Golden check".into(), notes, grids: vec![grid], ..Section::default() }
 }
 
-/// A verdict as a cell: a word, and a colour that repeats it.
+/// A verdict as a cell: a word, with a matching colour.
 pub(super) fn verdict(verdict: GoldenVerdict) -> Cell {
     let (text, class) = match verdict {
         GoldenVerdict::Pass => ("pass", "good"),
@@ -110,7 +110,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
 /// The predicted cost of a step on a device, with a timeline; `steps` is the number of steps of the training.
 ///
 /// # Errors
-/// A template that does not render.
+/// A template that cannot be rendered.
 pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja::Error> {
     let limit = match cost.limit.as_str() {
         "input" => "its input pipeline",

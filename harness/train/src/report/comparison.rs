@@ -18,7 +18,7 @@ use crate::{
 
 /// CSS classes of curves, which differ in colour and dashes.
 const CLASSES: [&str; 8] = ["run0", "run1", "run2", "run3", "run4", "run5", "run6", "run7"];
-/// Values of a setting that are not the same in all runs are cut to this many characters.
+/// Values of differing settings are truncated to this many characters.
 const LONGEST: usize = 60;
 
 /// Several runs, compared.
@@ -41,13 +41,13 @@ pub struct ComparedRun {
     pub recipe: String,
     /// Its seed.
     pub seed: u64,
-    /// How far it has got: `finished`, `failed`, `interrupted` or `open`.
+    /// Its state: `finished`, `failed`, `interrupted` or `open`.
     pub state: &'static str,
     /// Steps done.
     pub steps: u64,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
-    /// The target's metric, without a target the first of the data's kind.
+    /// The metric of the target; without a target, the first one for the kind of data.
     pub metric: Option<Metric>,
     /// The value to reach.
     pub target: Option<f64>,
@@ -69,22 +69,22 @@ pub struct ComparedRun {
     pub simulated_step: Option<(String, f64)>,
 }
 
-/// A setting that is not the same in all runs.
+/// A setting that differs between runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Setting {
     /// Path in the recipe, or the name of a fact.
     pub path: String,
-    /// Its value in each run, in order; null where it is absent.
+    /// Its value in each run, in order; null if it is absent.
     pub values: Vec<Option<String>>,
 }
 
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ComparisonError {
-    /// No runs.
+    /// There are no runs.
     #[error("there are no runs to compare")]
     Empty,
-    /// A template that does not render.
+    /// A template that cannot be rendered.
     #[error(transparent)]
     Page(#[from] minijinja::Error),
 }
@@ -92,7 +92,7 @@ pub enum ComparisonError {
 /// Compares runs.
 ///
 /// # Errors
-/// No runs.
+/// There are no runs.
 pub fn compare(records: &[RunRecord]) -> Result<Comparison, ComparisonError> {
     let first = records.first().ok_or(ComparisonError::Empty)?;
     let settings = settings(first, records);
@@ -158,7 +158,7 @@ fn settings(first: &RunRecord, records: &[RunRecord]) -> Vec<Setting> {
         for change in setting_changes(first, record, &["description", "reference"]) {
             let known = settings.iter().position(|setting| setting.path == change.path);
             let known = known.unwrap_or_else(|| {
-                // Runs that are not named here are as the first.
+                // Runs without a change have the value of the first run.
                 let values = vec![change.before.clone(); records.len()];
                 settings.push(Setting { path: change.path.clone(), values });
                 settings.len() - 1
@@ -173,7 +173,7 @@ impl Comparison {
     /// The page; `names` are the names of the runs.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// A template that cannot be rendered.
     pub fn page(&self, records: &[RunRecord]) -> Result<String, ComparisonError> {
         self.page_with(records, Vec::new())
     }
@@ -181,7 +181,7 @@ impl Comparison {
     /// The page for the server, with links to others.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// A template that cannot be rendered.
     pub fn served(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
         self.page_with(records, links)
     }
@@ -284,7 +284,7 @@ impl Comparison {
     }
 }
 
-/// Loss and metrics of all runs over each other.
+/// Charts of loss and metrics, with the curves of all runs.
 fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> Vec<Chart<'static>> {
     let steps = comparison.runs.iter().map(|run| run.steps as f64).fold(0.0, f64::max);
     let overlaid = |title: &'static str, id: &'static str, unit: Unit, curves: Vec<Vec<(f64, f64)>>, markers: bool| {

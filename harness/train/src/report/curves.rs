@@ -5,10 +5,10 @@ use zoo_recipe::schema::{Metric, Unit};
 use crate::event::{Evaluated, Started};
 use zoo_pages::{Chart, Level, Series};
 
-/// Points that a curve has at most; more than a screen has columns is of no use.
+/// Largest number of points of a curve; more than the columns of a screen are useless.
 const RESOLUTION: usize = 800;
 
-/// One step, as far as the page shows it.
+/// The values of a step that the page shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub step: u64,
@@ -19,7 +19,7 @@ pub(super) struct Point {
     pub seconds: f64,
 }
 
-/// The charts that there is something to draw for.
+/// The charts for which there are data.
 pub(super) fn charts(points: &[Point], evaluations: &[Evaluated], started: Option<&Started>) -> Vec<Chart<'static>> {
     let steps = started.map_or(0.0, |started| started.steps as f64);
     let mut charts = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn charts(points: &[Point], evaluations: &[Evaluated], started: Optio
     charts
 }
 
-/// The norm of the gradients, where it was measured.
+/// The norm of the gradients, at the steps where it was measured.
 fn gradient_norm(points: &[Point], steps: f64) -> Option<Chart<'static>> {
     let norms: Vec<(f64, f64)> =
         points.iter().filter_map(|point| Some((point.step as f64, point.gradient_norm?))).collect();
@@ -50,7 +50,7 @@ fn gradient_norm(points: &[Point], steps: f64) -> Option<Chart<'static>> {
     (!norms.is_empty()).then_some(chart)
 }
 
-/// Samples per second, waiting for data included.
+/// Samples per second, including waiting for data.
 fn throughput(points: &[Point], steps: f64) -> Chart<'static> {
     let raw: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.images_per_s)).collect();
     let smooth = smoothed(&raw);
@@ -101,7 +101,7 @@ fn scores(evaluations: &[Evaluated], started: Option<&Started>, steps: f64) -> V
     let target = started.and_then(|started| started.target.as_ref());
     let mut measured: Vec<Metric> =
         evaluations.first().into_iter().flat_map(|e| &e.scores).map(|score| score.metric).collect();
-    // The loss has its chart; that of a target is judged, and so shown.
+    // The loss has its own chart; but if it is the metric of the target, it is shown here too.
     if let Some(target) = target.filter(|target| !measured.contains(&target.metric)) {
         measured.push(target.metric);
     }
@@ -117,7 +117,7 @@ fn scores(evaluations: &[Evaluated], started: Option<&Started>, steps: f64) -> V
     charts
 }
 
-/// Metrics of one unit over each other.
+/// A chart of all metrics with the same unit.
 fn curves(
     evaluations: &[Evaluated],
     started: Option<&Started>,
@@ -186,7 +186,7 @@ fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
     }
 }
 
-/// A sentence about the ends of a curve.
+/// A sentence about the start and end of a curve.
 fn range(subject: &str, points: &[(f64, f64)], unit: Unit) -> String {
     match (points.first(), points.last()) {
         (Some(first), Some(last)) => format!(
@@ -200,7 +200,7 @@ fn range(subject: &str, points: &[(f64, f64)], unit: Unit) -> String {
     }
 }
 
-/// Exponential mean over about a fiftieth of the curve, without the pull of the start towards zero.
+/// Exponential moving average over about a fiftieth of the curve, with bias correction at the start.
 pub(super) fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let keep = 1.0 - 1.0 / (points.len() as f64 / 50.0).max(1.0);
     let (mut sum, mut weight) = (0.0, 0.0);
@@ -211,7 +211,7 @@ pub(super) fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     mean.collect()
 }
 
-/// The lowest and the highest point of each of [`RESOLUTION`]/2 stretches, in order: the curve's outline.
+/// The lowest and highest point of each of [`RESOLUTION`]/2 sections, in order: the outline of the curve.
 pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= RESOLUTION {
         return points.to_vec();

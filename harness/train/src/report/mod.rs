@@ -33,22 +33,22 @@ pub struct Report {
     end: End,
 }
 
-/// The content of a page beyond the events.
+/// The content of a page in addition to the events.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The resolved recipe, as a file.
     pub yaml: &'a str,
     /// The description of the recipe.
     pub description: &'a str,
-    /// Where it comes from.
+    /// Its source.
     pub reference: &'a Reference,
-    /// Folder of pictures, which may not be there.
+    /// Folder of pictures; need not exist.
     pub pictures: &'a Path,
     /// The settings with which the run was started, if known.
     pub launch: Option<&'a Launch>,
 }
 
-/// How far a run has got.
+/// The state of a run.
 #[derive(Clone, Debug, Default)]
 enum End {
     #[default]
@@ -59,7 +59,7 @@ enum End {
 }
 
 impl Report {
-    /// Takes in an event.
+    /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Started(started) => {
@@ -85,7 +85,7 @@ impl Report {
     /// The page of one run.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// A template that cannot be rendered.
     pub fn render(&self, source: &Source<'_>) -> Result<String, minijinja::Error> {
         self.page(source, Vec::new())
     }
@@ -93,7 +93,7 @@ impl Report {
     /// The page for the server, with links to others.
     ///
     /// # Errors
-    /// A template that does not render.
+    /// A template that cannot be rendered.
     pub fn served(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
         self.page(source, links)
     }
@@ -180,7 +180,7 @@ impl Report {
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
             let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
             row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));
-            // By the metrics of the first evaluation: the log of a run may have been tampered with.
+            // With the metrics of the first evaluation, because the log of a run may have been modified.
             row.extend(first.scores.iter().map(|column| {
                 let score = scores.iter().find(|score| score.metric == column.metric);
                 score.map(|score| score.metric.unit().format(score.value)).unwrap_or_default().into()
@@ -243,7 +243,7 @@ impl<'a> FromIterator<&'a Event> for Report {
     }
 }
 
-/// Where the figures of a recipe come from.
+/// The sources of a recipe.
 fn provenance(reference: &Reference) -> Option<Facts> {
     let known = [("paper", &reference.paper), ("code", &reference.code)];
     let rows: Vec<_> = known.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();

@@ -16,28 +16,28 @@ use crate::event::ListenError;
 use zoo_pages::{Cell, Grid, Picture, Section};
 use zoo_recipe::schema::Unit;
 
-/// Images or sequences that are kept.
+/// Number of stored images or sequences.
 const KEPT: usize = 6;
-/// The longer side of an image, at most.
+/// Largest size of an image, in pixels of the longer side.
 const IMAGE: usize = 480;
-/// The longer side of a frame in a strip, at most.
+/// Largest size of a frame in a strip, in pixels of the longer side.
 const FRAME: usize = 160;
-/// Frames of a strip.
+/// Number of frames in a strip.
 const STRIP: usize = 8;
-/// Bytes of a picture that is embedded, at most.
+/// Largest size of an embedded picture, in bytes.
 const LARGEST: u64 = 400 << 10;
-/// Bytes of the index, at most.
+/// Largest size of the index, in bytes.
 const LARGEST_INDEX: u64 = 64 << 20;
-/// Classes of cells, by the share of a row that is in them: in ninths.
+/// CSS classes of cells, by their share of the row, in ninths.
 const HEAT: [&str; 10] = ["", "heat1", "heat2", "heat3", "heat4", "heat5", "heat6", "heat7", "heat8", "heat9"];
-/// The contents of each picture.
+/// The descriptions of the pictures.
 const INDEX: &str = "index.json";
 
-/// Sequences that are looked at: the worst of them are kept.
+/// Number of sequences that are examined; the worst ones are kept.
 const LOOKED_AT: usize = 32;
-/// Classes up to which a confusion matrix is shown whole.
+/// Largest number of classes of a confusion matrix that is shown completely.
 const WHOLE: usize = 20;
-/// Mistakes that are listed where it is not.
+/// Number of mistakes that are listed if it is not.
 const LISTED: usize = 15;
 
 /// Results of the current evaluation: the worst samples, and the confusion matrix.
@@ -57,7 +57,7 @@ struct Drawn {
     badness: f64,
 }
 
-/// Frames of a sequence: every `step`th so far, never more than twice those of a strip.
+/// Frames of a sequence: every `step`th so far, at most twice the number of frames in a strip.
 struct Sequence {
     number: usize,
     name: String,
@@ -65,7 +65,7 @@ struct Sequence {
     step: usize,
     seen: usize,
     frames: Vec<Image>,
-    /// Sum over the frames whose truth is known, and how many these are.
+    /// Sum over the frames with known truth, and the number of these frames.
     badness: (f64, usize),
 }
 
@@ -73,7 +73,7 @@ struct Sequence {
 #[derive(Default, Serialize, Deserialize)]
 struct Index {
     pictures: Vec<Entry>,
-    /// How to read them.
+    /// How to read the pictures.
     key: Option<String>,
     confusion: Option<Confusion>,
 }
@@ -129,7 +129,7 @@ impl Pictures {
         }
     }
 
-    /// Writes the collected pictures, replaces earlier ones, and resets; does nothing if there are none.
+    /// Writes the collected pictures, replaces earlier ones, and resets. Does nothing if there are none.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -190,7 +190,7 @@ impl Sequence {
     }
 }
 
-/// The image, smaller if a side is longer than `longest`.
+/// The image, reduced if a side is longer than `longest`.
 fn fitted(image: &Image, longest: usize) -> Image {
     let (width, height) = (image.width(), image.height());
     let longer = width.max(height);
@@ -208,7 +208,7 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
     let pictures: Vec<Picture> = pictures
         .into_iter()
         .filter_map(|Entry { file, wide, caption, alt }| {
-            // A name, not a path to somewhere else.
+            // Only the file name, so that the path cannot leave the folder.
             let path = folder.join(Path::new(&file).file_name()?);
             let bytes = files::read(&path, LARGEST).ok()?;
             Some(Picture { base64: BASE64.encode(&bytes), alt, caption, wide })
@@ -226,7 +226,7 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
     confusion.as_ref().map(confused).into_iter().chain(worst).collect()
 }
 
-/// Which classes were taken for which.
+/// The confusion of classes, as a section.
 fn confused(confusion: &Confusion) -> Section {
     let mistakes = confusion.mistakes();
     let (id, title) = ("confusion".into(), "Confusion matrix".into());
@@ -271,7 +271,7 @@ fn confused(confusion: &Confusion) -> Section {
     Section { id, title, notes, grids: vec![grid], ..Section::default() }
 }
 
-/// The pictures of a folder as PNG files, with their names; those that are too large or missing are omitted.
+/// The pictures of a folder as PNG files, with their names. Pictures that are too large or missing are omitted.
 pub(crate) fn read(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let index = files::read(&folder.join(INDEX), LARGEST_INDEX).ok();
     let index: Index = index.and_then(|index| serde_json::from_slice(&index).ok()).unwrap_or_default();

@@ -15,10 +15,10 @@ use crate::{
     record::{RunEnd, RunRecord},
 };
 
-/// Longest file of trainings elsewhere.
+/// Limit of the size of a file with trainings of other frameworks.
 const LONGEST: u64 = 1 << 24;
 
-/// A training by another framework, a line of JSON of the scripts in `benches/real`.
+/// A training with another framework: a line of JSON from the scripts in `benches/real`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {
@@ -36,14 +36,14 @@ pub struct Elsewhere {
     pub seed: u64,
     /// Steps of the training.
     pub steps: u64,
-    /// Samples that the value is of.
+    /// Number of samples on which the value was measured.
     pub held_out: u64,
 }
 
-/// Why there is no page of results.
+/// Why the page cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// A run that is not done.
+    /// A run that has not finished.
     #[error("{} is not finished: only finished runs have results", .0.display())]
     NotDone(PathBuf),
     /// A run without a value.
@@ -62,7 +62,7 @@ pub enum ResultsError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// A line that is no training.
+    /// A line that does not describe a training.
     #[error("{}:{line}: {source}", path.display())]
     Line {
         /// The file.
@@ -78,7 +78,7 @@ impl Elsewhere {
     /// Reads a file with a training per line.
     ///
     /// # Errors
-    /// A file that cannot be read, and the first line that is no training.
+    /// A file that cannot be read, or the first line that does not describe a training.
     pub fn read(path: &Path) -> Result<Vec<Self>, ResultsError> {
         let unreadable = |source| ResultsError::Unreadable { path: path.to_owned(), source };
         let bytes = files::read(path, LONGEST).map_err(unreadable)?;
@@ -100,7 +100,7 @@ struct Finished<'a> {
     value: f64,
 }
 
-/// Trainings that differ by their seeds alone.
+/// Trainings that only differ in their seeds.
 struct Row {
     who: String,
     values: Vec<f64>,
@@ -108,10 +108,10 @@ struct Row {
     seeds: Vec<u64>,
 }
 
-/// The page: a section per training, which several seeds, devices and frameworks share.
+/// The page, with a section per training that covers several seeds, devices and frameworks.
 ///
 /// # Errors
-/// Runs that are not done, or that measured nothing.
+/// Runs that have not finished, or that have no value.
 pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere]) -> Result<String, ResultsError> {
     let runs = records.iter().map(finished).collect::<Result<Vec<_>, _>>()?;
     let mut trainings: Vec<Vec<&Finished<'_>>> = Vec::new();
@@ -147,7 +147,7 @@ fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
     Ok(Finished { record, started, result, value: result.achieved.ok_or_else(no_value)? })
 }
 
-/// Whether two runs differ by seed and device alone.
+/// Whether two runs only differ in seed and device.
 fn is_one_training(first: &RunRecord, other: &RunRecord) -> bool {
     setting_changes(first, other, &FREE).iter().all(|change| change.path == "device")
 }
@@ -222,7 +222,7 @@ impl Row {
     }
 }
 
-/// The changes of a run to its recipe, as the end of a sentence.
+/// The changes of a run to its recipe, for the end of a sentence.
 fn changed(golden: &GoldenCheck) -> String {
     let kept = |change: &&String| !change.starts_with("train.seed") && !change.starts_with("engine.");
     let changes: Vec<&str> = golden.changes.iter().filter(kept).map(String::as_str).collect();

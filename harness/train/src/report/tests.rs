@@ -113,7 +113,7 @@ fn the_page_of_a_finished_run() {
     insta::assert_snapshot!(body);
 }
 
-/// A metric that is not a share has a chart of its own, in its own unit.
+/// A metric that is not a share has its own chart, with its own unit.
 #[test]
 fn a_target_in_nats_is_drawn_in_nats() {
     let mut begun = started();

@@ -5,7 +5,7 @@ use zoo_graph::{Graph, Source, ValueId};
 
 use super::message::Message;
 
-/// The graph, encoded. Dots of names become slashes, which TensorBoard folds into boxes.
+/// The encoded graph. Dots in names become slashes, which TensorBoard folds into boxes.
 pub fn definition(graph: &Graph) -> Vec<u8> {
     let mut definition = Message::default();
     let mut add = |name: &str, op: &str, inputs: &[String]| {

@@ -6,7 +6,7 @@
 use super::message::Message;
 use crate::event::Started;
 
-/// The start of a session, encoded; version 0 is the default of proto3 and omitted.
+/// The encoded start of a session. Version 0 is the default of proto3 and is omitted.
 pub fn session_start(started: &Started, wall_time: f64) -> Vec<u8> {
     let mut info = Message::default();
     let texts = [("recipe", &started.recipe), ("data", &started.data), ("device", &started.device)];
@@ -37,7 +37,7 @@ pub(super) fn setting(info: &mut Message, name: &str, value: &Message) {
     info.bytes(1, entry.as_bytes());
 }
 
-/// A value that is a number.
+/// A numeric value.
 pub(super) fn number(number: f64) -> Message {
     let mut value = Message::default();
     value.member(2, number);

@@ -11,17 +11,17 @@
 /// The content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content<'a> {
-    /// First record of each file: the format's version, `brain.Event:2`.
+    /// First record of each file: the version of the format, `brain.Event:2`.
     FileVersion(&'a str),
     /// A run starts at this step: readers drop entries of earlier files from this step on.
     SessionStart,
-    /// Values of scalars by tag.
+    /// Values of scalars, by tag.
     Scalars(&'a [(&'a str, f32)]),
-    /// PNG files in colour by tag.
+    /// PNG files in colour, by tag.
     Images(&'a [(String, Vec<u8>)]),
-    /// The graph, encoded.
+    /// The encoded graph.
     Graph(&'a [u8]),
-    /// Metadata for the plugin `hparams`, encoded.
+    /// Encoded metadata for the plugin `hparams`.
     Settings(&'a [u8]),
 }
 
@@ -92,7 +92,7 @@ pub fn event(wall_time: f64, step: i64, content: &Content<'_>) -> Vec<u8> {
     event.0
 }
 
-/// Fields of a message in the order in which they were added.
+/// Fields of a message, in the order in which they are added.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
@@ -117,7 +117,7 @@ impl Message {
         self.varint(field << 3 | wire_type);
     }
 
-    /// Zero is the default of proto3 and omitted.
+    /// Zero is the default of proto3 and is omitted.
     fn int(&mut self, field: u64, value: i64) {
         if value != 0 {
             self.key(field, 0);

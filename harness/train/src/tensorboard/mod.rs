@@ -29,23 +29,23 @@ use message::Content;
 /// Writes `events.out.tfevents.*` files.
 ///
 /// Tags: `train/loss`, `train/<component of the loss>`, `train/learning_rate`, `train/gradient_norm`,
-/// `train/images_per_s`, `val/loss`, `val/top1`, ... against the number of steps done; `worst/0`, ... are pictures of
-/// what an evaluation found farthest off. Settings are those of the plugin `hparams`. Each run of a training gets a
-/// file of its own, which tells readers to drop what older files say about its first step and later ones.
+/// `train/images_per_s`, `val/loss`, `val/top1`, ... by the number of steps done; `worst/0`, ... are pictures of the
+/// worst predictions of an evaluation. Settings are those of the plugin `hparams`. Each run of a training has its own
+/// file, which tells readers to drop the entries of older files from its first step on.
 pub struct TensorBoard {
     path: PathBuf,
     file: File,
 }
 
 impl TensorBoard {
-    /// Begins a new file in `folder`.
+    /// Creates a new file in `folder`.
     ///
     /// # Errors
-    /// A folder or file that cannot be made.
+    /// A folder or file that cannot be created.
     pub fn create(folder: &Path) -> Result<Self, ListenError> {
         fs::create_dir_all(folder).map_err(ListenError::at(folder))?;
         let seconds = wall_time() as u64;
-        // Readers take files in the order of their names; two runs may start in the same second.
+        // Readers read files in the order of their names; two runs may start in the same second.
         let earlier = fs::read_dir(folder).map_err(ListenError::at(folder))?.count();
         let path = folder.join(format!("events.out.tfevents.{seconds:010}.zoo.{earlier:04}"));
         let file = File::create_new(&path).map_err(ListenError::at(&path))?;
@@ -54,7 +54,7 @@ impl TensorBoard {
         Ok(board)
     }
 
-    /// PNG files by tag.
+    /// Writes PNG files by tag.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -65,7 +65,7 @@ impl TensorBoard {
         self.write(step, &Content::Images(images))
     }
 
-    /// The graph of the training step.
+    /// Writes the graph of the training step.
     ///
     /// # Errors
     /// A file that cannot be written.

@@ -65,7 +65,7 @@ fn a_graph_names_what_gives_each_operand() {
     assert_eq!(hex(&definition), expected);
 }
 
-/// RFC 3720, appendix B.4, masked by hand.
+/// Values of RFC 3720, appendix B.4, masked by hand.
 #[test]
 fn checksums_by_the_standard() {
     assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);

@@ -1,8 +1,8 @@
 //! The framing of TensorFlow's record files (`tensorflow/core/lib/io/record_writer.h`): for each record its length
 //! (u64), the masked CRC-32C of the length, the bytes, and the masked CRC-32C of the bytes; all little-endian.
 
-/// CRC-32C, turned right by 15 bits plus a constant (`tensorflow/core/lib/hash/crc32c.h`), so that checksums of data
-/// that hold checksums stay good.
+/// CRC-32C, rotated right by 15 bits, plus a constant (`tensorflow/core/lib/hash/crc32c.h`), so that checksums remain
+/// effective for data that contain checksums.
 pub fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Trainer<'_> {
-    /// Goes back to the last checkpoint, or to the beginning, and repeats the steps up to `failed`, and observes the
-    /// last one. `None` if `cancel` was set, or if the steps cannot be repeated; the log contains the reason.
+    /// Goes back to the last checkpoint, or to the beginning, repeats the steps up to `failed`, and observes the last
+    /// one. `None` if `cancel` was set, or if the steps cannot be repeated; the log contains the reason.
     pub(super) fn find_culprit(
         &mut self,
         store: &CheckpointStore,
@@ -21,7 +21,7 @@ impl Trainer<'_> {
         cancel: &AtomicBool,
     ) -> Option<Culprit> {
         if self.ranks.size() > 1 {
-            // The others may have ended by now.
+            // The other ranks may already have ended.
             tracing::info!("to find the node that caused it, train in one process");
             return None;
         }
@@ -57,7 +57,7 @@ impl Trainer<'_> {
             }
             self.step(&mut batches, &mut ())?;
             if self.expect_finite().is_err() {
-                // The variables were spoilt before the loss was.
+                // The variables were not finite before the loss was.
                 return self.replay(store, self.session.done(), cancel);
             }
         }

@@ -15,7 +15,7 @@ use super::Weights;
 /// PyTorch's batch counter of running statistics, which is only used by normalisations without momentum.
 pub(super) const COUNTER: &str = "num_batches_tracked";
 
-/// Which name of the file is which name of the network: `strip` + rest is `add` + rest.
+/// Maps names of the file to names of the network: `strip` + rest becomes `add` + rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
     /// A prefix that only names in the file have, such as `module.`.
@@ -25,7 +25,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The file's name for a variable; `None` if the file is not for it.
+    /// The file's name for a variable; `None` if it is not loaded from the file.
     pub(crate) fn theirs(&self, variable: &str) -> Option<String> {
         Some(format!("{}{}", self.strip, variable.strip_prefix(&self.add)?))
     }
@@ -47,7 +47,7 @@ pub struct Shaped {
     pub shape: Vec<usize>,
 }
 
-/// A variable that the file has in another shape.
+/// A variable with another shape in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unlike {
     /// Its name in the network.
@@ -58,18 +58,18 @@ pub struct Unlike {
     pub network: Vec<usize>,
 }
 
-/// How the tensors of a file go with the parameters and running statistics of a network.
+/// The match between the tensors of a file and the parameters and running statistics of a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fit {
     /// The file.
     pub file: PathBuf,
     /// The entry of the file that was compared, if not the file itself.
     pub entry: Option<String>,
-    /// Variables that have their tensor, by the network's names.
+    /// Variables that have a tensor in the file, with the names of the network.
     pub taken: Vec<String>,
     /// Variables that are not in the file.
     pub missing: Vec<Shaped>,
-    /// Variables that the file has in another shape.
+    /// Variables with another shape in the file.
     pub unlike: Vec<Unlike>,
     /// Tensors in the file that the network does not have.
     pub surplus: Vec<Shaped>,
@@ -129,7 +129,7 @@ impl Fit {
         let surplus: BTreeSet<&str> = self.surplus.iter().map(|shaped| shaped.name.as_str()).collect();
         let (strip, stripped) = commonest(&surplus, &missing);
         let (add, added) = commonest(&missing, &surplus);
-        // A single name that fits is chance.
+        // A single fitting name may be chance.
         let most = stripped.max(added);
         if most < 2 || 2 * most < missing.len().min(surplus.len()) {
             return None;
@@ -160,7 +160,7 @@ fn commonest(names: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (String, usize)
             }
         }
     }
-    // Of equally frequent ones the shortest.
+    // The shortest of equally frequent ones.
     let best = counts.into_iter().max_by_key(|(prefix, count)| (*count, std::cmp::Reverse(prefix.len())));
     best.map_or((String::new(), 0), |(prefix, count)| (prefix.to_owned(), count))
 }

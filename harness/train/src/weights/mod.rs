@@ -1,4 +1,4 @@
-//! Weights under state_dict names, from a run, a checkpoint, a safetensors file, or a file of `torch.save`.
+//! Weights with state_dict names, from a run, a checkpoint, a safetensors file, or a file of `torch.save`.
 
 mod fit;
 mod state_dict;
@@ -19,12 +19,12 @@ use zoo_tensors::pth;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DataIdentity, Progress, not_finite, read};
 
-/// Tensors by name, in f32, and where they come from.
+/// Tensors by name, in f32, and their source.
 #[derive(Clone, Debug)]
 pub struct Weights {
     /// The file.
     pub file: PathBuf,
-    /// The entry of the file that holds them, where that is not the file itself (`state_dict` of a training's file).
+    /// The entry of the file that contains them, if not the file itself (`state_dict` in the file of a training).
     pub entry: Option<String>,
     /// Their origin, if zoo trained them.
     pub origin: Option<Origin>,
@@ -73,7 +73,7 @@ pub enum WeightsError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A file that holds no weights that could be read.
+    /// A file without readable weights.
     #[error("{}: {reason}", path.display())]
     Unreadable {
         /// The file.

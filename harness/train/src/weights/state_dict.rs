@@ -7,14 +7,14 @@ use zoo_graph::{EMA, Graph, VariableRole};
 
 use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER};
 
-/// Parameters and running statistics by their state_dict names.
+/// Parameters and running statistics, by their state_dict names.
 #[derive(Clone, Debug)]
 pub struct StateDict {
     tensors: Vec<(String, Tensor)>,
 }
 
 impl StateDict {
-    /// The weights of the network, under its own names. If there is a moving average of a parameter, it is used, as in
+    /// The weights of the network, with its names. If a parameter has a moving average, the average is used, as in
     /// evaluation.
     pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
         let fit = Fit::new(graph, weights, naming);
@@ -25,10 +25,10 @@ impl StateDict {
         Self { tensors: tensors.collect() }
     }
 
-    /// The same with PyTorch's `num_batches_tracked` for running statistics, so that `load_state_dict` finds all names.
+    /// Adds PyTorch's `num_batches_tracked` for running statistics, so that `load_state_dict` finds all names.
     ///
     /// # Errors
-    /// candle's.
+    /// Errors of candle.
     pub fn with_counters(mut self, graph: &Graph, steps: u64) -> Result<Self, candle_core::Error> {
         let statistics = graph.variables.iter().filter(|variable| variable.role == VariableRole::RunningMean);
         for module in statistics.filter_map(|variable| variable.name.strip_suffix("running_mean")) {
@@ -46,24 +46,24 @@ impl StateDict {
     /// Writes the file: see [`write()`].
     ///
     /// # Errors
-    /// What the operating system refuses.
+    /// Errors of the operating system.
     pub fn save(&self, path: &Path) -> Result<(), WeightsError> {
         write(path, &self.tensors)
     }
 }
 
-/// Writes tensors, completely or not at all: for `torch.load` if the file's name ends in `.pth` or `.pt`, else
-/// safetensors.
+/// Writes tensors, either completely or not at all: for `torch.load` if the file name ends in `.pth` or `.pt`,
+/// otherwise as safetensors.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Errors of the operating system.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
     let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
     let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
     let bytes = if for_torch {
         zoo_tensors::encode_pth(tensors).map_err(refused)?
     } else {
-        // Readers take this as: these tensors are PyTorch's.
+        // Readers interpret this as tensors of PyTorch.
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
         safetensors::serialize(tensors, Some(metadata)).map_err(|error| refused(error.to_string()))?
@@ -71,17 +71,17 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
     replace(path, &bytes)
 }
 
-/// Writes a file of this content, completely or not at all.
+/// Writes a file with this content, either completely or not at all.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Errors of the operating system.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), WeightsError> {
     atomic::replace(path, |out| out.write_all(content))
         .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
 }
 
 impl Weights {
-    /// The tensor for a variable; of a parameter with a moving average that one.
+    /// The tensor for a variable. If a parameter has a moving average, the average is used.
     pub fn for_variable(&self, variable: &str, naming: &Naming) -> Option<&Tensor> {
         let theirs = naming.theirs(variable)?;
         self.tensors.get(&format!("{theirs}/{EMA}")).or_else(|| self.tensors.get(&theirs))

@@ -31,7 +31,7 @@ struct Dot {
 }
 
 impl Dot {
-    /// Writes consecutive parts after an input; returns the output.
+    /// Writes consecutive parts after `incoming`; returns the output of the last one.
     fn row(&mut self, parts: &[Part], incoming: Option<From>, depth: usize) -> Option<From> {
         parts.iter().fold(incoming, |incoming, part| self.part(part, incoming, depth))
     }
@@ -103,7 +103,7 @@ impl Dot {
     }
 }
 
-/// A string of the language.
+/// A quoted string of the language.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

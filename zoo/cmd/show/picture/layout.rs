@@ -10,7 +10,7 @@ use zoo_recipe::layers::Work;
 
 /// Height of a line of text.
 pub(super) const LINE: f64 = 14.0;
-/// Width of a character at the size of the text, on average.
+/// Average width of a character.
 const CHARACTER: f64 = 6.3;
 /// The longest curve between a tap and its use.
 const LONGEST_CURVE: f64 = 240.0;
@@ -24,11 +24,11 @@ const BETWEEN: f64 = 22.0;
 const MARGIN: f64 = 24.0;
 /// Height of a frame's title.
 pub(super) const TITLE: f64 = 20.0;
-/// A column that is higher than this is broken.
+/// Columns that are higher than this are split.
 const COLUMN: f64 = 1000.0;
 /// Most columns side by side.
 const MOST_COLUMNS: usize = 6;
-/// Width by height of a page on its side.
+/// Width divided by height of a page in landscape format.
 const PAGE: f64 = std::f64::consts::SQRT_2;
 
 /// A picture.
@@ -36,18 +36,18 @@ const PAGE: f64 = std::f64::consts::SQRT_2;
 pub(super) struct Drawing {
     pub width: f64,
     pub height: f64,
-    /// In the order of painting.
+    /// Marks in the order of painting.
     pub marks: Vec<Mark>,
 }
 
-/// Something at a place.
+/// A positioned element.
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
     /// A module, `depth` frames deep.
     Frame { x: f64, y: f64, width: f64, height: f64, title: String, depth: usize },
     /// A line through these points.
     Line { points: Vec<(f64, f64)>, arrow: bool },
-    /// A curve to a named value's use.
+    /// A curve to a use of a named value.
     Curve { from: (f64, f64), to: (f64, f64) },
     /// A label next to an edge.
     Label { x: f64, y: f64, text: String },
@@ -75,7 +75,7 @@ impl Mark {
         self
     }
 
-    /// Background elements are painted first.
+    /// The painting order: background elements first.
     fn order(&self) -> (usize, usize) {
         match self {
             Self::Frame { depth, .. } => (0, *depth),
@@ -89,32 +89,32 @@ impl Mark {
     }
 }
 
-/// A named value's place or use.
+/// A position at which a named value is defined or used.
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
     at: (f64, f64),
 }
 
-/// Something laid out, around the axis `x = 0`, from `y = 0` down.
+/// A laid-out part around the axis `x = 0`, from `y = 0` downwards.
 #[derive(Clone, Debug, Default)]
 struct Block {
     left: f64,
     right: f64,
     height: f64,
     marks: Vec<Mark>,
-    /// Whether it starts from something else than the previous part.
+    /// Whether it starts from another value than the previous part.
     fresh: bool,
     /// Whether the input ends at a box, so that an arrow makes sense.
     arrow: bool,
-    /// Where its result leaves, and its shape.
+    /// Position and shape of its output.
     exit: Option<((f64, f64), String)>,
     taps: Vec<Place>,
     uses: Vec<Place>,
 }
 
 impl Block {
-    /// Takes another in, moved; its extent counts.
+    /// Adds another block at an offset and extends the bounds.
     fn absorb(&mut self, other: Block, dx: f64, dy: f64) {
         self.left = self.left.max(other.left - dx);
         self.right = self.right.max(other.right + dx);
@@ -180,7 +180,7 @@ fn row(parts: &[Part], depth: usize) -> Block {
         rows.entry(rank).or_default().push((index, strand));
     }
     let mut y = 0.0;
-    // The axis is that of the first strand; rows below are centred under the first.
+    // The axis is that of the first strand; the other rows are centred on the first row.
     let first: f64 = rows.values().next().map_or(0.0, |row| spread(row) / 2.0);
     let origin = rows.values().next().and_then(|row| row.first()).map_or(0.0, |(_, strand)| strand.left);
     for (number, row) in rows.into_values().enumerate() {
@@ -206,7 +206,7 @@ fn spread(row: &[(usize, Block)]) -> f64 {
     widths + 2.0 * BETWEEN * (row.len().saturating_sub(1)) as f64
 }
 
-/// Rows of strands: below every strand that has a value which this one uses.
+/// The row of each strand: below all strands with a value that it uses.
 fn ranks(strands: &[Block]) -> Vec<usize> {
     let mut ranks: Vec<usize> = Vec::new();
     for strand in strands {
@@ -217,7 +217,7 @@ fn ranks(strands: &[Block]) -> Vec<usize> {
     ranks
 }
 
-/// Blocks below each other on one axis, in several columns where one would be too high.
+/// Blocks below each other on one axis, split into several columns if the column would be too high.
 fn strand(blocks: Vec<Block>) -> Block {
     let (fresh, arrow) = blocks.first().map_or((false, false), |block| (block.fresh, block.arrow));
     let mut columns: Vec<Block> = broken(blocks).into_iter().map(column).collect();
@@ -251,7 +251,7 @@ fn strand(blocks: Vec<Block>) -> Block {
     all
 }
 
-/// Blocks by columns: one, or as many as come nearest to the proportions of a page.
+/// Blocks by column: the number of columns is the one that comes closest to the proportions of a page.
 fn broken(blocks: Vec<Block>) -> Vec<Vec<Block>> {
     let total: f64 = blocks.iter().map(|block| block.height + GAP).sum();
     if total <= COLUMN {
@@ -322,7 +322,7 @@ fn column(blocks: Vec<Block>) -> Block {
     here
 }
 
-/// Appends a block below; its output is the current output.
+/// Appends a block below; its output becomes the current output.
 fn place(here: &mut Block, block: Block, top: f64) {
     let exit = block.exit.clone().map(|((x, y), shape)| ((x, y + top), shape));
     here.absorb(block, 0.0, top);
@@ -423,7 +423,7 @@ fn branches(lanes: &[Vec<Part>], join: &Unit, depth: usize) -> Block {
         .collect();
     let below = laid.iter().map(|lane| lane.height).fold(0.0, f64::max);
     let total: f64 = laid.iter().map(|lane| lane.left + lane.right + BETWEEN).sum::<f64>() - BETWEEN;
-    // Two branches with something in the first: that one is the main one and goes straight down.
+    // If there are two branches and the first is not empty, it is the main branch and goes straight down.
     let straight = laid.len() == 2;
     let mut x = if straight { -laid[0].left } else { -total / 2.0 };
     let top = GAP;
@@ -454,7 +454,7 @@ fn branches(lanes: &[Vec<Part>], join: &Unit, depth: usize) -> Block {
     block
 }
 
-/// The colour of a kind of work.
+/// The colour for a kind of work.
 pub(super) fn fill(work: Work) -> &'static str {
     match work {
         Work::Conv => "#dbe9f9",

@@ -11,26 +11,26 @@ use zoo_recipe::{ResolvedLayer, ResolvedModel};
 pub(super) struct Outline {
     /// The network, from its first input on.
     pub body: Vec<Part>,
-    /// Trained numbers.
+    /// Number of trained parameters.
     pub parameters: u64,
 }
 
 /// A part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {
-    /// An input of the network, where something begins.
+    /// An input of the network.
     Input { name: String, shape: String },
-    /// Layers in a row.
+    /// Consecutive layers in a box.
     Box(Unit),
     /// A module with its content.
     Frame { title: String, body: Vec<Part> },
-    /// Branches from one value, joined again.
+    /// Branches that start from one value, and their join.
     Branches { lanes: Vec<Vec<Part>>, join: Unit },
-    /// The present value has a name.
+    /// The current value is named.
     Tap { name: String, output: Option<String>, shape: String },
     /// The following layers continue from a named value.
     From(String),
-    /// The last value is the network's output.
+    /// The current value is an output of the network.
     Output { name: String, shape: String },
 }
 
@@ -47,7 +47,7 @@ impl Part {
     }
 }
 
-/// Layers in a row that are drawn as one box.
+/// Consecutive layers that are drawn as one box.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unit {
     /// Module name within its frame.
@@ -56,7 +56,7 @@ pub(super) struct Unit {
     pub lines: Vec<String>,
     /// The kind of work of the first layer.
     pub work: Work,
-    /// Whether it is shown in the box of the step before.
+    /// Whether it can share the box of the previous step.
     rides: bool,
     /// Shape of its result, without the batch.
     pub shape: String,
@@ -65,7 +65,7 @@ pub(super) struct Unit {
 }
 
 impl Outline {
-    /// Of a network and its graph.
+    /// The outline of a network and its graph.
     pub fn new(model: &ResolvedModel, graph: &Graph) -> Self {
         let leaves = computed(model, graph);
         let parameters = leaves.iter().flat_map(|(_, nodes)| nodes).map(|node| parameters(graph, node)).sum();
@@ -100,7 +100,7 @@ fn used(layers: &[ResolvedLayer], names: &mut BTreeSet<String>) {
 
 struct Drawn<'a, I> {
     graph: &'a Graph,
-    /// Layers that are no containers, in the order in which they are met.
+    /// Layers that are not containers, in the order of visits.
     leaves: I,
     model: &'a ResolvedModel,
     used: BTreeSet<String>,
@@ -162,7 +162,7 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
         }
     }
 
-    /// A module in a frame; one with a single box is that box.
+    /// A module in a frame; a module with a single box is drawn as that box.
     fn frame(&mut self, name: &str, within: &str, body: &[ResolvedLayer]) -> Vec<Part> {
         let mut inside = self.list(body, if name.is_empty() { within } else { name });
         if name.is_empty() {
@@ -176,7 +176,7 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
         vec![Part::Frame { title, body: inside }]
     }
 
-    /// Another call of a module: one box, unless values of its inside are used.
+    /// A repeated call of a module: one box, unless values inside it are used elsewhere.
     fn again(&mut self, module: &ResolvedLayer, within: &str) -> Vec<Part> {
         let parts = self.layer(module, within);
         let name = short(module.name.as_deref().unwrap_or_default(), within);
@@ -234,7 +234,7 @@ impl Unit {
     }
 }
 
-/// Equal frames in a row as one, with all their names.
+/// Merges consecutive equal frames into one with all their names.
 fn once(parts: Vec<Part>) -> Vec<Part> {
     let mut kept: Vec<(Part, usize, String)> = Vec::new();
     for part in parts {
@@ -281,7 +281,8 @@ fn has_taps(parts: &[Part]) -> bool {
     })
 }
 
-/// A module's name within another: the rest after it, and before a mere number the other's own name.
+/// A module's name relative to another: the remainder after it. If the remainder is only a number, the other's last
+/// name precedes it.
 fn short(name: &str, within: &str) -> String {
     let inside = name.strip_prefix(within).map(|rest| rest.trim_start_matches('.'));
     let rest = inside.filter(|rest| !rest.is_empty()).unwrap_or(name);
