@@ -59,7 +59,7 @@ DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 11
 SIAMMASK = DB | {"mean": [0.0] * 3, "std": [1.0] * 3}
 RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-original", "db_resnet18")}
 RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
-# Label maps have the size of their images, which is also defined elsewhere. Networks for grey images use the mean unchanged.
+# Label maps have the size of their images, which is defined elsewhere. Networks for grey images use the mean as it is.
 RECIPES |= {
     "retinanet_resnet50_fpn": {"resize": None, "crop": None, **IMAGENET},
     "deeplabv3_resnet50": {"resize": None, "crop": None, **IMAGENET},

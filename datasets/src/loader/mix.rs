@@ -5,8 +5,8 @@ use crate::image::{Rect, Size};
 use crate::{DataError, Rng};
 
 /// Mixup (Zhang et al., arXiv 1710.09412) and CutMix (Yun et al., arXiv 1905.04899) of whole batches, as
-/// `torchvision.transforms.v2.MixUp` and `CutMix` do it: image `i` is mixed with image `i - 1`, the first with the last,
-/// all with the same share.
+/// `torchvision.transforms.v2.MixUp` and `CutMix` do it: image `i` is mixed with image `i - 1`, the first with the
+/// last, all with the same share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// The share of an image under mixup is drawn from Beta(`mixup`, `mixup`); 0: no mixup.

@@ -80,8 +80,8 @@ impl Reader<'_> {
         self.attend(at, layer, operands, [n, t, s, d], &[])
     }
 
-    /// Attention of queries, keys and values `[n, heads, t, d]`, of which the layer takes heads side by side. `n`: samples,
-    /// and windows of them. beside: segments and bias.
+    /// Attention of queries, keys and values `[n, heads, t, d]`, of which the layer takes heads side by side. `n`:
+    /// samples, and windows of them. beside: segments and bias.
     pub(crate) fn attend(
         &mut self,
         at: &mut At<'_>,

@@ -1,12 +1,12 @@
 //! Converts the trace of a PyTorch network to a recipe.
 //!
-//! [`Trace::read`] reads the document that `python -m zoo_golden port` writes. [`import`] returns the text of a
-//! recipe: functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`,
-//! `attention`, `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`),
-//! operands become branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`,
-//! `generalise`), and `write` writes all this in the style of an author. `proof` compares the result with the trace:
-//! operation by operation, module by module, parameter by parameter. Unsupported operations are never omitted: they
-//! are an [`ImportError::Refused`].
+//! [`Trace::read`] reads the document that `python -m zoo_golden port` writes. [`import`] returns the text of a recipe:
+//! functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`, `attention`,
+//! `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`),
+//! operands become branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`),
+//! and `write` writes all this in the style of an author. `proof` compares the result with the trace: operation by
+//! operation, module by module, parameter by parameter. Unsupported operations are never omitted: they are an
+//! [`ImportError::Refused`].
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -87,8 +87,8 @@ impl Windows {
         (fits(0) && fits(1) && self.size.iter().all(|extent| shift < *extent)).then_some(shift)
     }
 
-    /// By window and token, the number of its part of the map: tokens of a window that were not neighbours before the map
-    /// was moved have different ones.
+    /// By window and token, the number of its part of the map: tokens of a window that were not neighbours before the
+    /// map was moved have different ones.
     pub fn segments(&self) -> Vec<usize> {
         let [rows, columns] = self.grid();
         let [height, width] = self.size;

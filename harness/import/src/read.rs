@@ -35,7 +35,8 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
 }
 
 impl Reader<'_> {
-    /// The operations of a module; `None` if it only gives rows of a parameter, which are part of what is done with them.
+    /// The operations of a module; `None` if it only gives rows of a parameter, which are part of what is done with
+    /// them.
     fn call(&mut self, call: &ModuleCall) -> Result<Option<Module>, ImportError> {
         let path = &call.module;
         let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();

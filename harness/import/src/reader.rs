@@ -230,8 +230,8 @@ impl Reader<'_> {
         self.windows.get(&tensor)
     }
 
-    /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one axis
-    /// of the argument. With the views that make what the function gives of its result `[n, .., width]`.
+    /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one
+    /// axis of the argument. With the views that make what the function gives of its result `[n, .., width]`.
     pub(crate) fn rows(
         &mut self,
         at: &mut At<'_>,

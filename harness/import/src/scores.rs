@@ -1,5 +1,5 @@
-//! Attention that is computed step by step: products of queries and keys, a scale, a bias, a mask, softmax, dropout, and
-//! the product with the values. The steps are one layer of a recipe, so that they are put together here.
+//! Attention that is computed step by step: products of queries and keys, a scale, a bias, a mask, softmax, dropout,
+//! and the product with the values. The steps are one layer of a recipe, so that they are put together here.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{DotProductAttention, RelativePositionBias};

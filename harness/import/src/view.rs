@@ -115,7 +115,8 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     if found.len() < views.len() { simplified(from, &found) } else { found }
 }
 
-/// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`: filled up with zeros, moved, cut; and the number of views.
+/// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`: filled up with zeros, moved, cut; and the number of
+/// views.
 fn cut(shape: &[usize], views: &[View]) -> Option<(Windows, usize)> {
     let &[n, height, width, c] = shape else { return None };
     let (fill, rest) = match views {
@@ -164,8 +165,8 @@ fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
     views.starts_with(&wanted).then_some(wanted.len())
 }
 
-/// Layers that do the same to each sample of a tensor of this shape, in these windows; `None` where samples are mixed, or
-/// the batch moves.
+/// Layers that do the same to each sample of a tensor of this shape, in these windows; `None` where samples are mixed,
+/// or the batch moves.
 pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Option<Vec<Piece>> {
     let mut rest = &simplified(from, views)[..];
     let mut shape = from.to_vec();

@@ -1,9 +1,9 @@
-//! A dictionary of arrays, as `numpy.save(path, {"name": array})` writes it, and reprod_log with it: an `.npy` file of one
-//! Python object, which is a pickle.
+//! A dictionary of arrays, as `numpy.save(path, {"name": array})` writes it, and reprod_log with it: an `.npy` file of
+//! one Python object, which is a pickle.
 //!
-//! Of a pickle, only what describes such a dictionary is interpreted: the instructions of pickletools that NumPy writes,
-//! and of functions NumPy's constructors of arrays and element types. Nothing is called, and each instruction adds at
-//! most one value, so that memory grows with the file alone.
+//! Of a pickle, only what describes such a dictionary is interpreted: the instructions of pickletools that NumPy
+//! writes, and of functions NumPy's constructors of arrays and element types. Nothing is called, and each instruction
+//! adds at most one value, so that memory grows with the file alone.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Reads tensors by name: a safetensors file, an `.npz`, a dictionary of reprod_log, a file of `torch.save`, or a folder
-//! of these and of `.npy` files.
+//! Reads tensors by name: a safetensors file, an `.npz`, a dictionary of reprod_log, a file of `torch.save`, or a
+//! folder of these and of `.npy` files.
 
 use super::{
     Entry, Format, Names, Quantity, Recording,

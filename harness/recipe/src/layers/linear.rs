@@ -62,8 +62,8 @@ impl Word for Linear {
     }
 }
 
-/// The distribution of a weight `[out, in]`, or of its bias, for a weight `[in, out]`, whose axes are the other way round
-/// where fans are counted.
+/// The distribution of a weight `[out, in]`, or of its bias, for a weight `[in, out]`, whose axes are the other way
+/// round where fans are counted.
 fn of_transposed(init: Init, inputs: usize) -> Init {
     match init {
         Init::TorchDefault(_) => Init::Uniform(UniformInit { bound: 1.0 / (inputs as f64).sqrt() }),
