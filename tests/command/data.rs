@@ -7,7 +7,7 @@ use std::path::Path;
 const TINY: &[&str] = &["tiny", "--recipes", "tests/fixtures/recipes"];
 
 /// Copies of a real picture as `DIR/SPLIT/CLASS/N.png`.
-fn pictures(dir: &Path) {
+pub fn pictures(dir: &Path) {
     let picture = crate::workbench::root().join("golden/preprocess/images/m2_shapes_97x61.png");
     for (split, class, n) in [("train", "a", 20), ("train", "b", 20), ("val", "a", 4), ("val", "b", 4)] {
         let folder = dir.join(split).join(class);

@@ -139,6 +139,23 @@ fn files_of_any_size_need_a_resize() {
 }
 
 #[test]
+fn the_classes_of_the_data_are_those_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let recipe = crate::workbench::root().join("tests/fixtures/recipes/digits.yaml");
+    let text = std::fs::read_to_string(&recipe).unwrap();
+    let file = dir.path().join("more.yaml");
+    std::fs::write(&file, text.replace("characters: {classes: 10", "characters: {classes: 36")).unwrap();
+    let refused = zoo(&format!("validate {}", file.display())).expect(2);
+    assert!(refused.out.contains("(data.source.characters.classes)"), "{}", refused.out);
+    assert!(refused.out.contains("the data have 36 classes, the model has 10"), "{}", refused.out);
+    // Other data replace those of the recipe.
+    crate::data::pictures(dir.path());
+    let sets = "--set model.classes=2 --set train.epochs=1 --set train.batch=2 --set target=~";
+    let (recipe, dir, out) = (recipe.display(), dir.path().display(), dir.path().join("run"));
+    zoo(&format!("run {recipe} --no-check --data {dir} --out {} {sets}", out.display())).expect(0);
+}
+
+#[test]
 fn augmentation_has_its_order_and_ranges() {
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/digits.yaml")).unwrap();

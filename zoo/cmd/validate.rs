@@ -101,8 +101,8 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
         }
         let recipe = loaded.recipe;
         let Ok(model) = recipe.resolve() else { continue };
-        if let Err(InputError::Recipe { span, message }) = task(recipe.data.source.kind()).expect_prepared(&recipe) {
-            found.push(recipe.error_made_at(span, &ConfigPath::from("preprocess"), message));
+        if let Err(InputError::Recipe { span, path, message }) = task(recipe.data.source.kind()).expect_fit(&recipe) {
+            found.push(recipe.error_made_at(span, &path, message));
         }
         let (origin, message) = match zoo_recipe::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
             Ok(_) => continue,

@@ -17,7 +17,7 @@ pub struct Origin {
 pub struct Span {
     /// File as named when it was loaded, or `--set`.
     pub file: Arc<str>,
-    /// Line, from 1.
+    /// Line, from 1; 0 if the file has no lines because it could not be read.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,

@@ -177,11 +177,6 @@ impl Check<'_> {
 
     fn characters(&mut self, characters: &Characters) {
         let path = |key: &str| format!("data.source.characters.{key}");
-        if characters.classes != self.recipe.model.classes {
-            let message =
-                format!("the data have {} classes, the model has {}", characters.classes, self.recipe.model.classes);
-            self.error(&path("classes"), message, "set model.classes to the same number");
-        }
         self.range(&path("font"), characters.font, [0.05, 2.0]);
         self.range(&path("stretch"), characters.stretch, [0.1, 10.0]);
         self.range(&path("contrast"), characters.contrast, [0.0, 255.0]);

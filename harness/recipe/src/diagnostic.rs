@@ -105,10 +105,12 @@ fn skipped(span: &Span) -> usize {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = if self.severity == Severity::Error { "error" } else { "warning" };
-        writeln!(f, "{severity}: {}", self.message)?;
+        write!(f, "{severity}: {}", self.message)?;
         let number = self.span.line.to_string();
         let margin = " ".repeat(number.len());
-        write!(f, "{margin}--> {}", self.span)?;
+        if self.span.line > 0 {
+            write!(f, "\n{margin}--> {}", self.span)?;
+        }
         if !self.path.as_str().is_empty() {
             write!(f, " ({})", self.path)?;
         }
@@ -207,13 +209,13 @@ impl Sources {
 
     /// Number of characters on the line between a position and a following text.
     pub(crate) fn characters_before(&self, span: &Span, text: &str) -> Option<usize> {
-        let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
+        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
         let rest: String = line.chars().skip(span.column - 1).collect();
         Some(rest[..rest.find(text)?].chars().count())
     }
 
     fn excerpt(&self, span: &Span) -> Option<Arc<str>> {
-        let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
+        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let shown = line.chars().skip(skipped(span)).take(EXCERPT_WIDTH);
         Some(shown.map(printable).collect::<String>().into())

@@ -278,12 +278,13 @@ impl<'a> Loading<'a> {
     }
 
     pub(crate) fn not_found(&self, name: &str) -> Diagnostic {
-        let start = Span { file: name.into(), line: 1, column: 1 };
+        let start = Span { file: name.into(), line: 0, column: 0 };
         if Path::new(name).is_dir() {
             let error = Diagnostic::error(start, ConfigPath::default(), format!("`{name}` is a folder, not a recipe"));
             return error.with_hint("use the name of a recipe, or the path of its file".to_owned());
         }
-        let error = Diagnostic::error(start, ConfigPath::default(), format!("there is no recipe `{name}`"));
+        let what = if name.contains(std::path::is_separator) { "file" } else { "recipe" };
+        let error = Diagnostic::error(start, ConfigPath::default(), format!("there is no {what} `{name}`"));
         let known = self.library.list();
         // A file that is not there may be a recipe by its name.
         let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);

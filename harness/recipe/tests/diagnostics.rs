@@ -156,7 +156,7 @@ fn contradictions_and_the_unusual() {
         ("train: {batch: 32, epochs: 2}", "train: {batch: 32, epochs: 2}\nnpu: {loss_scale: {fixed: {scale: 1000}}}"),
     ])));
     insta::assert_snapshot!(of(&with(&[
-        ("size: 32", "size: 32, classes: 36, blur: [2, 1]"),
+        ("size: 32", "size: 32, blur: [2, 1]"),
         ("mean: [0.5, 0.5, 0.5]", "mean: [128, 128, 128]"),
         ("{softmax_cross_entropy: {}}", "{}"),
         ("momentum: 0.9", "nesterov: true"),

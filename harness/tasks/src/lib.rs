@@ -48,7 +48,7 @@ pub use task::{DataSets, MakeNetwork, SampleSets, Task, loader_config, open, tas
 
 use thiserror::Error;
 use zoo_datasets::DataError;
-use zoo_recipe::{Recipe, Span};
+use zoo_recipe::{ConfigPath, Recipe, Span};
 
 /// Errors of data or preprocessing.
 #[derive(Debug, Error)]
@@ -58,6 +58,8 @@ pub enum InputError {
     Recipe {
         /// Line of the recipe.
         span: Span,
+        /// Path in the recipe.
+        path: ConfigPath,
         /// The message.
         message: String,
     },
@@ -69,6 +71,6 @@ pub enum InputError {
 impl InputError {
     /// An error for `path` in a recipe.
     fn at(recipe: &Recipe, path: &str, message: impl Into<String>) -> Self {
-        Self::Recipe { span: recipe.span(path), message: message.into() }
+        Self::Recipe { span: recipe.span(path), path: path.into(), message: message.into() }
     }
 }

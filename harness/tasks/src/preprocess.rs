@@ -32,7 +32,7 @@ pub(crate) fn pipeline(
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
         Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
     };
-    let refuse = |at: &str, message: String| InputError::Recipe { span: recipe.span(at), message };
+    let refuse = |at: &str, message: String| InputError::at(recipe, at, message);
     let (mut of_pixels, mut normalize, mut erasing) = (Vec::new(), None, None);
     for (i, step) in steps.iter().enumerate() {
         let misplaced = |message: &str| refuse(&format!("{path}[{i}]"), message.into());

@@ -31,12 +31,12 @@ pub trait Task: Sync {
     /// The recipe's data settings for a folder or file.
     fn source_in(&self, root: &Path, before: &Source) -> Source;
 
-    /// Checks that the steps of the recipe produce the input size of the network for all possible samples, as far as
-    /// this is known before the data are opened.
+    /// Checks that samples fit the network, as far as this is known before the data are opened: their size after the
+    /// steps of the recipe, and their number of classes.
     ///
     /// # Errors
-    /// Steps that do not.
-    fn expect_prepared(&self, _recipe: &Recipe) -> Result<(), InputError> {
+    /// Samples that do not.
+    fn expect_fit(&self, _recipe: &Recipe) -> Result<(), InputError> {
         Ok(())
     }
 

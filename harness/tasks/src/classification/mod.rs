@@ -49,7 +49,7 @@ impl LabelledImages {
 
 impl Task for Classification {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
-        self.expect_prepared(recipe)?;
+        self.expect_fit(recipe)?;
         match &recipe.data.source {
             Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
             Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
@@ -77,9 +77,15 @@ impl Task for Classification {
         }
     }
 
-    fn expect_prepared(&self, recipe: &Recipe) -> Result<(), InputError> {
+    fn expect_fit(&self, recipe: &Recipe) -> Result<(), InputError> {
         match &recipe.data.source {
             Source::ImageFolder(_) | Source::ClassFolders(_) => expect_any_size(recipe),
+            Source::Characters(section) if section.classes != recipe.model.classes => {
+                let (data, model) = (section.classes, recipe.model.classes);
+                let message =
+                    format!("the data have {data} classes, the model has {model}: set `model.classes={data}`");
+                Err(InputError::at(recipe, "data.source.characters.classes", message))
+            }
             _ => Ok(()),
         }
     }
