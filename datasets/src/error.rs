@@ -257,13 +257,36 @@ pub enum DataError {
         /// How many characters are known.
         known: usize,
     },
+    /// A folder without text files.
+    #[error("{}: no files *.txt found in this folder", .0.display())]
+    NoTexts(PathBuf),
+    /// Too few documents for pairs of sentences.
+    #[error(
+        "{name}: {documents} document{}; pairs of sentences take at least 2: a sentence per line, an empty line after \
+         each document",
+        if *documents == 1 { "" } else { "s" }
+    )]
+    FewDocuments {
+        /// The text.
+        name: String,
+        /// How many documents it has.
+        documents: usize,
+    },
+    /// A tokenizer that cannot be used.
+    #[error("{}: invalid tokenizer: {message}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
     /// A text that is shorter than the window of a network.
-    #[error("{name}: {characters} characters are too few: a window and the character after it take {needed}")]
+    #[error("{name}: {tokens} tokens are too few: a window and the token after it take {needed}")]
     ShortText {
         /// The text.
         name: String,
-        /// How many characters it has.
-        characters: usize,
+        /// How many tokens it has.
+        tokens: usize,
         /// How many it should have at least.
         needed: usize,
     },

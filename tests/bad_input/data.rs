@@ -131,11 +131,7 @@ fn texts_that_cannot_be_used_are_named() {
     for (content, file, reason) in [
         (Vec::new(), "data", "data: the file is empty"),
         ([&long[..], b"\n\xff"].concat(), "data", "data:2: invalid UTF-8 at byte 1001"),
-        (
-            b"abab".repeat(10),
-            "what is held out",
-            "4 characters are too few: a window and the character after it take 17",
-        ),
+        (b"abab".repeat(10), "what is held out", "4 tokens are too few: a window and the token after it take 17"),
     ] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("data"), content).unwrap();
@@ -146,7 +142,7 @@ fn texts_that_cannot_be_used_are_named() {
     inspect(&folder, "tiny_language", 3, "data", "a pipe or device, not a file");
     fs::remove_file(folder.path().join("data")).unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();
-    inspect(&folder, "tiny_language", 3, "data", "a folder, not a file");
+    inspect(&folder, "tiny_language", 3, "data", "no files *.txt found in this folder");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 26] = [
+const TARGETS: [(&str, Target); 27] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -23,6 +23,7 @@ const TARGETS: [(&str, Target); 26] = [
     ("cifar", files::cifar),
     ("idx", files::idx),
     ("index", files::index),
+    ("tokenizer", files::tokenizer),
     ("coco", files::coco),
     ("voc", files::voc),
     ("image", files::image),
@@ -64,6 +65,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "weights" => "tests/fixtures/weights",
         "dump" | "msprobe" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
         "trace" => "tests/fixtures/traces",
+        "tokenizer" => "datasets/tests/tokenizers",
         _ => "tests/fuzz/seeds",
     };
     let own = folder.ends_with("seeds");

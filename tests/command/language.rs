@@ -1,4 +1,4 @@
-//! `run`, `eval` and `data` on a network that continues text, small enough to train in seconds.
+//! `run`, `eval` and `data` on networks that continue text or find hidden characters, small enough to train in seconds.
 
 use crate::workbench::{Said, command, said};
 use std::fs;
@@ -94,6 +94,79 @@ fn a_run_continues_a_prompt() {
     assert!(asked(&["--prompt", "a", "--temperature", "-1"]).expect(2).err.contains("not negative"));
 }
 
+/// The path of a tokenizer that the tests of `zoo-datasets` use, too: 256 bytes, `th`, `the` and ` the`.
+const BYTE_PAIRS: &str = "data.source={text_file: {path: none, tokenizer: datasets/tests/tokenizers/byte_pairs.json}}";
+
+#[test]
+fn text_is_read_with_a_tokenizer() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = dir.path().join("texts");
+    fs::create_dir(&texts).unwrap();
+    for name in ["a.txt", "b.txt"] {
+        fs::write(texts.join(name), "the cat saw the mouse in the house.\n".repeat(20)).unwrap();
+    }
+    let out = dir.path().join("run");
+    let run = out.to_str().unwrap();
+    let trained =
+        language(&["run", "tiny_language", "--set", BYTE_PAIRS, "--out", run], Some(("--data", &texts))).expect(0);
+    assert!(trained.err.contains("model.classes is 259"), "{}", trained.err);
+    assert!(trained.err.contains("2 texts in "), "{}", trained.err);
+    // Bits per character: tokens are longer than one.
+    let evaluated = language(&["eval", run], None).expect(0).json();
+    let (loss, bits) = (&evaluated["loss"], &evaluated["scores"]["bits_per_character"]);
+    let share = bits.as_f64().unwrap() * 2f64.ln() / loss.as_f64().unwrap();
+    // A line of 36 characters has 28 tokens: `the`, twice ` the`, and 25 others.
+    assert!((share - 28.0 / 36.0).abs() < 1e-9, "{share}");
+    let json = language(&["data", "inspect", "tiny_language", "--set", BYTE_PAIRS], Some(("--data", &texts))).expect(0);
+    assert_eq!(json.json()["splits"][0]["characters"], 1296);
+    let asked = ["eval", run, "--prompt", "the cat é", "--length", "12", "--temperature", "0"];
+    let report = language(&asked, None).expect(0).json();
+    assert!(report["continuation"].as_str().unwrap().len() >= 12, "{report}");
+    let none = ["run", "tiny_language", "--set", "data.source={text_file: {path: none, tokenizer: Cargo.toml}}"];
+    let refused = language(&none, Some(("--data", &texts))).expect(3);
+    assert!(refused.err.contains("Cargo.toml: invalid tokenizer: "), "{}", refused.err);
+    let both = format!("{}, vocabulary: ab}}}}", BYTE_PAIRS.trim_end_matches('}'));
+    let refused = language(&["check", "tiny_language", "--set", &both], None).expect(2);
+    assert!(refused.err.contains("a vocabulary of characters beside a tokenizer"), "{}", refused.err);
+}
+
+#[test]
+fn hidden_characters_are_found_and_pairs_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let run = out.to_str().unwrap();
+    let target = ["run", "tiny_masked", "--set", "target={metric: masked_accuracy, value: 0.01}"];
+    let trained = language(&target, Some(("--out", &out))).expect(0);
+    assert!(trained.err.contains("the most frequent token reaches masked_accuracy"), "{}", trained.err);
+    assert!(trained.err.contains("between the two neighbours reaches masked_accuracy"), "{}", trained.err);
+    let evaluated = || language(&["eval", run], None).expect(0).json();
+    let scores = evaluated()["scores"].clone();
+    let score = |name: &str| scores[name].as_f64().unwrap();
+    assert!(score("masked_accuracy") > 0.05 && score("masked_accuracy") < 1.0, "{scores}");
+    assert!(score("next_sentence_accuracy") > 0.0, "{scores}");
+    // The same tokens are hidden in each evaluation.
+    assert_eq!(evaluated()["scores"], scores);
+    let refused = language(&["eval", run, "--prompt", "the fox"], None).expect(2);
+    assert!(refused.err.contains("`tiny_masked` does not predict the next token"), "{}", refused.err);
+}
+
+#[test]
+fn texts_without_pairs_of_sentences_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("a.txt");
+    fs::write(&text, "one sentence.\n".repeat(40)).unwrap();
+    let refused = language(&["run", "tiny_masked"], Some(("--data", &text))).expect(3);
+    assert!(refused.err.contains("1 document; pairs of sentences take at least 2"), "{}", refused.err);
+    fs::write(&text, "one sentence.\nanother one.\n\n".repeat(40)).unwrap();
+    let given = |more: &[&str]| language(&[&["run", "tiny_masked", "--set", "target=~"], more].concat(), None);
+    let path = text.to_str().unwrap();
+    let trained = given(&["--data", path, "--out", dir.path().join("b").to_str().unwrap()]).expect(0);
+    // 12 characters, the line break and the four special tokens.
+    assert!(trained.err.contains("model.classes is 16"), "{}", trained.err);
+    let refused = given(&["--data", path, "--set", BYTE_PAIRS]).expect(3);
+    assert!(refused.err.contains("it has no token `[MASK]` or `<mask>`"), "{}", refused.err);
+}
+
 #[test]
 fn only_text_is_continued() {
     let dir = tempfile::tempdir().unwrap();
@@ -101,5 +174,5 @@ fn only_text_is_continued() {
     said(command().args(["run", "tiny", "--no-check", "--set", "target=~"]).args(RECIPES).arg("--out").arg(&out))
         .expect(0);
     let refused = said(command().arg("eval").arg(&out).args(["--prompt", "a"]).args(RECIPES)).expect(2);
-    assert!(refused.err.contains("`tiny` is not a language model"), "{}", refused.err);
+    assert!(refused.err.contains("`tiny` does not predict the next token of a text"), "{}", refused.err);
 }

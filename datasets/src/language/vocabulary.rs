@@ -1,106 +1,142 @@
-//! The vocabulary of a network.
+//! The vocabulary of a network: the numbers of the tokens of a text.
 
-use std::collections::HashMap;
+mod characters;
+mod subwords;
 
-use crate::DataError;
+pub use characters::CharacterSet;
+pub use subwords::Subwords;
 
-/// Characters and their numbers, which are the classes of a network that predicts them.
+use crate::{DataError, hash::fnv1a64};
+
+/// What a text consists of.
+#[derive(Debug, Clone)]
+pub enum Vocabulary {
+    /// Each character is a token.
+    Characters(CharacterSet),
+    /// Tokens are parts of words.
+    Subwords(Subwords),
+}
+
+/// Tokens that no text contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Special {
+    /// Fills sequences up.
+    Padding,
+    /// Begins a sequence.
+    Start,
+    /// Ends a sentence.
+    Separator,
+    /// Stands for a hidden token.
+    Mask,
+}
+
+impl Special {
+    /// All of them, in the order in which they follow characters.
+    pub const ALL: [Self; 4] = [Self::Padding, Self::Start, Self::Separator, Self::Mask];
+
+    /// Its names in tokenizers: that of BERT, and that of RoBERTa.
+    pub fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Padding => ["[PAD]", "<pad>"],
+            Self::Start => ["[CLS]", "<s>"],
+            Self::Separator => ["[SEP]", "</s>"],
+            Self::Mask => ["[MASK]", "<mask>"],
+        }
+    }
+}
+
+/// Why a text has no tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vocabulary {
-    characters: Vec<char>,
-    numbers: HashMap<char, u32>,
+pub enum Unencodable {
+    /// The character at a byte of the text is not in the vocabulary.
+    Character {
+        /// Place of the character in the text, in bytes.
+        byte: usize,
+        /// The character.
+        character: char,
+    },
+    /// The message of the tokenizer.
+    Tokenizer(String),
 }
 
 impl Vocabulary {
-    /// The characters of a text, by code point.
-    pub fn of(text: &str) -> Self {
-        let mut characters: Vec<char> = text.chars().collect();
-        characters.sort_unstable();
-        characters.dedup();
-        Self::numbered(characters)
+    /// Number of classes of a network that predicts its tokens: one more than the largest number of a token.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Characters(characters) => characters.names().len(),
+            Self::Subwords(subwords) => subwords.names().len(),
+        }
     }
 
-    /// These characters, in this order.
+    /// True if there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of each token.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::Characters(characters) => characters.names(),
+            Self::Subwords(subwords) => subwords.names().to_vec(),
+        }
+    }
+
+    /// What tokens are, in the plural.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::Characters(_) => "characters",
+            Self::Subwords(_) => "tokens",
+        }
+    }
+
+    /// A hash that differs if tokens or their numbers differ.
+    pub fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Characters(characters) => fnv1a64(characters.list().as_bytes()),
+            Self::Subwords(subwords) => subwords.fingerprint(),
+        }
+    }
+
+    /// The number of a special token.
     ///
     /// # Errors
-    /// If one of them occurs twice.
-    pub fn listed(list: &str) -> Result<Self, DataError> {
-        let vocabulary = Self::numbered(list.chars().collect());
-        if vocabulary.numbers.len() < vocabulary.len() {
-            let twice =
-                list.chars().enumerate().find(|(place, character)| list.chars().take(*place).any(|c| c == *character));
-            let character = twice.map(|(_, character)| character).unwrap_or_default();
-            return Err(DataError::Config(format!("the vocabulary has {character:?} twice")));
-        }
-        Ok(vocabulary)
-    }
-
-    fn numbered(characters: Vec<char>) -> Self {
-        let numbers = characters.iter().copied().zip(0..).collect();
-        Self { characters, numbers }
-    }
-
-    /// How many characters there are.
-    pub fn len(&self) -> usize {
-        self.characters.len()
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.characters.is_empty()
-    }
-
-    /// The number of a character, if it is known.
-    pub fn number(&self, character: char) -> Option<u32> {
-        self.numbers.get(&character).copied()
-    }
-
-    /// The characters in order, as [`Vocabulary::listed`] takes them.
-    pub fn list(&self) -> String {
-        self.characters.iter().collect()
-    }
-
-    /// The name of each character: itself, or its escape if it is not printable.
-    pub fn names(&self) -> Vec<String> {
-        let name = |character: &char| match character {
-            ' ' => "space".to_owned(),
-            other if other.is_control() || other.is_whitespace() => other.escape_default().to_string(),
-            other => other.to_string(),
-        };
-        self.characters.iter().map(name).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn characters_are_numbered_by_code_point() {
-        let vocabulary = Vocabulary::of("to be,\nor é");
-        assert_eq!(vocabulary.list(), "\n ,beorté");
-        assert_eq!(vocabulary.names()[..3], ["\\n", "space", ","]);
-        assert_eq!((vocabulary.number('\n'), vocabulary.number('é'), vocabulary.number('z')), (Some(0), Some(8), None));
-    }
-
-    #[test]
-    fn a_list_keeps_its_order_and_has_nothing_twice() {
-        assert_eq!(Vocabulary::listed("ba c").unwrap().number('c'), Some(3));
-        let error = Vocabulary::listed("abca").unwrap_err().to_string();
-        assert!(error.contains("'a' twice"), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn every_character_of_the_text_has_its_place(text in ".{0,200}") {
-            let vocabulary = Vocabulary::of(&text);
-            let list: Vec<char> = vocabulary.list().chars().collect();
-            prop_assert!(list.is_sorted_by(|a, b| a < b));
-            for character in text.chars() {
-                prop_assert_eq!(list[vocabulary.number(character).unwrap() as usize], character);
+    /// A vocabulary without it.
+    pub fn special(&self, token: Special) -> Result<u32, DataError> {
+        let [one, other] = token.names();
+        match self {
+            Self::Characters(characters) => {
+                characters.special(token).ok_or_else(|| DataError::Config(format!("the characters have no `{one}`")))
             }
-            prop_assert_eq!(Vocabulary::listed(&vocabulary.list()).unwrap(), vocabulary);
+            Self::Subwords(subwords) => subwords.special(token).ok_or_else(|| DataError::Tokenizer {
+                path: subwords.path().to_owned(),
+                message: format!("it has no token `{one}` or `{other}`"),
+            }),
+        }
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// A text with something else in it.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Unencodable> {
+        match self {
+            Self::Characters(characters) => {
+                let token =
+                    |(byte, character)| characters.number(character).ok_or(Unencodable::Character { byte, character });
+                text.char_indices().map(token).collect()
+            }
+            Self::Subwords(subwords) => subwords.encode(text).map_err(Unencodable::Tokenizer),
+        }
+    }
+
+    /// The text of tokens; special tokens of character sets have none.
+    ///
+    /// # Errors
+    /// The message of the tokenizer.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String, String> {
+        match self {
+            Self::Characters(characters) => Ok(tokens.iter().map(|token| characters.spelled(*token)).collect()),
+            Self::Subwords(subwords) => subwords.decode(tokens),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Windows of a text, with the next character for each position.
+//! Windows of a text, with the next token for each position.
 
 use std::sync::Arc;
 
 use super::Text;
 use crate::{DataError, Rng, Samples};
 
-/// Characters in a row.
+/// Tokens in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// The characters.
+    /// The tokens.
     pub tokens: Vec<u32>,
     /// For each of them the one that comes after it.
     pub next: Vec<u32>,
@@ -24,9 +24,9 @@ impl Window {
 /// Refuses texts that are shorter than a window, and empty windows.
 fn expect_window(text: &Text, length: usize) -> Result<(), DataError> {
     match length {
-        0 => Err(DataError::Config("windows of no characters".to_owned())),
+        0 => Err(DataError::Config("windows of no tokens".to_owned())),
         _ if text.tokens.len() > length => Ok(()),
-        _ => Err(DataError::ShortText { name: text.name.clone(), characters: text.tokens.len(), needed: length + 1 }),
+        _ => Err(DataError::ShortText { name: text.name.clone(), tokens: text.tokens.len(), needed: length + 1 }),
     }
 }
 
@@ -39,10 +39,10 @@ pub struct RandomWindows {
 }
 
 impl RandomWindows {
-    /// Windows of `length` characters, `count` per epoch.
+    /// Windows of `length` tokens, `count` per epoch.
     ///
     /// # Errors
-    /// A text that is shorter than a window and the character after it.
+    /// A text that is shorter than a window and the token after it.
     pub fn new(text: Arc<Text>, length: usize, count: usize) -> Result<Self, DataError> {
         expect_window(&text, length)?;
         Ok(Self { text, length, count })
@@ -62,7 +62,7 @@ impl Samples for RandomWindows {
     }
 }
 
-/// Windows side by side: each character but the first is predicted once. An incomplete rest is ignored.
+/// Windows side by side: each token but the first is predicted once. An incomplete rest is ignored.
 #[derive(Debug, Clone)]
 pub struct ConsecutiveWindows {
     text: Arc<Text>,
@@ -70,16 +70,16 @@ pub struct ConsecutiveWindows {
 }
 
 impl ConsecutiveWindows {
-    /// All windows of `length` characters.
+    /// All windows of `length` tokens.
     ///
     /// # Errors
-    /// A text that is shorter than a window and the character after it.
+    /// A text that is shorter than a window and the token after it.
     pub fn new(text: Arc<Text>, length: usize) -> Result<Self, DataError> {
         expect_window(&text, length)?;
         Ok(Self { text, length })
     }
 
-    /// How many windows of `length` characters a text has.
+    /// How many windows of `length` tokens a text has.
     pub fn count(text: &Text, length: usize) -> usize {
         text.tokens.len().saturating_sub(1) / length.max(1)
     }
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn text(characters: usize) -> Arc<Text> {
-        Arc::new(Text { name: "t".to_owned(), tokens: (0..characters as u32).collect() })
+    fn text(tokens: usize) -> Arc<Text> {
+        Arc::new(Text { name: "t".to_owned(), tokens: (0..tokens as u32).collect(), characters: tokens })
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_text_has_to_have_a_window_and_one_more() {
         let error = ConsecutiveWindows::new(text(4), 4).unwrap_err().to_string();
-        assert_eq!(error, "t: 4 characters are too few: a window and the character after it take 5");
+        assert_eq!(error, "t: 4 tokens are too few: a window and the token after it take 5");
         assert!(RandomWindows::new(text(4), 4, 1).is_err() && RandomWindows::new(text(4), 0, 1).is_err());
         let only = RandomWindows::new(text(5), 4, 3).unwrap();
         assert_eq!(only.sample(1, 2, 0).unwrap().tokens, [0, 1, 2, 3]);
@@ -125,13 +125,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_character_is_predicted_once(characters in 2usize..200, length in 1usize..40) {
-            prop_assume!(characters > length);
-            let windows = ConsecutiveWindows::new(text(characters), length).unwrap();
+        fn each_token_is_predicted_once(tokens in 2usize..200, length in 1usize..40) {
+            prop_assume!(tokens > length);
+            let windows = ConsecutiveWindows::new(text(tokens), length).unwrap();
             let all = (0..windows.len()).map(|index| windows.sample(0, 0, index).unwrap());
             let predicted: Vec<u32> = all.flat_map(|window| window.next).collect();
             prop_assert!(predicted.iter().copied().eq(1..=predicted.len() as u32));
-            prop_assert!(characters - 1 - predicted.len() < length);
+            prop_assert!(tokens - 1 - predicted.len() < length);
         }
 
         #[test]

@@ -152,9 +152,8 @@ fn data(trace: &Trace) -> String {
     let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
     let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());
     if !trace.inputs.values().next().is_none_or(Made::is_real) {
-        return "# zoo reads texts by characters: without a text of as many characters as there are classes, this recipe can be\n\
-                # proven, profiled and exported, but not trained.\n\
-                data:\n  source: {text_file: {path: data/text.txt, windows: 12000}}\n\n"
+        return "# A text file or a folder of text files, and the tokenizer of the network.\n\
+                data:\n  source: {text_file: {path: data/text.txt, tokenizer: data/tokenizer.json, windows: 12000}}\n\n"
             .to_owned();
     }
     let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";

@@ -8,8 +8,8 @@ use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos,
-    WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Metric, Period, Recipe, SampleKind, Shapes, Source,
+    TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
@@ -105,8 +105,13 @@ impl Check<'_> {
             | Source::Boxes(_)
             | Source::Crop511(_)
             | Source::FrameFolder(_)
-            | Source::TextFile(_)
             | Source::Sentences(_) => {}
+            Source::TextFile(file) => {
+                if file.tokenizer.is_some() && file.vocabulary.is_some() {
+                    let message = "a vocabulary of characters beside a tokenizer, which has its own";
+                    self.error("data.source.text_file.vocabulary", message, "remove one of the two");
+                }
+            }
         }
         let kind = self.recipe.data.source.kind();
         let Some(target) = &self.recipe.target else { return };
@@ -119,7 +124,11 @@ impl Check<'_> {
         }
         for (index, goal) in target.goals().enumerate() {
             let path = index.checked_sub(1).map_or("target".to_owned(), |also| format!("target.also[{also}]"));
-            if kind.metrics().contains(&goal.metric) {
+            let hidden = matches!(goal.metric, Metric::MaskedAccuracy | Metric::NextSentenceAccuracy);
+            if hidden && kind == SampleKind::Language && self.recipe.preprocess.masking.is_none() {
+                let hint = "hide tokens with `preprocess.masking`";
+                self.error(&format!("{path}.metric"), "no tokens are hidden from the network", hint);
+            } else if kind.metrics().contains(&goal.metric) {
                 self.within_range(&format!("{path}.value"), goal);
             } else {
                 let names: Vec<&str> = kind.metrics().iter().map(|metric| metric.name()).collect();

@@ -185,6 +185,25 @@ fn images_are_mixed_where_the_loss_can_weigh_two_classes() {
 }
 
 #[test]
+fn tokens_are_hidden_where_the_loss_ignores_the_others() {
+    let hidden = |more: &[(&str, &str)]| {
+        of(&with(&[&[("preprocess:", "preprocess:\n  masking: {share: 0.15}")], more].concat()))
+    };
+    let sentences = ("characters: {size: 32}", "sentences: {}");
+    let target = ("target: {metric: top1", "target: {metric: masked_accuracy");
+    let loss = |loss: &'static str| ("{softmax_cross_entropy: {}}", loss);
+    assert_eq!(hidden(&[sentences, target, loss("{softmax_cross_entropy: {ignore: 65535}}")]), "");
+    let said = [
+        hidden(&[]),
+        hidden(&[sentences, target]),
+        hidden(&[sentences, target, loss("{softmax_cross_entropy: {ignore: 3}}")]),
+        hidden(&[sentences, target, loss("{formulas: {f: {formula: \"logits * label\"}}}")]),
+        of(&with(&[sentences, target])),
+    ];
+    insta::assert_snapshot!(said.join("\n\n"));
+}
+
+#[test]
 fn schedules_that_cannot_be() {
     let schedule = |schedule: &str| of(&with(&[("cosine: {base_lr: 0.1}", schedule)]));
     insta::assert_snapshot!(schedule("multi_step: {base_lr: 0.1, milestones: [0 epochs, 1.5 epochs, 1 epoch]}"));

@@ -43,7 +43,7 @@ pub use evaluation::{
 };
 pub use feed::{Batches, Feed};
 pub use inspection::{Inspection, Pixels};
-pub use language_modelling::{Alphabet, Sampling};
+pub use language_modelling::{Generator, Sampling};
 pub use task::{DataSets, MakeNetwork, SampleSets, Task, loader_config, open, task};
 
 use thiserror::Error;

@@ -9,7 +9,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Alphabet, Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
+    Baseline, EvaluationError, Feed, Generator, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
     classification::Classification, detection::Detection, language_modelling::LanguageModelling,
     segmentation::Segmentation, text_detection::TextDetection, tracking::Tracking,
 };
@@ -153,8 +153,8 @@ pub trait SampleSets: Send + Sync {
         None
     }
 
-    /// The text generator of a network; `None` if samples are not text.
-    fn alphabet(&self) -> Option<Alphabet<'_>> {
+    /// The text generator of a network; `None` if the network does not predict the next token.
+    fn generator(&self) -> Option<Generator<'_>> {
         None
     }
 }

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use std::sync::atomic::AtomicBool;
-use zoo_tasks::{Alphabet, Baseline, Evaluation, EvaluationError, HeldOut, Sampling, Witness};
+use zoo_tasks::{Baseline, Evaluation, EvaluationError, Generator, HeldOut, Sampling, Witness};
 
 use crate::{
     TrainError,
@@ -35,21 +35,21 @@ fn load(network: &mut Network<'_>, weights: &Weights) -> Result<(), TrainError> 
     network.load(|name| weights.tensors.get(name).cloned())
 }
 
-/// Continues a text: see [`Alphabet::continue_text`]. False if `cancel` was set before the end.
+/// Continues a text: see [`Generator::continue_text`]. False if `cancel` was set before the end.
 ///
 /// # Errors
 /// Weights that do not fit the network, or a prompt that it cannot continue.
 pub fn continue_text(
     job: Job<'_>,
     weights: &Weights,
-    alphabet: &Alphabet<'_>,
+    generator: &Generator<'_>,
     (prompt, sampling): (&str, Sampling),
     cancel: &AtomicBool,
-    tell: &mut dyn FnMut(char),
+    tell: &mut dyn FnMut(&str),
 ) -> Result<bool, TrainError> {
     let mut network = Network::new(job, 1)?;
     load(&mut network, weights)?;
-    Ok(alphabet.continue_text(&mut network, prompt, sampling, cancel, tell)?)
+    Ok(generator.continue_text(&mut network, prompt, sampling, cancel, tell)?)
 }
 
 /// The scores of trivial answers on the held-out set of the job. `progress` is called with the current and the total

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zoo_datasets::detection::BoxDataset;
 use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
+use zoo_datasets::language::{Special, Subwords, Vocabulary};
 use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{
     BoxFolder, BoxPart, Cifar10, Crop511, Dataset, FrameFolders, IdxImages, IdxPart, OnError, Rect, TextFormat,
@@ -181,6 +182,20 @@ pub fn index(data: &[u8]) {
                 let error = set.frame(track, set.frames(track) - 1).unwrap_err().to_string();
                 assert!(error.starts_with(folder.path().to_str().unwrap()) && !error.contains("/../"), "{error}");
             }
+        }
+    }
+}
+
+/// A tokenizer, which encodes and decodes a text.
+pub fn tokenizer(data: &[u8]) {
+    let folder = folder("tokenizer.json", data);
+    if let Ok(subwords) = Subwords::read(&folder.path().join("tokenizer.json")) {
+        let vocabulary = Vocabulary::Subwords(subwords);
+        let known = vocabulary.len();
+        Special::ALL.into_iter().for_each(|token| drop(vocabulary.special(token)));
+        if let Ok(tokens) = vocabulary.encode("The cat, the é:\n 12 [MASK]") {
+            assert!(tokens.iter().all(|token| (*token as usize) < known));
+            let _ = vocabulary.decode(&tokens);
         }
     }
 }

@@ -17,10 +17,10 @@ pub struct PromptArgs {
     /// Generate text after this prompt with a language model, instead of evaluating it
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["draw", "drawn"])]
     pub prompt: Option<String>,
-    /// Number of characters to generate
+    /// Number of tokens to generate: characters, or those of the tokenizer
     #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN.saturating_add(199), requires = "prompt")]
     length: NonZero<usize>,
-    /// Sampling temperature: logits are divided by it; 0 always takes the most likely character
+    /// Sampling temperature: logits are divided by it; 0 always takes the most likely token
     #[arg(long, value_name = "T", default_value_t = 0.8, requires = "prompt", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
     /// Seed of the random sampling
@@ -54,22 +54,22 @@ pub fn run(
     cancel: &AtomicBool,
     context: &mut Context,
 ) -> Result<bool, Failure> {
-    let Some(alphabet) = job.data.samples.alphabet() else {
+    let Some(generator) = job.data.samples.generator() else {
         let name = &job.recipe.name;
-        return Err(Failure::Usage(format!("--prompt: `{name}` is not a language model")));
+        return Err(Failure::Usage(format!("--prompt: `{name}` does not predict the next token of a text")));
     };
     let sampling = Sampling { length: args.length.get(), temperature: args.temperature, seed: args.seed };
     let (mut text, mut written) = (String::new(), Ok(()));
     let as_text = context.format == Format::Text;
-    let mut tell = |character: char| {
+    let mut tell = |piece: &str| {
         if as_text && written.is_ok() {
-            // The prompt is printed with the first character, so that an error is on its own line.
+            // The prompt is printed with the first piece, so that an error is on its own line.
             let before = if text.is_empty() { prompt } else { "" };
-            written = write!(context.out, "{before}{character}").and_then(|()| context.out.flush());
+            written = write!(context.out, "{before}{piece}").and_then(|()| context.out.flush());
         }
-        text.push(character);
+        text.push_str(piece);
     };
-    let done = continue_text(job, weights, &alphabet, (prompt, sampling), cancel, &mut tell)?;
+    let done = continue_text(job, weights, &generator, (prompt, sampling), cancel, &mut tell)?;
     written?;
     match context.format {
         Format::Text => writeln!(context.out)?,

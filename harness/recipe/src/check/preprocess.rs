@@ -25,6 +25,9 @@ impl Check<'_> {
         if let Some(mix) = &recipe.preprocess.mix {
             self.mix(mix);
         }
+        if recipe.preprocess.masking.is_some() {
+            self.masking();
+        }
         self.steps("train", &recipe.preprocess.train);
         self.steps("eval", &recipe.preprocess.eval);
         self.same_levels();
@@ -55,6 +58,31 @@ impl Check<'_> {
         if recipe.loss.softmax_cross_entropy.is_none() {
             let message = "images are mixed, but no term of the loss weighs their two classes";
             self.error(path, message, "`loss.softmax_cross_entropy` does");
+        }
+    }
+
+    fn masking(&mut self) {
+        let (recipe, path) = (self.recipe, "preprocess.masking");
+        let kind = recipe.data.source.kind();
+        if kind != SampleKind::Language {
+            let message = format!("{} have no tokens that could be hidden", kind.describe());
+            return self.error(path, message, "only text has tokens");
+        }
+        let Some(entropy) = &recipe.loss.softmax_cross_entropy else {
+            let message = "tokens are hidden, but no term of the loss predicts them";
+            return self.error(path, message, "`loss.softmax_cross_entropy` does");
+        };
+        let hint = "write a number that is no token, for example `ignore: 65535`, or larger for a larger vocabulary";
+        match entropy.ignore {
+            None => {
+                let message = "the loss is over hidden tokens only, so it must ignore the label of all others";
+                self.error("loss.softmax_cross_entropy", message, hint);
+            }
+            Some(ignored) if (ignored as usize) < recipe.model.classes => {
+                let message = format!("the ignored label {ignored} is one of the {} tokens", recipe.model.classes);
+                self.error("loss.softmax_cross_entropy.ignore", message, hint);
+            }
+            Some(_) => {}
         }
     }
 

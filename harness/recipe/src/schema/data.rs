@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BoxDetection, BoxPreparation, BoxedShapes, Boxes, Crop511, FrameFolder, LabelMapPreparation, LabelMaps, Metric,
-    PairPreparation, Sentences, Shapes, TextDetection, TextFile, TextFolder, TextPreparation, TextScenes, Tracking,
-    Videos,
+    BoxDetection, BoxPreparation, BoxedShapes, Boxes, Crop511, FrameFolder, LabelMapPreparation, LabelMaps, Masking,
+    Metric, PairPreparation, Sentences, Shapes, TextDetection, TextFile, TextFolder, TextPreparation, TextScenes,
+    Tracking, Videos,
 };
 
 /// The source of the samples.
@@ -54,7 +54,7 @@ pub enum Source {
     Crop511(Crop511),
     /// Folders of frames with masks or outlines (DAVIS, VOT).
     FrameFolder(FrameFolder),
-    /// A text file for language modelling by characters.
+    /// A text file, or a folder of text files, for language modelling.
     TextFile(TextFile),
     /// Generated sentences; needs no files.
     Sentences(Sentences),
@@ -73,7 +73,7 @@ pub enum SampleKind {
     Boxes,
     /// A video with the place of its target.
     Video,
-    /// A window of text with the character that comes after each.
+    /// A window of text.
     Language,
 }
 
@@ -106,7 +106,13 @@ impl SampleKind {
                 Metric::Mar100,
             ],
             Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
-            Self::Language => &[Metric::CrossEntropy, Metric::Perplexity, Metric::BitsPerCharacter],
+            Self::Language => &[
+                Metric::CrossEntropy,
+                Metric::Perplexity,
+                Metric::BitsPerCharacter,
+                Metric::MaskedAccuracy,
+                Metric::NextSentenceAccuracy,
+            ],
         }
     }
 }
@@ -326,6 +332,9 @@ pub struct Preprocess {
     /// How images with boxes become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxPreparation>,
+    /// How tokens of texts are hidden from the network, which predicts them; by default it predicts the next token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub masking: Option<Masking>,
     /// How videos become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<PairPreparation>,

@@ -1,60 +1,55 @@
-//! Generates text, one character at a time.
+//! Generates text, one token at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zoo_datasets::{Rng, language::Vocabulary};
+use zoo_datasets::{
+    Rng,
+    language::{Unencodable, Vocabulary},
+};
 
 use super::length;
 use crate::{EvaluationError, Field, Network, evaluation::first_input};
 
-/// How the characters of a continuation are chosen.
+/// How the tokens of a continuation are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Number of characters to generate.
+    /// Number of tokens to generate.
     pub length: usize,
-    /// The temperature by which logits are divided before sampling; 0 chooses the most likely character.
+    /// The temperature by which logits are divided before sampling; 0 chooses the most likely token.
     pub temperature: f64,
     /// Seed of the draws.
     pub seed: u64,
 }
 
-/// The characters that a network reads and generates.
-pub struct Alphabet<'a>(pub(super) &'a Vocabulary);
+/// Generates text with a network that predicts the next token of this vocabulary.
+pub struct Generator<'a>(pub(super) &'a Vocabulary);
 
-impl Alphabet<'_> {
-    /// Generates text after `prompt`; `tell` is called with each character. The input is the last characters that fit
-    /// the network's window. If the text is shorter than the window, the rest is padded: a causal network ignores
-    /// positions after the last character. Returns false if `cancel` was set before the end.
+impl Generator<'_> {
+    /// Generates text after `prompt`; `tell` is called with each piece of it, as soon as its characters are complete.
+    /// The input is the last tokens that fit the network's window. If the text is shorter than the window, the rest is
+    /// padded: a causal network ignores positions after the last token. Returns false if `cancel` was set before the
+    /// end.
     ///
     /// # Errors
-    /// An empty prompt, a character outside the vocabulary, or a network whose input is not characters.
+    /// An empty prompt, a character outside the vocabulary, or a network whose input is not tokens.
     pub fn continue_text(
         &self,
         network: &mut dyn Network,
         prompt: &str,
         sampling: Sampling,
         cancel: &AtomicBool,
-        tell: &mut dyn FnMut(char),
+        tell: &mut dyn FnMut(&str),
     ) -> Result<bool, EvaluationError> {
+        let (vocabulary, known) = (self.0, self.0.len());
         let input = first_input(network)?;
         let length = length(&input).map_err(EvaluationError::Mismatch)?;
-        let characters: Vec<char> = self.0.list().chars().collect();
-        let number = |character| {
-            let unknown = || {
-                let known = self.0.list();
-                EvaluationError::Prompt(format!(
-                    "the prompt contains {character:?}, which is not in the vocabulary of \
-                                                 the network: {known:?}"
-                ))
-            };
-            self.0.number(character).ok_or_else(unknown)
-        };
-        let mut tokens = prompt.chars().map(number).collect::<Result<Vec<u32>, _>>()?;
-        if tokens.is_empty() {
-            return Err(EvaluationError::Prompt("the prompt is empty".to_owned()));
-        }
+        let mut tokens = self.tokens(prompt)?;
         let mut rng = Rng::new(sampling.seed, 0, 0);
-        for _ in 0..sampling.length {
+        // A byte or a word piece alone may be no text: the tokens from `from` on are decoded together, and what the
+        // first of them (up to `told`) already gave is left out.
+        let (mut from, mut told) = (tokens.len() - 1, tokens.len());
+        let decode = |tokens: &[u32]| vocabulary.decode(tokens).map_err(EvaluationError::Prompt);
+        for drawn in 1..=sampling.length {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(false);
             }
@@ -63,16 +58,39 @@ impl Alphabet<'_> {
             window.resize(length, 0);
             let outputs = network.run(1, vec![Field::index(&input.name, window)])?;
             let logits = outputs.first().map(|output| output.values.as_slice()).unwrap_or_default();
-            let mismatch = || EvaluationError::Mismatch(format!("{} logits for {length} characters", logits.len()));
-            if logits.len() != length * characters.len() {
+            let mismatch = || EvaluationError::Mismatch(format!("{} logits for {length} tokens", logits.len()));
+            if logits.len() != length * known {
                 return Err(mismatch());
             }
-            let logits = logits.chunks_exact(characters.len()).nth(last).ok_or_else(mismatch)?;
-            let next = choose(logits, sampling.temperature, &mut rng);
-            tell(characters[next]);
-            tokens.push(next as u32);
+            let logits = logits.chunks_exact(known).nth(last).ok_or_else(mismatch)?;
+            tokens.push(choose(logits, sampling.temperature, &mut rng) as u32);
+            let (before, now) = (decode(&tokens[from..told])?, decode(&tokens[from..])?);
+            let new = now.get(before.len()..).unwrap_or_default();
+            let complete = !now.ends_with(char::REPLACEMENT_CHARACTER) || drawn == sampling.length;
+            if complete && !new.is_empty() {
+                tell(new);
+                (from, told) = (told, tokens.len());
+            }
         }
         Ok(true)
+    }
+
+    fn tokens(&self, prompt: &str) -> Result<Vec<u32>, EvaluationError> {
+        let refused = |error| match (error, self.0) {
+            (Unencodable::Character { character, .. }, Vocabulary::Characters(characters)) => format!(
+                "the prompt contains {character:?}, which is not in the vocabulary of the network: {:?}",
+                characters.list()
+            ),
+            (Unencodable::Character { character, .. }, Vocabulary::Subwords(_)) => {
+                format!("the prompt contains {character:?}, which is not in the vocabulary")
+            }
+            (Unencodable::Tokenizer(message), _) => format!("the tokenizer cannot encode the prompt: {message}"),
+        };
+        let tokens = self.0.encode(prompt).map_err(|error| EvaluationError::Prompt(refused(error)))?;
+        if tokens.is_empty() {
+            return Err(EvaluationError::Prompt("the prompt is empty".to_owned()));
+        }
+        Ok(tokens)
     }
 }
 
@@ -98,6 +116,8 @@ fn choose(logits: &[f32], temperature: f64, rng: &mut Rng) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zoo_datasets::language::CharacterSet;
+
     use crate::{Element, Input, Output};
 
     /// A window of 4 characters of `a`, `b`, `c`, `d`; each is followed by the next of the alphabet, `d` by `a`.
@@ -133,15 +153,15 @@ mod tests {
     }
 
     fn continued(prompt: &str, length: usize, temperature: f64, seed: u64) -> Result<(String, Vec<Vec<u32>>), String> {
-        let vocabulary = Vocabulary::listed("abcd").unwrap();
+        let vocabulary = Vocabulary::Characters(CharacterSet::listed("abcd").unwrap());
         let (mut network, mut text) = (Alphabetical { seen: Vec::new() }, String::new());
         let sampling = Sampling { length, temperature, seed };
-        let done = Alphabet(&vocabulary).continue_text(
+        let done = Generator(&vocabulary).continue_text(
             &mut network,
             prompt,
             sampling,
             &AtomicBool::new(false),
-            &mut |character| text.push(character),
+            &mut |piece| text.push_str(piece),
         );
         done.map(|_| (text, network.seen)).map_err(|error| error.to_string())
     }
@@ -172,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_drawn_by_their_probability() {
+    fn tokens_are_drawn_by_their_probability() {
         let mut rng = Rng::new(1, 0, 0);
         let third = (0..3000).filter(|_| choose(&[0.0, 2f32.ln()], 1.0, &mut rng) == 0).count();
         assert!((900..1100).contains(&third), "{third}");

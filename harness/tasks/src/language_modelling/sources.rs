@@ -4,35 +4,65 @@ use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
     DataError,
-    language::{ConsecutiveWindows, Sentences, Text, Vocabulary, read_text},
+    language::{CharacterSet, ConsecutiveWindows, Corpus, Documents, Masking, Part, Sentences, Subwords, Vocabulary},
 };
 use zoo_recipe::{
     Recipe,
     schema::{self, InputShape, Source, TextFile},
 };
 
-use super::Texts;
-use crate::{DataSets, InputError, task::foreign};
+use super::{masked::MaskedTokens, next_token::NextToken, texts::Texts};
+use crate::{DataSets, InputError, SampleSets, task::foreign};
 
 /// Opens the text of a source.
 pub(super) fn open(recipe: &Recipe, source: &Source) -> Result<DataSets, InputError> {
     let length = length(recipe)?;
-    let (vocabulary, [train, val], windows, description) = match source {
-        Source::TextFile(section) => text_file(section)?,
-        Source::Sentences(section) => sentences(section)?,
+    let masking = recipe.preprocess.masking.as_ref();
+    let Opened { vocabulary, corpora, windows, description } = match source {
+        Source::TextFile(section) => text_file(section, masking.is_some())?,
+        Source::Sentences(section) => sentences(section, masking),
         _ => return Err(foreign(recipe, "language modelling")),
     };
-    let [train, val] = [train, val].map(Arc::new);
-    for text in [&train, &val] {
-        ConsecutiveWindows::new(text.clone(), length)?;
-    }
-    let windows = windows.unwrap_or_else(|| ConsecutiveWindows::count(&train, length));
-    let names = vocabulary.names();
-    let samples = Arc::new(Texts { vocabulary, names, train, val, length, windows });
+    let parts = corpora.parts();
+    let [train, val] = parts.each_ref().map(|part| part.encode(&vocabulary).map(Arc::new));
+    let texts = Texts { names: vocabulary.names(), train: train?, val: val?, vocabulary };
+    let samples: Arc<dyn SampleSets> = match masking {
+        Some(masking) => Arc::new(masked(recipe, masking, texts, &parts, (length, windows))?),
+        None => {
+            for text in [&texts.train, &texts.val] {
+                ConsecutiveWindows::new(text.clone(), length)?;
+            }
+            let windows = windows.unwrap_or_else(|| ConsecutiveWindows::count(&texts.train, length));
+            Arc::new(NextToken { texts, length, windows })
+        }
+    };
     Ok(DataSets { samples, description, skipped: 0 })
 }
 
-/// Characters per window: the length of the network's input.
+fn masked(
+    recipe: &Recipe,
+    section: &schema::Masking,
+    texts: Texts,
+    parts: &[Part<'_>; 2],
+    (length, windows): (usize, Option<usize>),
+) -> Result<MaskedTokens, InputError> {
+    let Some(unmasked) = recipe.loss.softmax_cross_entropy.as_ref().and_then(|entropy| entropy.ignore) else {
+        return Err(InputError::at(recipe, "loss", "a loss over hidden tokens ignores the others: see `ignore`"));
+    };
+    let documents = match section.sentence_pairs {
+        true => {
+            let [train, val] = parts.each_ref().map(|part| Documents::of(part, &texts.vocabulary).map(Arc::new));
+            Some([train?, val?])
+        }
+        false => None,
+    };
+    let masking = Masking::new(section.share, &texts.vocabulary, unmasked)?;
+    let masked = MaskedTokens { texts, documents, masking, length, windows };
+    masked.expect_samples()?;
+    Ok(masked)
+}
+
+/// Tokens per window: the length of the network's input.
 fn length(recipe: &Recipe) -> Result<usize, InputError> {
     match recipe.model.inputs.values().next() {
         Some(InputShape::Indices(shape)) if shape.indices.len() == 1 => Ok(shape.indices[0].0),
@@ -42,35 +72,68 @@ fn length(recipe: &Recipe) -> Result<usize, InputError> {
     }
 }
 
-/// A text file in place of the recipe's source; if that is a text file too, its settings are kept.
+/// A text file, or a folder of such files, in place of the recipe's source; if that is a text file too, its settings
+/// are kept.
 pub(super) fn file(path: &Path, before: &Source) -> Source {
     let path = path.to_owned();
     Source::TextFile(match before {
         Source::TextFile(section) => TextFile { path, ..section.clone() },
-        _ => TextFile { path, validation: TextFile::VALIDATION, windows: None, vocabulary: None },
+        _ => TextFile { path, validation: TextFile::VALIDATION, windows: None, tokenizer: None, vocabulary: None },
     })
 }
 
-type Opened = (Vocabulary, [Text; 2], Option<usize>, String);
-
-fn text_file(section: &TextFile) -> Result<Opened, DataError> {
-    let content = read_text(&section.path)?;
-    let vocabulary = match &section.vocabulary {
-        Some(list) => Vocabulary::listed(list)?,
-        None => Vocabulary::of(&content),
-    };
-    let path = section.path.display().to_string();
-    let texts = Text::new(path.as_str(), &content, &vocabulary)?.split(section.validation);
-    Ok((vocabulary, texts, section.windows, format!("text {path}")))
+/// What a source contains.
+struct Opened {
+    vocabulary: Vocabulary,
+    corpora: Corpora,
+    /// Windows per epoch.
+    windows: Option<usize>,
+    description: String,
 }
 
-fn sentences(section: &schema::Sentences) -> Result<Opened, DataError> {
+/// The training text and the held-out text.
+enum Corpora {
+    /// One text, of which a share is held out.
+    Divided(Corpus, f64),
+    Apart([Corpus; 2]),
+}
+
+impl Corpora {
+    fn parts(&self) -> [Part<'_>; 2] {
+        match self {
+            Self::Divided(corpus, held_out) => corpus.split(*held_out),
+            Self::Apart(corpora) => corpora.each_ref().map(Corpus::whole),
+        }
+    }
+}
+
+fn text_file(section: &TextFile, masked: bool) -> Result<Opened, DataError> {
+    let corpus = Corpus::read(&section.path)?;
+    let with_special = |characters: CharacterSet| if masked { characters.with_special() } else { characters };
+    let vocabulary = match (&section.tokenizer, &section.vocabulary) {
+        (Some(tokenizer), _) => Vocabulary::Subwords(Subwords::read(tokenizer)?),
+        (None, Some(list)) => Vocabulary::Characters(with_special(CharacterSet::listed(list)?)),
+        (None, None) => Vocabulary::Characters(with_special(CharacterSet::of(corpus.content()))),
+    };
+    let description = match corpus.files() {
+        1 => format!("text {}", section.path.display()),
+        files => format!("{files} texts in {}", section.path.display()),
+    };
+    let corpora = Corpora::Divided(corpus, section.validation);
+    Ok(Opened { vocabulary, corpora, windows: section.windows, description })
+}
+
+fn sentences(section: &schema::Sentences, masking: Option<&schema::Masking>) -> Opened {
     let &schema::Sentences { train, val, windows, seed } = section;
-    let vocabulary = Sentences::vocabulary();
+    let characters = Sentences::vocabulary();
+    let characters = if masking.is_some() { characters.with_special() } else { characters };
     let text = |first, count| {
         let sentences = Sentences { seed, first, count };
-        Text::new(format!("sentences(seed {seed})"), &sentences.text(), &vocabulary)
+        let pairs = masking.is_some_and(|masking| masking.sentence_pairs);
+        let content = if pairs { sentences.documents() } else { sentences.text() };
+        Corpus::written(format!("sentences(seed {seed})"), content)
     };
-    let texts = [text(0, train)?, text(Sentences::HELD_OUT, val)?];
-    Ok((vocabulary, texts, windows, format!("generated sentences, {train} + {val}")))
+    let corpora = Corpora::Apart([text(0, train), text(Sentences::HELD_OUT, val)]);
+    let description = format!("generated sentences, {train} + {val}");
+    Opened { vocabulary: Vocabulary::Characters(characters), corpora, windows, description }
 }

@@ -1,0 +1,180 @@
+//! Windows of text, with the next token for each position.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use zoo_datasets::{
+    DataError, Image, LoaderConfig, SampleLoader, Samples,
+    language::{ConsecutiveWindows, RandomWindows, Window, pairs, singles},
+};
+use zoo_recipe::{
+    LABEL, Recipe,
+    schema::{Metric, Score},
+};
+
+use super::{continuation::Generator, length, texts::Texts, window};
+use crate::{
+    Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
+    Network, SampleSets, Sight, Witness,
+    batch::{Element, offer},
+    evaluation::first_input,
+    metrics::{Classified, CrossEntropy, Meter, bits_per_character, perplexity},
+};
+
+/// Windows of a text.
+pub(super) struct NextToken {
+    pub texts: Texts,
+    /// Tokens per window.
+    pub length: usize,
+    /// Windows per epoch.
+    pub windows: usize,
+}
+
+impl SampleSets for NextToken {
+    fn train_len(&self) -> usize {
+        self.windows
+    }
+
+    fn val_len(&self) -> usize {
+        ConsecutiveWindows::count(&self.texts.val, self.length)
+    }
+
+    fn noun(&self) -> &'static str {
+        "windows"
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.texts.names
+    }
+
+    fn names(&self, tell: &mut dyn FnMut(String)) {
+        self.texts.identify(tell);
+    }
+
+    fn settle(&self, recipe: &mut Recipe) {
+        self.texts.settle(recipe);
+    }
+
+    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        let (first, length) = window(recipe, inputs)?;
+        offer(recipe, inputs, &[(&first.name, Element::Index), (LABEL, Element::Index)])?;
+        let windows = RandomWindows::new(self.texts.train.clone(), length, self.windows)?;
+        let name = first.name.clone();
+        let batch = move |windows: Vec<Window>| {
+            let n = windows.len();
+            let (tokens, next): (Vec<_>, Vec<_>) =
+                windows.into_iter().map(|window| (window.tokens, window.next)).unzip();
+            Batch { n, fields: vec![Field::index(&name, tokens.concat()), Field::index(LABEL, next.concat())] }
+        };
+        Ok(Feed::of_samples(SampleLoader::new(windows, config)?, batch))
+    }
+
+    fn held_out(
+        &self,
+        _recipe: &Recipe,
+        network: &dyn Network,
+        config: LoaderConfig,
+    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let input = first_input(network)?;
+        let length = length(&input).map_err(EvaluationError::Mismatch)?;
+        let windows = ConsecutiveWindows::new(self.texts.val.clone(), length)?;
+        Ok(Box::new(HeldOutWindows {
+            loader: SampleLoader::new(windows, config)?,
+            input: input.name,
+            classes: self.texts.vocabulary.len(),
+            characters_per_token: self.texts.val.characters_per_token(),
+        }))
+    }
+
+    fn trivial_answers(
+        &self,
+        _recipe: &Recipe,
+        _network: &mut MakeNetwork<'_>,
+        _config: LoaderConfig,
+        _progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Baseline>, EvaluationError> {
+        let Texts { train, val, vocabulary, .. } = &self.texts;
+        let known = vocabulary.len();
+        let answer = |answer: &str, value| {
+            let score = Score { metric: Metric::CrossEntropy, value, of: None };
+            Baseline { answer: answer.to_owned(), score }
+        };
+        Ok(vec![
+            answer("a unigram model", singles(train, val, known)),
+            answer("a bigram model", pairs(train, val, known)),
+        ])
+    }
+
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        let windows = |text: &Arc<_>| ConsecutiveWindows::count(text, self.length);
+        vec![("train", windows(&self.texts.train)), ("val", windows(&self.texts.val))]
+    }
+
+    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
+        let (name, samples) = self.parts()[part];
+        self.texts.inspect(name, samples, part == 1, done)
+    }
+
+    fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
+        Err(DataError::Config("text cannot be drawn; use `zoo data inspect`".to_owned()))
+    }
+
+    fn undrawn(&self) -> Option<&'static str> {
+        Some("text is not drawn")
+    }
+
+    fn generator(&self) -> Option<Generator<'_>> {
+        Some(Generator(&self.texts.vocabulary))
+    }
+}
+
+/// All held-out windows.
+struct HeldOutWindows {
+    loader: SampleLoader<ConsecutiveWindows>,
+    /// Name of the input for the tokens.
+    input: String,
+    /// Size of the vocabulary.
+    classes: usize,
+    characters_per_token: f64,
+}
+
+impl HeldOut for HeldOutWindows {
+    fn evaluate(
+        &self,
+        network: &mut dyn Network,
+        cancel: &AtomicBool,
+        witness: &mut Witness<'_>,
+    ) -> Result<Option<Evaluation>, EvaluationError> {
+        let of = self.loader.samples().len();
+        let (mut loss, mut samples) = (CrossEntropy::default(), 0);
+        for windows in self.loader.epoch(0, 0)? {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let windows = windows?;
+            let tokens: Vec<u32> = windows.iter().flat_map(|window| window.tokens.iter().copied()).collect();
+            let next: Vec<u32> = windows.iter().flat_map(|window| window.next.iter().copied()).collect();
+            let outputs = network.run(windows.len(), vec![Field::index(&self.input, tokens)])?;
+            let logits = outputs.first().map(|output| output.values.as_slice()).unwrap_or_default();
+            if logits.len() != next.len() * self.classes {
+                let (found, expected) = (logits.len(), next.len());
+                let message = format!("{found} logits for {expected} tokens out of {}", self.classes);
+                return Err(EvaluationError::Mismatch(message));
+            }
+            for (logits, &label) in logits.chunks_exact(self.classes).zip(&next) {
+                let logits: Vec<f64> = logits.iter().copied().map(f64::from).collect();
+                loss.add(&Classified { logits: &logits, label });
+            }
+            samples += windows.len();
+            witness(&Sight::Progress { what: "samples", done: samples, of });
+        }
+        if samples == 0 {
+            return Err(EvaluationError::NothingEvaluated);
+        }
+        let loss = loss.value();
+        let scores = vec![perplexity(loss), bits_per_character(loss, self.characters_per_token)];
+        Ok(Some(Evaluation { samples: samples as u64, loss: Some(loss), scores }))
+    }
+}
