@@ -9,7 +9,7 @@
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
 //! * [`segmentation`]: images with a class per pixel, read or generated, and their variation.
 //! * [`detection`]: images with boxes, read or generated; anchors, their targets, and detections.
-//! * [`language`]: text by characters, in windows.
+//! * [`language`]: text by characters or subwords, in windows or pairs of sentences.
 //! * [`files`]: how files from anywhere are opened; [`atomic`]: how they are written.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
 //!

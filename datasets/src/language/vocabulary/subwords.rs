@@ -34,6 +34,8 @@ impl Subwords {
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = files::read(path, MOST_BYTES).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
         let refuse = |message: String| DataError::Tokenizer { path: path.to_owned(), message };
+        // The library panics on strings that are invalid JSON.
+        serde_json::from_slice::<serde_json::Value>(&bytes).map_err(|error| refuse(error.to_string()))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
         tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
         let vocabulary = tokenizer.get_vocab(true);
