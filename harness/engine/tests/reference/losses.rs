@@ -52,11 +52,12 @@ fn step_of(label: [u32; 3], preprocess: &str, loss: &str, dtype: DType, kernels:
     (result.losses[0].1, elements(&step.variable("fc.weight").unwrap()))
 }
 
-/// Two samples of four anchors: logits `[4, 3]`, of one layer that leaves them as they are.
+/// Two samples of four anchors: logits `[4, K]`, of one layer that leaves them as they are.
 fn anchors(loss: &str, logits: &[f64], label: &[f64], target: &[f64]) -> f64 {
+    let k = logits.len() / 8;
     let text = format!(
-        "name: r\nmodel:\n  inputs: {{image: [3, 2, 2]}}\n  classes: 10\n  outputs: {{all: all}}\n  \
-         body: [tokens: {{size: 3}}, linear: {{name: fc, out: 3}}, tap: all]\ndata: {{source: {{characters: {{}}}}}}\n\
+        "name: r\nmodel:\n  inputs: {{image: [{k}, 2, 2]}}\n  classes: 10\n  outputs: {{all: all}}\n  \
+         body: [tokens: {{size: {k}}}, linear: {{name: fc, out: {k}}}, tap: all]\ndata: {{source: {{characters: {{}}}}}}\n\
          loss: {loss}\noptimizer: sgd\nschedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
     );
     let folder = tempfile::tempdir().unwrap();
@@ -67,16 +68,16 @@ fn anchors(loss: &str, logits: &[f64], label: &[f64], target: &[f64]) -> f64 {
     let graph = build(&recipe, &recipe.resolve().unwrap(), &options).unwrap_or_else(|error| panic!("{error}"));
     let given: Vec<String> = graph.inputs.iter().map(|input| input.name.clone()).collect();
     let mut step = Step::new(graph, Options { kernels: Kernels::Reference, ..OPTIONS }).unwrap();
-    step.set_variable("fc.weight", &Tensor::eye(3, candle_core::DType::F64, &Device::Cpu).unwrap()).unwrap();
+    step.set_variable("fc.weight", &Tensor::eye(k, candle_core::DType::F64, &Device::Cpu).unwrap()).unwrap();
     let tensor = |values: &[f64], dims: &[usize]| Tensor::from_slice(values, dims, &Device::Cpu).unwrap();
     // Tokens are the pixels of all channels.
     let image =
-        tensor(logits, &[2, 4, 3]).transpose(1, 2).unwrap().contiguous().unwrap().reshape((2, 3, 2, 2)).unwrap();
+        tensor(logits, &[2, 4, k]).transpose(1, 2).unwrap().contiguous().unwrap().reshape((2, k, 2, 2)).unwrap();
     let inputs = given.into_iter().map(|name| {
         let value = match name.as_str() {
             "image" => image.clone(),
             "label" => tensor(label, &[2, 4]),
-            _ => tensor(target, &[2, 4, 3]),
+            _ => tensor(target, &[2, 4, k]),
         };
         (name, value)
     });
@@ -115,6 +116,75 @@ fn smooth_l1_by_hand() {
         let loss = format!("{{smooth_l1: {{prediction: all, target: box, label: label, beta: {beta}}}}}");
         assert_close(&[anchors(&loss, &boxes, &ANCHORS, &target)], &[by_hand], 1e-13, &format!("beta {beta}"));
     }
+}
+
+/// Boxes that overlap, that are apart, of which one is inside the other, and that are the same.
+#[test]
+fn giou_by_hand() {
+    let boxes = [
+        [0.0, 0.0, 2.0, 2.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [1.0, 1.0, 3.0, 2.0],
+        [5.0, 5.0, 6.0, 6.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [0.0, 0.0, 4.0, 4.0],
+        [9.0, 9.0, 9.5, 9.5],
+        [1.0, 2.0, 3.0, 5.0],
+    ];
+    let target = [
+        [1.0, 1.0, 3.0, 3.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [4.0, 0.0, 6.0, 1.0],
+        [5.0, 5.0, 6.0, 6.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [1.0, 1.0, 2.0, 3.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [1.0, 2.0, 3.0, 5.0],
+    ];
+    // I = 1, U = 7, C = 9; I = 0, U = 4, C = 10; I = 2, U = 16, C = 16; the same box.
+    let of = |[i, u, c]: [f64; 3]| 1.0 - (i / (u + 1e-7) - (c - u) / (c + 1e-7));
+    let label = [0.0, -1.0, 2.0, -2.0, -1.0, 1.0, -1.0, 0.0];
+    let first = (of([1.0, 7.0, 9.0]) + of([0.0, 4.0, 10.0])) / 2.0;
+    let second = (of([2.0, 16.0, 16.0]) + of([6.0, 6.0, 6.0])) / 2.0;
+    let loss = "{giou: {prediction: all, target: box, label: label}}";
+    let found = anchors(loss, boxes.as_flattened(), &label, target.as_flattened());
+    assert_close(&[found], &[(first + second) / 2.0], 1e-13, "giou");
+}
+
+/// Two samples of three classes on 2x2 pixels, one of which is ignored.
+#[test]
+fn dice_over_classes_by_hand() {
+    let logits = noise(24, 9);
+    let label = [0u32, 2, 1, 255, 1, 1, 0, 1];
+    let text = "name: r\nmodel:\n  inputs: {image: [3, 2, 2]}\n  classes: 3\n  \
+                body: [conv: {name: c, out: 3, kernel: 1}]\ndata: {source: {shapes: {}}}\n\
+                loss: {softmax_dice: {ignore: 255}}\noptimizer: sgd\nschedule: {constant: {base_lr: 0.1}}\n\
+                train: {batch: 2, epochs: 1}\n";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
+    let options = BuildOptions { dtype: DType::F64, ..BuildOptions::train(2) };
+    let graph = build(&recipe, &recipe.resolve().unwrap(), &options).unwrap();
+    let mut step = Step::new(graph, Options { kernels: Kernels::Reference, ..OPTIONS }).unwrap();
+    let kernel = Tensor::eye(3, candle_core::DType::F64, &Device::Cpu).unwrap().reshape((3, 3, 1, 1)).unwrap();
+    step.set_variable("c.weight", &kernel).unwrap();
+    let image = Tensor::from_slice(&logits, &[2, 3, 2, 2], &Device::Cpu).unwrap();
+    let label_map = Tensor::from_slice(&label, &[2, 2, 2], &Device::Cpu).unwrap();
+    let inputs = Inputs::new().with("image", image).with("label", label_map);
+    let loss = step.run(&inputs, SCALARS, &mut ()).unwrap().losses[0].1;
+    let mut by_hand = 0.0;
+    for sample in 0..2 {
+        let logit = |class: usize, pixel: usize| logits[12 * sample + 4 * class + pixel].exp();
+        let p = |class: usize, pixel: usize| logit(class, pixel) / (0..3).map(|c| logit(c, pixel)).sum::<f64>();
+        for class in 0..3 {
+            let pixels = || (0..4).filter(|pixel| label[4 * sample + pixel] != 255);
+            let own = || pixels().filter(|pixel| label[4 * sample + pixel] == class as u32);
+            let inside: f64 = own().map(|pixel| p(class, pixel)).sum();
+            let both = pixels().map(|pixel| p(class, pixel)).sum::<f64>() + own().count() as f64;
+            by_hand += (1.0 - (2.0 * inside + 1e-5) / (both + 1e-5)) / 6.0;
+        }
+    }
+    assert_close(&[loss], &[by_hand], 1e-13, "dice");
 }
 
 /// Classes of the images that are mixed in.

@@ -246,6 +246,20 @@ fn attention_of_every_form() {
     expect(&body, [e, 1, t], &x, &parameters, &attended);
 }
 
+#[test]
+fn sine_positions_by_hand() {
+    let [t, e] = [5, 6];
+    let tokens = noise(2 * t * e, 3);
+    let table = |n: usize| {
+        let (place, channel) = (n / e % t, n % e);
+        let angle = place as f64 / 100f64.powf((channel / 2 * 2) as f64 / e as f64);
+        if channel % 2 == 0 { angle.sin() } else { angle.cos() }
+    };
+    let sums: Vec<f64> = tokens.iter().enumerate().map(|(n, x)| x + table(n)).collect();
+    let body = "    - tokens\n    - sine_positions: {base: 100}";
+    expect(body, [e, 1, t], &image(&tokens, [t, e]), &[], &sums);
+}
+
 /// Queries and keys of heads that share keys, turned by their places (arXiv 2104.09864, section 3.2.2).
 #[test]
 fn attention_with_rotary_positions() {

@@ -41,6 +41,7 @@ impl Rule {
             masked_l1,
             sigmoid_focal,
             smooth_l1,
+            giou,
             ..
         } = &recipe.loss;
         if !graph.ty(value).dtype.is_float() {
@@ -59,6 +60,7 @@ impl Rule {
             Self::Sign
         } else if weighted_l1.as_ref().is_some_and(|term| term.target == name)
             || smooth_l1.as_ref().is_some_and(|term| term.target == name)
+            || giou.as_ref().is_some_and(|term| term.target == name)
         {
             Self::Symmetric
         } else if masked_l1.as_ref().is_some_and(|term| term.target == name) {

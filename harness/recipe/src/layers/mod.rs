@@ -65,6 +65,7 @@ mod scope;
 mod sequential;
 mod sigmoid;
 mod silu;
+mod sine_positions;
 mod slice;
 mod softmax;
 mod stack;
@@ -226,6 +227,7 @@ layers! {
     "embedding" => embedding::Embedding,
     "unembed" => unembed::Unembed,
     "positions" => positions::Positions,
+    "sine_positions" => sine_positions::SinePositions,
     "windows" => windows::Windows,
     "roll" => roll::Roll,
     "merge_patches" => merge_patches::MergePatches,

@@ -56,7 +56,7 @@ impl FormulaTerm {
         for operand in &names {
             let value = match at.output(operand) {
                 Some(output) => output,
-                None if operand == LABEL => class_numbers(at, name, &whole)?,
+                None if operand == LABEL => class_numbers(at, name, &whole, None)?,
                 None => at.input(operand, whole.clone())?,
             };
             let value =
@@ -84,11 +84,17 @@ impl FormulaTerm {
     }
 }
 
-/// The class of each row as a number, `[rows.., 1]`: the row of that place of a table of places. Indices themselves
-/// take no other shape.
-fn class_numbers(at: &mut Terms<'_>, term: &str, whole: &Shape) -> Result<ValueId, GraphError> {
+/// The class of each row as a number, `[rows.., 1]`: the row of that place of a table of places, which includes the
+/// place of an `ignored` label. Indices themselves take no other shape.
+pub(super) fn class_numbers(
+    at: &mut Terms<'_>,
+    term: &str,
+    whole: &Shape,
+    ignored: Option<u32>,
+) -> Result<ValueId, GraphError> {
     let labels = at.labels(LABEL, whole)?;
-    let ty = TensorType::plain([at.classes(), 1], at.dtype());
+    let places = at.classes().max(ignored.map_or(0, |label| label as usize + 1));
+    let ty = TensorType::plain([places, 1], at.dtype());
     let zeros = at.add(format!("loss/{term}/zeros"), Fill { value: 0.0, ty }, &[])?;
     let places = Map::with_space(Formula::define(0, |[x]| [x + x.coordinate(0)]), at.shape(zeros).clone());
     let places = at.add(format!("loss/{term}/places"), places, &[zeros])?;

@@ -6,6 +6,7 @@
 mod balanced_bce;
 mod dice;
 mod formula;
+mod giou;
 mod l2;
 mod mask_soft_margin;
 mod masked_l1;
@@ -13,11 +14,13 @@ mod select_cross_entropy;
 mod sigmoid_focal;
 mod smooth_l1;
 mod softmax_cross_entropy;
+mod softmax_dice;
 mod weighted_l1;
 
 pub use balanced_bce::{BalancedBce, MineOver, TopK};
 pub use dice::Dice;
 pub use formula::{FormulaTerm, Reduction};
+pub use giou::Giou;
 pub use l2::{L2, L2Over};
 pub use mask_soft_margin::MaskSoftMargin;
 pub use masked_l1::MaskedL1;
@@ -25,6 +28,7 @@ pub use select_cross_entropy::SelectCrossEntropy;
 pub use sigmoid_focal::SigmoidFocal;
 pub use smooth_l1::SmoothL1;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
+pub use softmax_dice::SoftmaxDice;
 pub use weighted_l1::WeightedL1;
 
 use indexmap::IndexMap;
@@ -83,6 +87,10 @@ losses! {
     sigmoid_focal: SigmoidFocal,
     /// Smooth L1 distance of the offsets of anchors with a class.
     smooth_l1: SmoothL1,
+    /// Generalised intersection over union of the boxes of anchors with a class.
+    giou: Giou,
+    /// One minus the Dice coefficient of each class.
+    softmax_dice: SoftmaxDice,
 }
 
 /// What a term of the loss knows of itself.

@@ -89,13 +89,14 @@ impl SampleSets for LabelledPixels {
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
         let first = first(recipe, inputs)?;
         offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
-        let entropy = recipe.loss.softmax_cross_entropy.as_ref();
-        if let Some(entropy) = entropy.filter(|entropy| entropy.ignore != Some(u32::from(VOID))) {
-            let message = match entropy.ignore {
+        let entropy = recipe.loss.softmax_cross_entropy.iter().map(|term| ("softmax_cross_entropy", term.ignore));
+        let dice = recipe.loss.softmax_dice.iter().map(|term| ("softmax_dice", term.ignore));
+        if let Some((term, ignored)) = entropy.chain(dice).find(|(_, ignored)| *ignored != Some(u32::from(VOID))) {
+            let message = match ignored {
                 Some(other) => format!("{other} is ignored, but {VOID} is the label of pixels without class"),
                 None => format!("pixels without class have the label {VOID}: add `ignore: {VOID}`"),
             };
-            return Err(InputError::at(recipe, "loss.softmax_cross_entropy", message));
+            return Err(InputError::at(recipe, &format!("loss.{term}"), message));
         }
         let labels = inputs.iter().find(|input| input.name == LABEL).map(|input| input.shape.as_slice());
         let Some(labels) = samples::label_size(labels, image(first)) else {

@@ -1,0 +1,49 @@
+//! Positions as sines and cosines.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): channel 2i gets
+/// sin(t / base^(2i/E)), and channel 2i + 1 the cosine of the same. It has no parameters and any number of tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SinePositions {
+    /// The longest wavelength is 2*pi*base.
+    #[serde(default = "usual_base")]
+    #[schemars(range(min = 1))]
+    pub base: f64,
+}
+
+fn usual_base() -> f64 {
+    10000.0
+}
+
+impl Word for SinePositions {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let [_, t, e] = at.tokens(x)?;
+        if !e.is_multiple_of(2) {
+            return Err(at.refuse(format!("{e} channels; pairs of sine and cosine need an even number")));
+        }
+        // The table [1, t, e/2, 2] has the pairs as rows.
+        let ty = TensorType::plain([1, t, e / 2, 2], at.graph().ty(x).dtype);
+        let places = at.add_part("places", ops::Fill { value: 0.0, ty }, &[])?;
+        let base = self.base;
+        let table = Formula::define(0, |[zero]| {
+            let angle = zero.coordinate(1) * (zero.coordinate(2) * (-2.0 * base.ln() / e as f64)).exp();
+            [zero.coordinate(3).at_least(1.0).select(angle.cos(), angle.sin())]
+        });
+        let table = at.unnamed_part("table", table, &[places])?;
+        let table = at.add_part("rows", ops::Reshape { shape: [1, t, e].into() }, &[table])?;
+        at.unnamed(Formula::define(0, |[x, table]| [x + table]), &[x, table])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("sine_positions").into()
+    }
+}

@@ -1,0 +1,94 @@
+//! Dice coefficient over classes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError, Shape, ValueId,
+    formula::Formula,
+    ops::{DeviceName, Map, Reshape, Scale, Transpose},
+};
+
+use super::{LossTerm, Terms, formula::class_numbers, one};
+use crate::lower::LOGITS;
+
+/// One minus the soft Dice coefficient of each class in each sample, mean over both (arXiv 1606.04797; MONAI's
+/// `DiceLoss(softmax=True, to_onehot_y=True)`): 1 - (2*I + eps)/(P + G + eps), with the sums over the pixels of the
+/// probability p of the class (P), of the pixels of the class (G), and of p over the pixels of the class (I).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SoftmaxDice {
+    /// Name of the component.
+    #[serde(default = "dice")]
+    pub name: String,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// Output of the model with the logits `[K, H, W]`, if the model names its outputs. The input `label` contains the
+    /// class of each pixel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<String>,
+    /// Label of the pixels that are left out of all sums; 255 in the label maps of PASCAL VOC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 65535))]
+    pub ignore: Option<u32>,
+    /// Added to numerator and denominator.
+    #[serde(default = "smooth")]
+    #[schemars(range(min = 0))]
+    pub eps: f64,
+}
+
+fn dice() -> String {
+    "dice".into()
+}
+
+/// MONAI's default.
+fn smooth() -> f64 {
+    1e-5
+}
+
+impl LossTerm for SoftmaxDice {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let logits = at.prediction(self.prediction.as_deref().unwrap_or(LOGITS))?;
+        let Some([n, classes, ..]) = at.shape(logits).nchw() else {
+            let message = format!("needs logits per pixel, [K, H, W]; this prediction is {}", at.shape(logits));
+            return Err(at.refuse(message));
+        };
+        let path = |part: &str| format!("loss/{}/{part}", self.name);
+        let last = at.add(path("classes_last"), Transpose { permutation: vec![0, 2, 3, 1] }, &[logits])?;
+        let rows = at.shape(last).clone();
+        let label = class_numbers(at, &self.name, &rows, self.ignore)?;
+        let softmax = Formula::define(1, |[x]| [x.softmax()]);
+        let p = mapped(at, path("probabilities"), softmax, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[last])?;
+        // Ignored pixels have a label that is no class, so only P has to leave them out.
+        let ignored = self.ignore.map_or(-1.0, f64::from);
+        let term = DeviceName::new("LossFormula", "LossFormulaGrad");
+        let inside = Formula::define(0, |[p, label]| [label.equal(p.coordinate(3)).select(p, 0.0)]);
+        let both = Formula::define(0, |[p, label]| {
+            [label.equal(ignored).select(0.0, p + label.equal(p.coordinate(3)).select(1.0, 0.0))]
+        });
+        let inside = mapped(at, path("intersections"), inside.summed(vec![1, 2]), term.clone(), &[p, label])?;
+        let both = mapped(at, path("sizes"), both.summed(vec![1, 2]), term.clone(), &[p, label])?;
+        let eps = self.eps;
+        let loss = Formula::define(0, |[inside, both]| [1.0 - (2.0 * inside + eps) / (both + eps)]);
+        let sum = mapped(at, path("sum"), loss.summed(vec![0, 1, 2, 3]), term, &[inside, both])?;
+        let sum = at.add(path("scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
+        at.term((&self.name, self.weight), Scale { factor: 1.0 / (n * classes) as f64 }, &[sum])?;
+        Ok(())
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        self.prediction.as_deref()
+    }
+}
+
+fn mapped(
+    at: &mut Terms<'_>,
+    name: String,
+    formula: Formula,
+    device: DeviceName,
+    operands: &[ValueId],
+) -> Result<ValueId, GraphError> {
+    let map = Map::over(formula, &at.types(operands)).map_err(|error| at.refuse(error.to_string()))?;
+    at.add(name, map.named(device), operands)
+}
