@@ -1,13 +1,16 @@
 """python ports.py DIR [NAME...]: ports torchvision's image classifiers and one network of each of timm's families (all, or those
 named: resnet18, timm:resnet18) into DIR and prints the tables of docs/import.md.
 
-Small images and two samples, so that each takes seconds. Networks of more than `--most` million parameters are imported and held
-against their trace, and their golden is left out. What has been ported is not done again.
+Small images and two samples, so that each takes seconds; more samples where two make a step badly conditioned (`BATCHES`).
+Networks of more than `--most` million parameters are imported and held against their trace, and their golden is left out. Golden and
+weights of a network that passes are removed. DIR/results.jsonl has a line per network; what is in it is not done again.
 """
 
 import argparse
 import json
 import re
+import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +24,8 @@ from zoo_golden.trace import TraceError
 
 SIZES = {"inception_v3": 160, "maxvit_t": 224, "vit_h_14": 56}
 ARGUMENTS = {"inception_v3": ["aux_logits=False"], "googlenet": ["aux_logits=False"]}
+BATCHES = {"timm:rexnet_100": 8, "timm:skresnet18": 8}
+"""Networks that normalise a few values when there are two samples."""
 FAMILIES = """
     resnet18 seresnet18 resnext26ts eca_resnet33ts skresnet18 resnest14d resnetv2_50 nf_resnet26 nfnet_l0 res2net50_26w_4s dpn48b
     regnetx_002 regnety_002 efficientnet_b0 efficientnetv2_rw_t efficientnet_lite0 tinynet_e mobilenetv2_050 mobilenetv3_small_050
@@ -39,11 +44,15 @@ def factories() -> list[str]:
 
 def options(name: str, folder: Path, *more: str) -> argparse.Namespace:
     if name.startswith("timm:"):
-        return parse([name, "--classes", "10", "--size", str(_timm_size(name)), "--no-lifted", "-o", str(folder), *more])
+        return parse([name, "--classes", "10", "--size", str(_timm_size(name)), "--no-lifted", *_batch(name), "-o", str(folder), *more])
     size = SIZES.get(name, 64)
     given = ARGUMENTS.get(name, [f"image_size={size}"] if name.startswith("vit") else [])
-    words = [f"torchvision:{name}", "--classes", "10", "--size", str(size), "--no-lifted", "-o", str(folder), *more]
+    words = [f"torchvision:{name}", "--classes", "10", "--size", str(size), "--no-lifted", *_batch(name), "-o", str(folder), *more]
     return parse([*words, *(word for argument in given for word in ("--arg", argument))])
+
+
+def _batch(name: str) -> list[str]:
+    return ["--batch", str(BATCHES[name])] if name in BATCHES else []
 
 
 def _timm_size(name: str) -> int:
@@ -75,19 +84,36 @@ def attempt(name: str, folder: Path, most: float, millions: float) -> dict:
     lines = re.search(r"(\d+) lines?; the same as the trace", text)
     reason = re.search(r"(?:cannot import|error:).*(?:\n -->.*)?(?:\n  =.*)?", text)
     verdict = {0: "imported" if more else "pass", 2: "refused"}.get(run.returncode, "failed")
+    if verdict == "pass":
+        recipe = name.rpartition(":")[2]
+        shutil.rmtree(folder / "golden" / recipe)
+        (folder / f"{recipe}.safetensors").unlink()
     return {
         "name": name,
         "millions": round(millions, 1),
         "verdict": verdict,
         "lines": int(lines[1]) if lines else None,
+        "worst": worst(text),
         "reason": reason[0] if reason and run.returncode else "",
         "seconds": round(time.monotonic() - start, 1),
+        "gigabytes": float(needed[1]) if (needed := re.search(r"^at most (\S+) GiB$", text, re.MULTILINE)) else None,
     }
 
 
+def worst(text: str) -> dict[str, str] | None:
+    """The stage of `zoo check` with the largest ratio of an error to its floor."""
+    row = re.compile(r"^(\w+) +\d+ +(\S.*?) +(\S+) +(\S+) +(\S+) +\S+ +(?:pass|fail)$", re.MULTILINE)
+    stages = [dict(zip(("stage", "tensor", "error", "floor", "ratio"), found)) for found in row.findall(text)]
+    return max(stages, key=lambda stage: float(stage["ratio"]), default=None)
+
+
 def table(results: list[dict]) -> str:
-    rows = [f"| {r['name']} | {r['millions']} | {r['verdict']} | {r['lines'] or ''} |" for r in sorted(results, key=lambda r: r["name"])]
-    return "\n".join(["| factory | million parameters | verdict | lines |", "| --- | --- | --- | --- |", *rows])
+    rows = [
+        f"| {r['name']} | {r['millions']} | {r['verdict']} | {r['lines'] or ''} | {' '.join((r['worst'] or {}).values())} |"
+        for r in sorted(results, key=lambda r: r["name"])
+    ]
+    header = "| factory | million parameters | verdict | lines | worst stage, tensor, error, floor, ratio |"
+    return "\n".join([header, "| --- | --- | --- | --- | --- |", *rows])
 
 
 def main() -> int:
@@ -97,13 +123,16 @@ def main() -> int:
     parser.add_argument("--most", type=float, default=100.0)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--no-golden", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.one:
         try:
             return port(options(given.one, given.folder, *(["--no-golden"] if given.no_golden else [])))
         except TraceError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
+        finally:
+            used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+            print(f"at most {used / 2**20:.1f} GiB", file=sys.stderr)
     given.folder.mkdir(parents=True, exist_ok=True)
     log = given.folder / "results.jsonl"
     results = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

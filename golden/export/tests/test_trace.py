@@ -11,9 +11,10 @@ try:
     import torch
     import torchvision
     from torch import nn
+    from torch.nn import functional as F
 
     from zoo_golden.__main__ import run
-    from zoo_golden.networks import still
+    from zoo_golden.networks import StillFunctions, still
     from zoo_golden.port import constant, parse, trace_network
     from zoo_golden.trace import TraceError, trace
 except ModuleNotFoundError as missing:
@@ -73,6 +74,15 @@ class Calls(unittest.TestCase):
         dropout, depth = (call["body"][0]["kwargs"] for call in traced(network)["root"]["body"])
         self.assertEqual((dropout["p"], depth), (0.3, {"p": 0.2, "mode": "row"}))
         self.assertEqual([module.p for module in still(network)], [0.0, 0.0])
+
+    def test_functions_that_drop_are_still_in_goldens(self):
+        x = torch.ones(2, 3, 4, 8)
+        with StillFunctions():
+            self.assertTrue(torch.equal(F.dropout(x, 0.5, True), x))
+            self.assertTrue(torch.equal(F.dropout2d(x, p=0.5), x))
+            self.assertTrue(torch.equal(nn.Dropout(0.9)(x), x))
+            self.assertTrue(torch.equal(F.scaled_dot_product_attention(x, x, x, None, 0.9, True), x))
+        self.assertFalse(torch.equal(F.dropout(x, 0.5, True), x))
 
     def test_frozen_parameters_and_calls_without_gradients_are_marked(self):
         class Network(nn.Module):

@@ -11,7 +11,7 @@ from torch import nn
 from . import cross_entropy, export, gain_rules, grouped
 from .batch import Batch
 from .conditions import NORMALISATIONS
-from .networks import load
+from .networks import StillFunctions, load
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -142,21 +142,22 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
     batch = Batch.of(network, options, options.batch)
-    document = export(
-        path,
-        network,
-        cross_entropy(options.label_smoothing, options.l2_in_loss),
-        optimizer,
-        batch.all(),
-        forward=batch.forward,
-        name=options.name or options.model.rpartition(":")[2],
-        salt=options.salt,
-        gain=gain_rules(options.gain),
-        clip_grad_norm=options.clip_grad_norm,
-        hyper=hyper,
-        samples=options.samples,
-        lifted_variant=not options.no_lifted,
-    )
+    with StillFunctions():
+        document = export(
+            path,
+            network,
+            cross_entropy(options.label_smoothing, options.l2_in_loss),
+            optimizer,
+            batch.all(),
+            forward=batch.forward,
+            name=options.name or options.model.rpartition(":")[2],
+            salt=options.salt,
+            gain=gain_rules(options.gain),
+            clip_grad_norm=options.clip_grad_norm,
+            hyper=hyper,
+            samples=options.samples,
+            lifted_variant=not options.no_lifted,
+        )
     losses = ", ".join(f"{step['loss']:.6f}" for step in document["losses_f64"])
     print(f"{path}: losses {losses}", file=sys.stderr)
     for kind, floor in document["noise_floor"].items():

@@ -4,8 +4,11 @@ import sys
 from collections import OrderedDict
 from importlib import import_module
 
+import torch
 import torchvision
 from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 
 def load(name: str, classes: int) -> nn.Module:
@@ -42,6 +45,30 @@ def still(network: nn.Module) -> nn.Module:
         elif timm and isinstance(module, timm.DropPath):
             module.drop_prob = 0.0
     return network
+
+
+DROPOUT = (
+    F.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+)
+
+
+class StillFunctions(TorchFunctionMode):
+    """Sets the rate of every call of a dropout function to 0, for networks that call them without a module."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function in DROPOUT:
+            names = ("input", "p", "training", "inplace")
+            return function(**{**dict(zip(names, args)), **kwargs, "p": 0.0})
+        if function is F.scaled_dot_product_attention:
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            return function(**{**dict(zip(names, args)), **kwargs, "dropout_p": 0.0})
+        return function(*args, **kwargs)
 
 
 class NpuAlexNet(nn.Sequential):
