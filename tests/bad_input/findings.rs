@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 27] = [
+const TARGETS: [(&str, Target); 28] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -32,6 +32,7 @@ const TARGETS: [(&str, Target); 27] = [
     ("check", tensors::check),
     ("dump", tensors::dump),
     ("msprobe", tensors::msprobe),
+    ("padiff", tensors::padiff),
     ("recorded", tensors::recorded),
     ("described", tensors::described),
     ("weights", tensors::weights),
@@ -63,7 +64,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "throughput" => "recipes/throughput",
         "image" => "datasets/tests/images",
         "weights" => "tests/fixtures/weights",
-        "dump" | "msprobe" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
+        "dump" | "msprobe" | "padiff" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
         "trace" => "tests/fixtures/traces",
         "tokenizer" => "datasets/tests/tokenizers",
         _ => "tests/fuzz/seeds",

@@ -2,7 +2,10 @@
 
 use crate::{
     GoldenError,
-    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Noise, Precision, TENSOR_FLOOR, is_degenerate},
+    compare::{
+        self, DEGENERATE_FACTOR, Distance, F64_TOLERANCE, LOSS_FLOOR, Measured, Noise, Precision, TENSOR_FLOOR,
+        is_degenerate,
+    },
     manifest::{Golden, Samples, TensorFacts},
     probe::to_f64,
     report::Item,
@@ -193,6 +196,16 @@ fn outputs_rounding(golden: &Golden, variant: Option<&str>) -> f64 {
     outputs.map(|(_, facts)| facts.f32_rel).fold(0.0, f64::max)
 }
 
+/// What the error of a loss is relative to: the loss, if it is not near 0.
+///
+/// A loss near 0 is the difference of terms (of cross entropy: logits and their log-sum-exp) that are at least as large
+/// as the `first` loss. In f64 it is not known better than a few roundings of these, so the scale is at least what makes
+/// four of them [`F64_TOLERANCE`].
+fn loss_scale(loss: f64, first: Option<f64>) -> f64 {
+    let scale = loss.abs().max(first.unwrap_or(0.0).abs() * (4.0 * f64::EPSILON / F64_TOLERANCE));
+    if scale == 0.0 { 1.0 } else { scale }
+}
+
 /// The losses before update `n`. Alternatives that the golden also records (`loss_...`) are not components.
 pub(crate) fn losses(
     result: &StepResult,
@@ -206,6 +219,7 @@ pub(crate) fn losses(
         Some(v) => (&v.losses_f64, &v.losses_f32, &v.losses_moved),
         None => (&manifest.losses_f64, &manifest.losses_f32, &manifest.losses_moved),
     };
+    let start = truth.first();
     let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
     let least = LOSS_FLOOR.max(outputs_rounding(golden, variant));
     let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
@@ -217,7 +231,7 @@ pub(crate) fn losses(
     for (name, found) in found.clone() {
         items.push(match truth.get(name) {
             Some(t) => {
-                let scale = if *t == 0.0 { 1.0 } else { t.abs() };
+                let scale = loss_scale(*t, start.and_then(|start| start.get(name)).copied());
                 let off = |other: Option<&f64>| other.map_or(0.0, |other| (other - t).abs() / scale);
                 let in_f64 = off(moved.get(n).and_then(|moved| moved.get(name)));
                 let noise = Noise { in_f32: off(rounded.get(name)), in_f64 };
@@ -428,6 +442,14 @@ mod tests {
     }
 
     /// The rounding error is 2e-16 in f64 and 1e-7 in f32.
+    #[test]
+    fn a_loss_near_zero_is_not_known_better_than_its_terms() {
+        assert_eq!((loss_scale(2.0, Some(3.0)), loss_scale(-2.0, None), loss_scale(0.0, None)), (2.0, 2.0, 1.0));
+        assert_eq!(loss_scale(1e-5, Some(3.0)), 1e-5);
+        // Four roundings of 4.0 are 3.6e-15, which is 1e-9 of this scale.
+        assert!((loss_scale(5e-12, Some(4.0)) - 4.0 * 4.0 * f64::EPSILON / 1e-9).abs() < 1e-20);
+    }
+
     #[test]
     fn a_gradient_that_is_rounding_is_known_by_its_f32_run() {
         let tensors = BTreeMap::from([("grad/bias".to_owned(), facts(2e-16, 5e8))]);

@@ -152,6 +152,7 @@ impl Reader<'_> {
                     Seen::Times(..)
                     | Seen::Scores(_)
                     | Seen::Expanded(_)
+                    | Seen::Repeated(_)
                     | Seen::Reshaped(..)
                     | Seen::Picked(_)
                     | Seen::Unsaid(_),

@@ -2,7 +2,7 @@
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
-use crate::reader::{Picked, Reader, Seen};
+use crate::reader::{Picked, REPEATED, Reader, Seen};
 use crate::trace::{Argument, Made};
 use crate::view::View;
 
@@ -239,7 +239,16 @@ impl Reader<'_> {
                 Ok(())
             }
             Some(Argument::Value(value)) if self.shape(*value).as_ref() == Some(&made.shape) => self.same(at),
-            _ => Err(at.refuse("it repeats a tensor", "sums and products broadcast axes of one element")),
+            Some(Argument::Value(value))
+                if self.shape(*value).is_some_and(|own| {
+                    own.len() == made.shape.len()
+                        && own.iter().zip(&made.shape).all(|(own, made)| *own == 1 || own == made)
+                }) =>
+            {
+                self.is(made.value, Seen::Repeated(*value));
+                Ok(())
+            }
+            _ => Err(at.refuse("it repeats a tensor", REPEATED)),
         }
     }
 }

@@ -18,6 +18,8 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["conv_transpose2d"], |network, at| network.conv_transpose(at)),
     (&["linear"], |network, at| network.linear(at)),
     (&["addmm"], |network, at| network.addmm(at)),
+    (&["addcmul"], |network, at| network.affine(at)),
+    (&["conv1d"], |network, at| network.conv1d(at)),
     (&["embedding"], |network, at| network.embedding(at)),
     (&["batch_norm"], |network, at| network.batch_norm(at)),
     (&["layer_norm"], |network, at| network.layer_norm(at)),
@@ -80,7 +82,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["chunk", "split", "split_with_sizes", "tensor_split", "unbind"], |network, at| network.pieces(at)),
     (&["roll"], |network, at| network.rolled(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
-    (&["expand"], |network, at| network.expanded(at)),
+    (&["expand", "expand_as"], |network, at| network.expanded(at)),
     (&["contiguous", "clone", "to", "type_as", "type", "float", "double"], |network, at| network.same(at)),
     (&["_assert"], |_, at| {
         at.told_by_the_result();
@@ -94,11 +96,7 @@ pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` 
 const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("einsum", PRODUCTS),
     ("normalize", "`rms_norm` and `layer_norm` normalise rows"),
-    (
-        "conv1d",
-        "`conv` works on maps, [C, H, W]: a kernel of 1 x k on maps of height 1 is the same, under another shape",
-    ),
-    ("conv3d", "`conv` works on maps, [C, H, W]"),
+    ("conv3d", "`conv` works on maps, [C, H, W], and `conv1d` on [C, L]"),
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),

@@ -44,6 +44,7 @@ impl Reader<'_> {
                     | Seen::Times(..)
                     | Seen::Scores(_)
                     | Seen::Expanded(_)
+                    | Seen::Repeated(_)
                     | Seen::Picked(_)
                     | Seen::Unsaid(_),
                 )
@@ -59,6 +60,7 @@ impl Reader<'_> {
                     | Seen::Times(..)
                     | Seen::Scores(_)
                     | Seen::Expanded(_)
+                    | Seen::Repeated(_)
                     | Seen::Reshaped(..)
                     | Seen::Unsaid(_),
                 )
@@ -93,11 +95,25 @@ impl Reader<'_> {
     }
 
     fn both(&mut self, at: &mut At<'_>, what: What, first: &Argument, second: &Argument) -> Result<(), Refusal> {
-        let first = self.operand(at, Some(first))?;
-        let second = self.operand(at, Some(second))?;
+        let repeated = |argument: &Argument| match argument {
+            Argument::Value(value) if what == What::Mul => match self.seen(*value) {
+                Some(Seen::Repeated(once)) => Some(Argument::Value(*once)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (first, second) = match (repeated(first), repeated(second)) {
+            (Some(first), None) => (first, second.clone()),
+            (None, Some(second)) => (first.clone(), second),
+            (None, None) | (Some(_), Some(_)) => (first.clone(), second.clone()),
+        };
+        let first = self.operand(at, Some(&first))?;
+        let second = self.operand(at, Some(&second))?;
         let shapes = [self.shape_of(first), self.shape_of(second)];
         let may_repeat = what == What::Mul && shapes[0].len() == shapes[1].len();
-        if shapes[0] != shapes[1] && !may_repeat {
+        let largest = |(one, other): (&usize, &usize)| *one.max(other);
+        let repeats = shapes[0].iter().zip(shapes[1]).map(largest).eq(at.made()?.shape.iter().copied());
+        if shapes[0] != shapes[1] && !(may_repeat && repeats) {
             let what = format!("it combines tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
             return Err(at.refuse(what, "sums need equal shapes; products broadcast axes of one element"));
         }

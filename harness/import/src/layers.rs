@@ -34,6 +34,48 @@ impl Reader<'_> {
         self.layer(at, Layer::Conv(layer), x, Some(name))
     }
 
+    /// A convolution of `[n, c, length]`.
+    pub(crate) fn conv1d(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let (name, shape) = self.weight(at, 1)?;
+        let ([out, _, kernel], [_, _, _]) = (&shape[..], self.shape_of(x)) else {
+            return Err(at.unknown_form("weight"));
+        };
+        let bias = self.bias(at, 2, &name)?;
+        let [stride, _] = at.pair(3, "stride", Some([1, 1]))?;
+        let [pad, _] = at.pair(4, "padding", Some([0, 0]))?;
+        let [dilation, _] = at.pair(5, "dilation", Some([1, 1]))?;
+        let (stride, pad, dilation) = (Size(stride), Count(pad), Size(dilation));
+        let groups = Size(at.size(6, "groups", Some(1))?);
+        let (out, kernel, init) = (Size(*out), Size(*kernel), WeightInit::default());
+        let layer = zoo::Conv1d { out, kernel, stride, pad, dilation, groups, bias, init };
+        self.layer(at, Layer::Conv1d(layer), x, Some(name))
+    }
+
+    /// beta + alpha * x, both parameters of the module (ResMLP in timm).
+    pub(crate) fn affine(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let value = at.float(NAMED, "value", 1.0)?;
+        at.only("value", value, 1.0)?;
+        let (beta, alpha, x) = (at.input(), at.argument(1, &["tensor1"]), at.argument(2, &["tensor2"]));
+        let x = self.operand(at, x)?;
+        let own = |local: &str| Some(Argument::Parameter(format!("{}.{local}", at.module)));
+        let (is_beta, is_alpha) = (beta.cloned() == own("beta"), alpha.cloned() == own("alpha"));
+        let width = self.shape_of(x).last().copied().unwrap_or_default();
+        let shapes = ["alpha", "beta"].map(|local| self.trace.shape(&format!("{}.{local}", at.module)));
+        if !is_beta
+            || !is_alpha
+            || self.shape_of(x).len() != 3
+            || shapes != [[1, 1, width]; 2].each_ref().map(|s| &s[..])
+        {
+            return Err(at.refuse(
+                "it is not beta + alpha * x of tokens [T, E], with parameters `alpha` and `beta` of the shape [1, 1, E]",
+                "`affine` is; `layer_scale` multiplies by a parameter, and `add_parameter` adds one",
+            ));
+        }
+        let name = at.module.to_owned();
+        self.layer(at, Layer::Affine(zoo::Affine {}), x, Some(name))
+    }
+
     pub(crate) fn conv_transpose(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.maps(at)?;
         let (name, shape) = self.weight(at, 1)?;

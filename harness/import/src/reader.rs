@@ -20,6 +20,8 @@ pub(crate) enum Seen {
     Of(Tensor, Vec<View>),
     /// A parameter, once for every sample.
     Expanded(String),
+    /// A value of the trace, repeated along axes of one element: products do this by themselves.
+    Repeated(usize),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
     /// Rows of a parameter.
@@ -31,6 +33,8 @@ pub(crate) enum Seen {
     /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
 }
+
+pub(crate) const REPEATED: &str = "products broadcast axes of one element";
 
 /// Rows of a parameter `[rows, width]`, and views of them.
 #[derive(Clone, Debug)]
@@ -104,7 +108,7 @@ impl Reader<'_> {
         match self.seen.get(&value)? {
             Seen::Of(tensor, views) | Seen::Times(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
             Seen::Scores(scores) => Some(scores.shape.clone()),
-            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
+            Seen::Expanded(_) | Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }
 
@@ -148,6 +152,7 @@ impl Reader<'_> {
                 (self.push(units, what, vec![base], shape, at), views)
             }
             Some(Seen::Scores(_)) => return Err(refuse("it uses the scores of an attention", SCORES)),
+            Some(Seen::Repeated(_)) => return Err(refuse("it repeats a tensor", REPEATED)),
             Some(Seen::Expanded(name)) => {
                 let what = format!("it uses the parameter `{name}`, once for every sample");
                 return Err(refuse(

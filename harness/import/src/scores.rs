@@ -64,6 +64,7 @@ impl Reader<'_> {
                 Seen::Of(..)
                 | Seen::Times(..)
                 | Seen::Expanded(_)
+                | Seen::Repeated(_)
                 | Seen::Reshaped(..)
                 | Seen::Picked(_)
                 | Seen::Unsaid(_) => None,
@@ -83,7 +84,12 @@ impl Reader<'_> {
         let (tensor, views, by) = match self.seen(*value)? {
             Seen::Of(tensor, views) => (*tensor, views, 1.0),
             Seen::Times(tensor, views, by) => (*tensor, views, *by),
-            Seen::Scores(_) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => {
+            Seen::Scores(_)
+            | Seen::Expanded(_)
+            | Seen::Repeated(_)
+            | Seen::Reshaped(..)
+            | Seen::Picked(_)
+            | Seen::Unsaid(_) => {
                 return None;
             }
         };

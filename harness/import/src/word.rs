@@ -110,7 +110,7 @@ impl Kind {
     fn of(layer: &Layer) -> Self {
         match layer {
             Layer::Map(_) => Self::Formula,
-            Layer::Conv(_) | Layer::Linear(_) | Layer::ConvTranspose(_) => Self::Wide,
+            Layer::Conv(_) | Layer::Conv1d(_) | Layer::Linear(_) | Layer::ConvTranspose(_) => Self::Wide,
             Layer::AddParameter(_) | Layer::Prepend(_) | Layer::LayerScale(_) => Self::Parameter,
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,

@@ -187,3 +187,59 @@ fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
     }
     changed(|_| ()).unwrap();
 }
+
+/// The gate of ECA-Net: a convolution over the means of the channels, repeated over the map.
+#[test]
+fn a_convolution_along_the_channels_gates_a_map() {
+    let call = |function: &str, args: Value, value: usize, shape: &[usize]| {
+        json!({"function": function, "at": "nets.py:9", "args": args, "kwargs": {},
+               "outputs": {"": {"value": value, "shape": shape, "dtype": "float32"}}})
+    };
+    let mut trace = network("torch.mul", json!([{"value": 6}]), json!({}), SAME);
+    let conv = json!([{"value": 3}, {"parameter": "conv.weight"}, null, [1], [1], [1], 1]);
+    let conv = json!({
+        "module": "conv", "call": 0, "at": "nets.py:7", "args": [{"value": 3}], "kwargs": {},
+        "body": [call("torch.conv1d", conv, 4, &[BATCH, 1, 8])], "outputs": {"": {"value": 4}},
+    });
+    let mut body = trace["root"]["body"].as_array().unwrap().clone();
+    let mut last = body.pop().unwrap();
+    last["outputs"][""]["value"] = 7.into();
+    body.extend([
+        call("torch.Tensor.mean", json!([{"value": 1}, [2, 3]]), 2, &[BATCH, 8]),
+        call("torch.Tensor.view", json!([{"value": 2}, BATCH, 1, 8]), 3, &[BATCH, 1, 8]),
+        conv,
+        call("torch.Tensor.view", json!([{"value": 4}, BATCH, 8, 1, 1]), 5, &[BATCH, 8, 1, 1]),
+        call("torch.Tensor.expand_as", json!([{"value": 5}, {"value": 1}]), 6, SAME),
+        last,
+    ]);
+    trace["root"]["body"] = body.into();
+    trace["outputs"][""]["value"] = 7.into();
+    trace["root"]["outputs"][""]["value"] = 7.into();
+    trace["parameters"]["conv.weight"] = json!({"shape": [1, 1, 3]});
+    trace["modules"]["conv"] = json!({"class": "torch.nn.modules.conv.Conv1d"});
+    let text = imported(&trace).unwrap();
+    assert!(text.contains("- conv1d: {name: conv, out: 1, kernel: 3, pad: 1, bias: false}"), "{text}");
+    assert!(text.contains("- gate:") || text.contains("- mul:"), "{text}");
+}
+
+#[test]
+fn a_factor_and_an_addend_of_the_module_are_an_affine_layer() {
+    let affine = |alpha: &[usize]| {
+        let mut trace = network("torch.Tensor.reshape", json!([BATCH, 8, 36]), json!({}), &[BATCH, 8, 36]);
+        let args = json!([{"parameter": "norm.beta"}, {"parameter": "norm.alpha"}, {"value": 2}]);
+        let call = json!({"function": "torch.addcmul", "at": "nets.py:12", "args": args, "kwargs": {},
+                          "outputs": {"": {"value": 3, "shape": [BATCH, 8, 36], "dtype": "float32"}}});
+        let module = json!({"module": "norm", "call": 0, "at": "nets.py:7", "args": [{"value": 2}], "kwargs": {},
+                            "body": [call], "outputs": {"": {"value": 3}}});
+        trace["root"]["body"].as_array_mut().unwrap().push(module);
+        trace["outputs"][""]["value"] = 3.into();
+        trace["root"]["outputs"][""]["value"] = 3.into();
+        trace["parameters"]["norm.alpha"] = json!({"shape": alpha});
+        trace["parameters"]["norm.beta"] = json!({"shape": [1, 1, 36]});
+        trace["modules"]["norm"] = json!({"class": "nets.Affine"});
+        imported(&trace)
+    };
+    let text = affine(&[1, 1, 36]).unwrap();
+    assert!(text.contains("- affine: {name: norm}"), "{text}");
+    assert!(affine(&[1, 8, 1]).unwrap_err().to_string().contains("beta + alpha * x"));
+}

@@ -117,6 +117,17 @@ pub fn msprobe(data: &[u8]) {
     judge_recording(folder.path());
 }
 
+/// `report.json` and `params.json` of PaDiff, beside a tensor that they may name.
+pub fn padiff(data: &[u8]) {
+    let folder = folder("report.json", data);
+    fs::write(folder.path().join("params.json"), data).unwrap();
+    for tensors in ["tensors", "weights", "grads"] {
+        fs::create_dir(folder.path().join(tensors)).unwrap();
+        fs::write(folder.path().join(tensors).join("tensor.npy"), seed("msprobe/tensor.npy")).unwrap();
+    }
+    judge_recording(folder.path());
+}
+
 /// A file of a recording, as NumPy and PyTorch write them: alone, named as an output.
 pub fn recorded(data: &[u8]) {
     for name in ["out/fc#0.npy", "out/fc#0.pt", "step.npz", "step.safetensors"] {

@@ -247,6 +247,38 @@ fn attention_of_every_form() {
 }
 
 #[test]
+fn a_convolution_along_one_axis_by_hand() {
+    let ([c, l], [out, k, stride, pad, dilation, groups]) = ([4, 9], [6, 3, 2, 2, 2, 2]);
+    let (x, w, b) = (noise(2 * c * l, 3), noise(out * c / groups * k, 4), noise(out, 5));
+    let length = (l + 2 * pad - dilation * (k - 1) - 1) / stride + 1;
+    let at = |n: usize, filter: usize, place: usize| {
+        let first = filter / (out / groups) * (c / groups);
+        let taps = (0..c / groups).flat_map(|i| (0..k).map(move |tap| (i, tap)));
+        let tap = |(i, tap): (usize, usize)| {
+            let source = (place * stride + tap * dilation).checked_sub(pad).filter(|source| *source < l);
+            source.map_or(0.0, |source| x[(n * c + first + i) * l + source] * w[(filter * c / groups + i) * k + tap])
+        };
+        b[filter] + taps.map(tap).sum::<f64>()
+    };
+    let places = (0..2 * out * length).map(|i| (i / (out * length), i / length % out, i % length));
+    let expected: Vec<f64> = places.map(|(n, filter, place)| at(n, filter, place)).collect();
+    let body = format!(
+        "    - reshape: {{to: [{c}, {l}]}}\n    - conv1d: {{name: c, out: {out}, kernel: {k}, stride: {stride}, \
+         pad: {pad}, dilation: {dilation}, groups: {groups}}}"
+    );
+    expect(&body, [c, 1, l], &x, &[("c.weight", w.clone()), ("c.bias", b.clone())], &expected);
+}
+
+#[test]
+fn an_affine_layer_by_hand() {
+    let [t, e] = [5, 6];
+    let (tokens, alpha, beta) = (noise(2 * t * e, 3), noise(e, 4), noise(e, 5));
+    let expected: Vec<f64> = tokens.iter().enumerate().map(|(n, x)| alpha[n % e] * x + beta[n % e]).collect();
+    let body = "    - tokens\n    - affine: {name: a}";
+    expect(body, [e, 1, t], &image(&tokens, [t, e]), &[("a.alpha", alpha), ("a.beta", beta)], &expected);
+}
+
+#[test]
 fn sine_positions_by_hand() {
     let [t, e] = [5, 6];
     let tokens = noise(2 * t * e, 3);

@@ -7,6 +7,7 @@ mod msprobe;
 pub(crate) mod msprobe_dump;
 mod named;
 mod names;
+mod padiff;
 mod quantity;
 
 pub use content::Statistics;
@@ -21,7 +22,7 @@ use content::Claim;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 use zoo_tensors::Array;
@@ -34,6 +35,8 @@ pub enum Format {
     Named,
     /// `msprobe` of MindStudio, for PyTorch or MindSpore.
     Msprobe,
+    /// PaDiff, for PaddlePaddle or PyTorch.
+    Padiff,
 }
 
 impl fmt::Display for Format {
@@ -41,6 +44,7 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Named => "named tensors",
             Self::Msprobe => "msprobe",
+            Self::Padiff => "PaDiff",
         })
     }
 }
@@ -91,9 +95,12 @@ impl Recording {
     /// # Errors
     /// No known format, several steps, or damaged files.
     pub fn open(path: &Path, names: &Names) -> Result<Self, GoldenError> {
-        let mut recording = match msprobe::find(path)? {
-            Some(manifest) => msprobe::open(&manifest, names)?,
-            None => named::open(path, names)?,
+        let mut recording = if let Some(manifest) = manifest(path, padiff::MANIFEST)? {
+            padiff::open(&manifest, names)?
+        } else if let Some(manifest) = manifest(path, msprobe::MANIFEST)? {
+            msprobe::open(&manifest, names)?
+        } else {
+            named::open(path, names)?
         };
         recording.path = path.to_owned();
         let mut seen: BTreeMap<String, &str> = BTreeMap::new();
@@ -109,6 +116,53 @@ impl Recording {
         }
         Ok(recording)
     }
+}
+
+/// The file of this name at a path or in a folder below it, or any other `.json` that is given instead of `dump.json`;
+/// `None` if there is none.
+///
+/// # Errors
+/// There are several: only one step of one rank can be judged.
+fn manifest(path: &Path, name: &str) -> Result<Option<PathBuf>, GoldenError> {
+    if path.is_file() {
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let is_own = path.file_name().is_some_and(|file| file == name);
+        return Ok((is_own || is_json && name == msprobe::MANIFEST).then(|| path.to_owned()));
+    }
+    let mut found = Vec::new();
+    below(path, name, 0, &mut found)?;
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        several => {
+            let folders = several.iter().filter_map(|file| file.parent()).map(|folder| folder.display().to_string());
+            let folders = folders.take(8).collect::<Vec<_>>().join(", ");
+            Err(malformed(path, format!("there are dumps of several steps or ranks, name one: {folders}")))
+        }
+    }
+}
+
+/// Deepest such file below the given path: `step0/rank0/dump.json`.
+const DEEPEST: usize = 3;
+
+fn below(folder: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), GoldenError> {
+    let here = folder.join(name);
+    if here.is_file() {
+        found.push(here);
+        return Ok(());
+    }
+    if depth == DEEPEST {
+        return Ok(());
+    }
+    let unreadable = |source| GoldenError::Unreadable { path: folder.to_owned(), source };
+    let entries: Result<Vec<_>, _> = fs::read_dir(folder).map_err(unreadable)?.collect();
+    let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    let is_step = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        path.is_dir() && ["step", "rank", "proc"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    paths.iter().filter(|path| is_step(path)).try_for_each(|path| below(path, name, depth + 1, found))
 }
 
 fn malformed(path: &Path, message: impl Into<String>) -> GoldenError {

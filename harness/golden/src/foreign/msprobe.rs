@@ -16,19 +16,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 use zoo_datasets::files;
 use zoo_tensors::ElementType;
 
-const MANIFEST: &str = "dump.json";
+/// The file that names the tensors.
+pub(super) const MANIFEST: &str = "dump.json";
 /// The folder of tensors next to it.
 const TENSORS: &str = "dump_tensor_data";
 /// Largest `dump.json`.
 const MOST_BYTES: u64 = 1 << 30;
-/// Deepest `dump.json` below the given path: `step0/rank0/dump.json`.
-const DEEPEST: usize = 3;
 /// Deepest nesting of results.
 const DEEPEST_RESULT: usize = 8;
 
@@ -39,47 +37,6 @@ struct Dump {
     #[serde(default)]
     dump_data_dir: Option<PathBuf>,
     data: Map<String, Value>,
-}
-
-/// The `dump.json` at a path or in a folder below it; `None` if there is none.
-///
-/// # Errors
-/// There are several: only one step of one rank can be judged.
-pub(super) fn find(path: &Path) -> Result<Option<PathBuf>, GoldenError> {
-    if path.is_file() {
-        return Ok(path.extension().is_some_and(|extension| extension == "json").then(|| path.to_owned()));
-    }
-    let mut found = Vec::new();
-    below(path, 0, &mut found)?;
-    match found.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        several => {
-            let folders = several.iter().filter_map(|file| file.parent()).map(|folder| folder.display().to_string());
-            let folders = folders.take(8).collect::<Vec<_>>().join(", ");
-            Err(malformed(path, format!("there are dumps of several steps or ranks, name one: {folders}")))
-        }
-    }
-}
-
-fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), GoldenError> {
-    let here = folder.join(MANIFEST);
-    if here.is_file() {
-        found.push(here);
-        return Ok(());
-    }
-    if depth == DEEPEST {
-        return Ok(());
-    }
-    let unreadable = |source| GoldenError::Unreadable { path: folder.to_owned(), source };
-    let entries: Result<Vec<_>, _> = fs::read_dir(folder).map_err(unreadable)?.collect();
-    let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
-    paths.sort();
-    let is_step = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        path.is_dir() && ["step", "rank", "proc"].iter().any(|prefix| name.starts_with(prefix))
-    };
-    paths.iter().filter(|path| is_step(path)).try_for_each(|path| below(path, depth + 1, found))
 }
 
 /// Reads a `dump.json`.
@@ -369,12 +326,12 @@ fn is_loss(name: &str) -> bool {
 }
 
 /// The path of a parameter of a module.
-fn inside(path: &str, parameter: &str) -> String {
+pub(super) fn inside(path: &str, parameter: &str) -> String {
     if path == "@root" { parameter.to_owned() } else { format!("{path}.{parameter}") }
 }
 
 /// `torch.float32`, `Float32`.
-fn element_type(dtype: &str) -> Option<ElementType> {
+pub(super) fn element_type(dtype: &str) -> Option<ElementType> {
     let name = dtype.rsplit('.').next().unwrap_or(dtype).to_ascii_lowercase();
     Some(match name.as_str() {
         "float64" | "double" => ElementType::F64,

@@ -12,6 +12,7 @@ mod window;
 mod adaptive_avg_pool;
 mod add;
 mod add_parameter;
+mod affine;
 mod again;
 mod attention;
 mod avg_pool;
@@ -20,6 +21,7 @@ mod bn;
 mod channel_shuffle;
 mod concat;
 mod conv;
+mod conv1d;
 mod conv_transpose;
 mod crop;
 mod dot_product_attention;
@@ -204,6 +206,7 @@ layers! {
     "reshape" => reshape::Reshape,
     "channel_shuffle" => channel_shuffle::ChannelShuffle,
     "pixel_shuffle" => pixel_shuffle::PixelShuffle,
+    "conv1d" => conv1d::Conv1d,
     "conv_transpose" => conv_transpose::ConvTranspose,
     "upsample" => upsample::Upsample,
     "crop" => crop::Crop,
@@ -234,6 +237,7 @@ layers! {
     "prepend" => prepend::Prepend,
     "add_parameter" => add_parameter::AddParameter,
     "layer_scale" => layer_scale::LayerScale,
+    "affine" => affine::Affine,
     "attention" => attention::Attention,
     "dot_product_attention" => dot_product_attention::DotProductAttention,
     "relative_position_bias" => relative_position_bias::RelativePositionBias,

@@ -1,0 +1,30 @@
+//! A learned factor and a learned addend per channel.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// alpha * x + beta for each element of the last axis of `[T, E]`, which takes the place of a normalisation (Aff of
+/// arXiv 2105.03404). Parameters `alpha` and `beta`, `[1, 1, E]` as in timm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Affine {}
+
+impl Word for Affine {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let [_, _, e] = at.tokens(x)?;
+        let alpha = at.parameter("alpha", VariableRole::NormWeight, &[1, 1, e], &Init::Constant(1.0))?;
+        let beta = at.parameter("beta", VariableRole::NormBias, &[1, 1, e], &Init::Constant(0.0))?;
+        let affine = Formula::define(0, |[x, alpha, beta]| [alpha * x + beta]);
+        at.formula(affine, DeviceName::new("Addcmul", "AddcmulGrad"), &[x, alpha, beta])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("affine").into()
+    }
+}

@@ -1,0 +1,93 @@
+//! Convolution along one axis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, VariableRole, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Count, Size, WeightInit};
+
+/// 1-D convolution of `[C, L]` with a weight `[out, C/groups, kernel]` (PyTorch's Conv1d).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conv1d {
+    /// Number of filters.
+    pub out: Size,
+    /// Length of the window.
+    pub kernel: Size,
+    /// Step of the window.
+    #[serde(default = "one")]
+    pub stride: Size,
+    /// Zeros at both ends.
+    #[serde(default)]
+    pub pad: Count,
+    /// Distance between adjacent taps of the window.
+    #[serde(default = "one")]
+    pub dilation: Size,
+    /// Number of groups of input and output channels.
+    #[serde(default = "one")]
+    pub groups: Size,
+    /// Whether a bias is added.
+    #[serde(default = "super::yes")]
+    pub bias: bool,
+    /// Initialisation of the parameters.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub init: WeightInit,
+}
+
+fn one() -> Size {
+    Size(1)
+}
+
+impl Word for Conv1d {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.init = self.init.or(&at.init().conv);
+        Some(())
+    }
+
+    /// A convolution of maps of height 1.
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let [n, channels, length] = at.shape(x)[..] else {
+            return Err(at.refuse(format!("it reads [C, L], not {} axes", at.shape(x).len().saturating_sub(1))));
+        };
+        let own = channels / self.groups.0;
+        let weight =
+            at.parameter("weight", VariableRole::Weight, &[self.out.0, own, self.kernel.0], &self.init.weight())?;
+        let bias = match self.bias {
+            true => Some(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?),
+            false => None,
+        };
+        let map = at.add_part("map", ops::Reshape { shape: [n, channels, 1, length].into() }, &[x])?;
+        let filters = ops::Reshape { shape: [self.out.0, own, 1, self.kernel.0].into() };
+        let filters = at.add_part("filters", filters, &[weight])?;
+        let window = ops::Window {
+            pad: [0, 0, self.pad.0, self.pad.0],
+            dilation: [1, self.dilation.0],
+            ..ops::Window::new([1, self.kernel.0], [1, self.stride.0])
+        };
+        let operands: Vec<ValueId> = [map, filters].into_iter().chain(bias).collect();
+        let map = at.add_part("convolution", ops::Conv2D::new(window, self.groups.0), &operands)?;
+        let shape = at.shape(map);
+        let shape = [shape[0], shape[1], shape[3]];
+        at.add(ops::Reshape { shape: shape.into() }, &[map])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let mut text = format!("conv1d {}", self.kernel.0);
+        for (word, value, usual) in [
+            ("stride", self.stride.0, 1),
+            ("pad", self.pad.0, 0),
+            ("dilation", self.dilation.0, 1),
+            ("groups", self.groups.0, 1),
+        ] {
+            if value != usual {
+                text += &format!(", {word} {value}");
+            }
+        }
+        Step::new(Work::Conv, text).into()
+    }
+}
