@@ -52,7 +52,11 @@ class Step:
                 decay = 0.0 if vectors and not self.decays_vectors else group["weight_decay"]
                 groups += [{"params": params, "weight_decay": decay}] if params else []
         lr = self.rate * given["groups"][0]["lr"]
-        optimizer = nn.Momentum(groups, lr, given["momentum"], use_nesterov=self.nesterov)
+        # On a CPU, nn.Momentum of MindSpore 2.10 ignores use_nesterov.
+        if self.nesterov:
+            optimizer = nn.SGD(groups, lr, given["momentum"], nesterov=True)
+        else:
+            optimizer = nn.Momentum(groups, lr, given["momentum"])
         step = mindspore.value_and_grad(lambda image, label: self.criterion(self.network(image), label), None, optimizer.parameters)
         with Capture(folder, self.network, optimizer) as capture:
             loss, gradients = step(self.image, self.label)
