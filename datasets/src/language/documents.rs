@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Part, Special, Vocabulary, masking::Sequence};
 use crate::{DataError, Rng, Samples};
 
-/// Documents: a sentence per line, an empty line after each document, as BERT's `create_pretraining_data.py` reads them.
+/// Documents: a sentence per line, an empty line after each document (BERT's `create_pretraining_data.py`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documents {
     /// Their name in messages.

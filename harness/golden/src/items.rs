@@ -199,8 +199,8 @@ fn outputs_rounding(golden: &Golden, variant: Option<&str>) -> f64 {
 /// What the error of a loss is relative to: the loss, if it is not near 0.
 ///
 /// A loss near 0 is the difference of terms (of cross entropy: logits and their log-sum-exp) that are at least as large
-/// as the `first` loss. In f64 it is not known better than a few roundings of these, so the scale is at least what makes
-/// four of them [`F64_TOLERANCE`].
+/// as the `first` loss. In f64 it is not known better than a few roundings of these: four of them are at most
+/// [`F64_TOLERANCE`] of the scale.
 fn loss_scale(loss: f64, first: Option<f64>) -> f64 {
     let scale = loss.abs().max(first.unwrap_or(0.0).abs() * (4.0 * f64::EPSILON / F64_TOLERANCE));
     if scale == 0.0 { 1.0 } else { scale }

@@ -67,8 +67,8 @@ impl LossTerm for SoftmaxDice {
         let both = Formula::define(0, |[p, label]| {
             [label.equal(ignored).select(0.0, p + label.equal(p.coordinate(3)).select(1.0, 0.0))]
         });
-        let inside = mapped(at, path("intersections"), inside.summed(vec![1, 2]), term.clone(), &[p, label])?;
-        let both = mapped(at, path("sizes"), both.summed(vec![1, 2]), term.clone(), &[p, label])?;
+        let inside = mapped(at, path("intersections"), inside.summed(vec![1, 2]), term, &[p, label])?;
+        let both = mapped(at, path("sizes"), both.summed(vec![1, 2]), term, &[p, label])?;
         let eps = self.eps;
         let loss = Formula::define(0, |[inside, both]| [1.0 - (2.0 * inside + eps) / (both + eps)]);
         let sum = mapped(at, path("sum"), loss.summed(vec![0, 1, 2, 3]), term, &[inside, both])?;
