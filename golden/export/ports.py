@@ -1,8 +1,8 @@
 """python ports.py DIR [NAME...]: ports torchvision's image classifiers and one network of each of timm's families (all, or those
 named: resnet18, timm:resnet18) into DIR and prints the tables of docs/import.md.
 
-Small images and two samples, so that each takes seconds; more samples or a lower rate where a step is badly conditioned
-(`BATCHES`, `RATES`).
+Small images and two samples, so that each takes seconds; more samples or smaller weights where a step is badly
+conditioned (`BATCHES`, `GAINS`).
 Networks of more than `--most` million parameters are imported and held against their trace, and their golden is left out. Golden and
 weights of a network that passes are removed. DIR/results.jsonl has a line per network; what is in it is not done again.
 """
@@ -25,10 +25,10 @@ from zoo_golden.trace import TraceError
 
 SIZES = {"inception_v3": 160, "maxvit_t": 224, "vit_h_14": 56}
 ARGUMENTS = {"inception_v3": ["aux_logits=False"], "googlenet": ["aux_logits=False"]}
-BATCHES = {"timm:rexnet_100": 8, "timm:skresnet18": 8}
+BATCHES = {"timm:rexnet_100": 8, "timm:skresnet18": 8, "timm:inception_v3": 8, "timm:inception_v4": 8}
 """Networks that normalise a few values when there are two samples."""
-RATES = {"timm:convmixer_768_32": 1e-3}
-"""Networks whose second and third step are chaotic at the usual rate of 0.01: rounding grows a hundred thousandfold per step."""
+GAINS = {"timm:convmixer_768_32": "blocks.*.0.fn.2.*=0.1"}
+"""Residual branches that are scaled down: where each of many blocks amplifies, rounding grows a hundred thousandfold per step."""
 FAMILIES = """
     resnet18 seresnet18 resnext26ts eca_resnet33ts skresnet18 resnest14d resnetv2_50 nf_resnet26 nfnet_l0 res2net50_26w_4s dpn48b
     regnetx_002 regnety_002 efficientnet_b0 efficientnetv2_rw_t efficientnet_lite0 tinynet_e mobilenetv2_050 mobilenetv3_small_050
@@ -56,7 +56,7 @@ def options(name: str, folder: Path, *more: str) -> argparse.Namespace:
 
 def _conditions(name: str) -> list[str]:
     batch = ["--batch", str(BATCHES[name])] if name in BATCHES else []
-    return [*batch, *(["--lr", str(RATES[name])] if name in RATES else [])]
+    return [*batch, *(["--gain", GAINS[name]] if name in GAINS else [])]
 
 
 def _timm_size(name: str) -> int:
