@@ -44,13 +44,11 @@ pub struct Between {
 }
 
 impl Between {
-    /// Counts the tokens of texts.
-    pub fn new<'a>(texts: impl Iterator<Item = &'a [u32]>) -> Self {
+    /// Counts the tokens of a text.
+    pub fn new(text: &Text) -> Self {
         let (mut counts, mut singles) = (HashMap::<[u32; 3], u64>::new(), HashMap::<u32, u64>::new());
-        for text in texts {
-            text.iter().for_each(|token| *singles.entry(*token).or_default() += 1);
-            text.windows(3).for_each(|three| *counts.entry([three[0], three[1], three[2]]).or_default() += 1);
-        }
+        text.tokens.iter().for_each(|token| *singles.entry(*token).or_default() += 1);
+        text.tokens.windows(3).for_each(|three| *counts.entry([three[0], three[1], three[2]]).or_default() += 1);
         let mut best = HashMap::<[u32; 2], (u64, u32)>::new();
         for ([before, token, after], count) in counts {
             let best = best.entry([before, after]).or_default();
@@ -97,10 +95,10 @@ mod tests {
 
     #[test]
     fn a_token_is_guessed_from_its_neighbours() {
-        let between = Between::new([[0, 1, 2, 0, 1, 2, 0, 3, 2, 2, 2].as_slice(), &[3, 3]].into_iter());
+        let between = Between::new(&text(&[0, 1, 2, 0, 1, 2, 0, 3, 2, 2, 2]));
         assert_eq!(between.common(), 2);
         assert_eq!(between.guess(&[0, 9, 2], 1), 1);
         assert_eq!((between.guess(&[9, 2], 0), between.guess(&[0, 9], 1), between.guess(&[1, 9, 1], 1)), (2, 2, 2));
-        assert_eq!(Between::new(std::iter::empty()).guess(&[1], 0), 0);
+        assert_eq!(Between::new(&text(&[])).guess(&[1], 0), 0);
     }
 }

@@ -4,16 +4,18 @@ use std::{ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 
-use super::{Part, Special, Vocabulary, masking::Sequence};
+use super::{Part, Special, Text, Vocabulary, masking::Sequence};
 use crate::{DataError, Rng, Samples};
 
 /// Documents: a sentence per line, an empty line after each document (BERT's `create_pretraining_data.py`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documents {
     /// Their name in messages.
-    pub name: String,
+    name: String,
     /// The tokens of each sentence.
-    pub sentences: Vec<Vec<u32>>,
+    sentences: Vec<Vec<u32>>,
+    /// How many characters the sentences have.
+    characters: usize,
     /// The sentences of each document.
     documents: Vec<Range<usize>>,
 }
@@ -43,7 +45,13 @@ impl Documents {
             vocabulary.encode(line).map_err(|error| part.unencodable(error, start, vocabulary))
         };
         let sentences = lines.par_iter().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { name: part.name().to_owned(), sentences, documents })
+        let characters = lines.iter().map(|line| line.chars().count()).sum();
+        Ok(Self { name: part.name().to_owned(), sentences, characters, documents })
+    }
+
+    /// All sentences as one text.
+    pub fn text(&self) -> Text {
+        Text { name: self.name.clone(), tokens: self.sentences.concat(), characters: self.characters }
     }
 
     /// Sentences in a row within a document, each time until they have `tokens` tokens.
@@ -192,6 +200,7 @@ mod tests {
     fn runs_end_with_their_document() {
         let (documents, _) = documents(&[3, 1, 2]);
         let runs = documents.runs(8);
+        assert_eq!((documents.text().tokens.len(), documents.text().characters), (24, 24));
         let found: Vec<_> = runs.into_iter().map(|run| (run.document, run.sentences)).collect();
         assert_eq!(found, [(0, 0..2), (0, 2..3), (1, 3..4), (2, 4..6)]);
     }

@@ -40,15 +40,18 @@ impl Masking {
     /// Hides a `share` of the tokens; the label of all others is `unmasked`.
     ///
     /// # Errors
-    /// A vocabulary without the special tokens.
+    /// A vocabulary without the special tokens, or one in which `unmasked` is a token.
     pub fn new(share: f64, vocabulary: &Vocabulary, unmasked: u32) -> Result<Self, DataError> {
+        if (unmasked as usize) < vocabulary.len() {
+            let known = vocabulary.len();
+            let message = format!(
+                "{unmasked}, the label of tokens that are not hidden, is one of the {known} tokens: set `ignore` of the \
+                 loss to a larger number"
+            );
+            return Err(DataError::Config(message));
+        }
         let [padding, start, separator, mask] = Special::ALL.map(|token| vocabulary.special(token));
         Ok(Self { share, mask: mask?, special: [padding?, start?, separator?], vocabulary: vocabulary.len(), unmasked })
-    }
-
-    /// The label of tokens that are not hidden.
-    pub fn unmasked(&self) -> u32 {
-        self.unmasked
     }
 
     /// Hides tokens of a sequence; returns the label of each of its places.
@@ -91,7 +94,7 @@ impl<S> Masked<S> {
 pub struct MaskedSequence {
     /// What the network reads.
     pub sequence: Sequence,
-    /// For each place the token that was hidden there, or [`Masking::unmasked`].
+    /// For each place the token that was hidden there, or the label of tokens that are not hidden.
     pub labels: Vec<u32>,
 }
 
@@ -150,6 +153,13 @@ mod tests {
         let expected = [12_000 + 107, 1500 + 107, 1286];
         assert!(masked.abs_diff(expected[0]) < 294 && kept.abs_diff(expected[1]) < 233, "{masked} {kept} {other}");
         assert!(other.abs_diff(expected[2]) < 220, "{masked} {kept} {other}");
+    }
+
+    #[test]
+    fn the_label_of_other_tokens_is_no_token() {
+        let error = Masking::new(0.15, &vocabulary(), 13).unwrap_err().to_string();
+        assert!(error.contains("13, the label of tokens that are not hidden, is one of the 14 tokens"), "{error}");
+        assert!(Masking::new(0.15, &vocabulary(), 14).is_ok());
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Vocabulary {
     /// Number of classes of a network that predicts its tokens: one more than the largest number of a token.
     pub fn len(&self) -> usize {
         match self {
-            Self::Characters(characters) => characters.names().len(),
+            Self::Characters(characters) => characters.len(),
             Self::Subwords(subwords) => subwords.names().len(),
         }
     }
@@ -81,18 +81,14 @@ impl Vocabulary {
         }
     }
 
-    /// What tokens are, in the plural.
-    pub fn noun(&self) -> &'static str {
-        match self {
-            Self::Characters(_) => "characters",
-            Self::Subwords(_) => "tokens",
-        }
-    }
-
     /// A hash that differs if tokens or their numbers differ.
     pub fn fingerprint(&self) -> u64 {
         match self {
-            Self::Characters(characters) => fnv1a64(characters.list().as_bytes()),
+            Self::Characters(characters) => {
+                // A list cannot contain a character twice, so no list ends like this one.
+                let special = if characters.special(Special::Mask).is_some() { "\0\0" } else { "" };
+                fnv1a64((characters.list() + special).as_bytes())
+            }
             Self::Subwords(subwords) => subwords.fingerprint(),
         }
     }

@@ -8,8 +8,8 @@ use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Metric, Period, Recipe, SampleKind, Shapes, Source,
-    TextScenes, Videos, WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos,
+    WarmupShape,
 };
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
@@ -124,14 +124,11 @@ impl Check<'_> {
         }
         for (index, goal) in target.goals().enumerate() {
             let path = index.checked_sub(1).map_or("target".to_owned(), |also| format!("target.also[{also}]"));
-            let hidden = matches!(goal.metric, Metric::MaskedAccuracy | Metric::NextSentenceAccuracy);
-            if hidden && kind == SampleKind::Language && self.recipe.preprocess.masking.is_none() {
-                let hint = "hide tokens with `preprocess.masking`";
-                self.error(&format!("{path}.metric"), "no tokens are hidden from the network", hint);
-            } else if kind.metrics().contains(&goal.metric) {
+            let available = self.recipe.metrics();
+            if available.contains(&goal.metric) {
                 self.within_range(&format!("{path}.value"), goal);
             } else {
-                let names: Vec<&str> = kind.metrics().iter().map(|metric| metric.name()).collect();
+                let names: Vec<&str> = available.iter().map(|metric| metric.name()).collect();
                 let hint = format!("{}: {}", kind.describe(), names.join(", "));
                 self.error(&format!("{path}.metric"), "this metric is not available for these data", &hint);
             }

@@ -48,6 +48,11 @@ impl CharacterSet {
         Self { characters, numbers, special: false }
     }
 
+    /// Number of tokens.
+    pub(super) fn len(&self) -> usize {
+        self.characters.len() + if self.special { Special::ALL.len() } else { 0 }
+    }
+
     /// The number of a character, if it is known.
     pub fn number(&self, character: char) -> Option<u32> {
         self.numbers.get(&character).copied()
@@ -98,7 +103,9 @@ mod tests {
     fn special_tokens_follow_the_characters() {
         let plain = CharacterSet::of("ab");
         assert_eq!(plain.special(Special::Mask), None);
+        let plain_len = plain.len();
         let special = plain.with_special();
+        assert_eq!((plain_len, special.len()), (2, 6));
         assert_eq!(special.names(), ["a", "b", "[PAD]", "[CLS]", "[SEP]", "[MASK]"]);
         assert_eq!(Special::ALL.map(|token| special.special(token)), [Some(2), Some(3), Some(4), Some(5)]);
         assert_eq!((special.spelled(1), special.spelled(5)), ("b".to_owned(), String::new()));

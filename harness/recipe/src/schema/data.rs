@@ -106,13 +106,7 @@ impl SampleKind {
                 Metric::Mar100,
             ],
             Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
-            Self::Language => &[
-                Metric::CrossEntropy,
-                Metric::Perplexity,
-                Metric::BitsPerCharacter,
-                Metric::MaskedAccuracy,
-                Metric::NextSentenceAccuracy,
-            ],
+            Self::Language => &[Metric::CrossEntropy, Metric::Perplexity, Metric::BitsPerCharacter],
         }
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Metric;
+
 /// A text file in UTF-8, or a folder with files `*.txt`, which are read in the order of their paths. The first part is
 /// used for training, the rest is held out. The length of windows is the one of the input of the network. The classes
 /// are characters, or the tokens of a tokenizer. With `preprocess.masking`, `[PAD]`, `[CLS]`, `[SEP]` and `[MASK]`
@@ -55,6 +57,16 @@ pub struct Masking {
     /// then have a sentence per line and an empty line after each document. Further inputs, if the network has them:
     /// `token_type_ids` (1 for B) and `attention_mask` (0 for padding).
     pub sentence_pairs: bool,
+}
+
+impl Masking {
+    /// The metrics for sequences with hidden tokens, in display order; the first one is the default.
+    pub fn metrics(&self) -> &'static [Metric] {
+        match self.sentence_pairs {
+            true => &[Metric::CrossEntropy, Metric::Perplexity, Metric::MaskedAccuracy, Metric::NextSentenceAccuracy],
+            false => &[Metric::CrossEntropy, Metric::Perplexity, Metric::MaskedAccuracy],
+        }
+    }
 }
 
 impl Default for Masking {

@@ -96,9 +96,10 @@ metrics! {
     Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
         "Exponential of the mean cross entropy per token.";
     BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy per character, in bits.";
-    MaskedAccuracy = "masked_accuracy", SHARE, "Share of the hidden tokens that are ranked first.";
+    MaskedAccuracy = "masked_accuracy", SHARE, "Share of the hidden tokens that are ranked first (`preprocess.masking`).";
     NextSentenceAccuracy = "next_sentence_accuracy", SHARE,
-        "Share of the pairs of sentences of which the network knows whether the second follows the first.";
+        "Share of the pairs of sentences of which the network knows whether the second follows the first \
+         (`preprocess.masking.sentence_pairs`).";
     Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of text detection (protocol of ICDAR 2015).";
     Precision = "precision", SHARE, "Share of the detected texts that are correct.";
     Recall = "recall", SHARE, "Share of the texts that are detected.";

@@ -130,9 +130,17 @@ impl Recipe {
         Diagnostic::error(span, path.clone(), message).with_excerpt(self.spans.sources())
     }
 
-    /// What trainings are judged by: the target's metric, without a target the first of the kind of sample.
+    /// What trainings are judged by: the target's metric, without a target the first of the available ones.
     pub fn metric(&self) -> Metric {
-        self.target.as_ref().map_or(self.data.source.kind().metrics()[0], |target| target.metric)
+        self.target.as_ref().map_or(self.metrics()[0], |target| target.metric)
+    }
+
+    /// The metrics that are available for the samples, in display order.
+    pub fn metrics(&self) -> &'static [Metric] {
+        match (self.data.source.kind(), &self.preprocess.masking) {
+            (SampleKind::Language, Some(masking)) => masking.metrics(),
+            (kind, _) => kind.metrics(),
+        }
     }
 
     /// The resolved architecture, for the current class count and inputs.

@@ -2,29 +2,24 @@
 //!
 //! Inputs and labels have the names of transformers' `BertForPreTraining`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zoo_datasets::{
     DataError, Image, LoaderConfig, SampleLoader, Samples,
-    language::{
-        Between, ConsecutiveWindows, Documents, Masked, MaskedSequence, Masking, RandomWindows, SentencePairs, Sequence,
-    },
+    language::{Between, ConsecutiveWindows, Masked, MaskedSequence, RandomWindows, SentencePairs, Sequence},
 };
 use zoo_recipe::{
     LABEL, Recipe,
     schema::{Metric, Score},
 };
 
-use super::{length, texts::Texts, window};
+use super::{length, tally, texts::Texts, window};
 use crate::{
     Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
     Network, Output, SampleSets, Sight, Witness,
     batch::{Element, offer},
     evaluation::first_input,
-    metrics::{Classified, CrossEntropy, Meter, TopK, perplexity},
+    metrics::{CrossEntropy, Meter, TopK, perplexity},
 };
 
 /// Input: 1 for the tokens of the second sentence.
@@ -37,17 +32,19 @@ const FOLLOWING: &str = "next_sentence_label";
 /// Sequences with hidden tokens.
 pub(super) struct MaskedTokens {
     pub texts: Texts,
-    /// Documents of the training and the held-out text, if samples are pairs of sentences.
-    pub documents: Option<[Arc<Documents>; 2]>,
-    pub masking: Masking,
+    pub train: Masked<Sequences>,
+    pub val: Masked<Sequences>,
     /// Tokens per sequence.
     pub length: usize,
-    /// Sequences per epoch, from random places; by default each place once.
-    pub windows: Option<usize>,
+    /// Label of tokens that are not hidden.
+    pub unmasked: u32,
+    /// Whether sequences are pairs of sentences.
+    pub pairs: bool,
 }
 
 /// Sequences of one part of a text.
-enum Sequences {
+#[derive(Clone)]
+pub(super) enum Sequences {
     Random(RandomWindows),
     Consecutive(ConsecutiveWindows),
     Pairs(SentencePairs),
@@ -70,37 +67,6 @@ impl Samples for Sequences {
             Self::Consecutive(windows) => windows.sample(seed, epoch, index).map(Sequence::from),
             Self::Pairs(pairs) => pairs.sample(seed, epoch, index),
         }
-    }
-}
-
-impl MaskedTokens {
-    /// Whether such samples can be made of both parts.
-    ///
-    /// # Errors
-    /// Texts that are too short, or a vocabulary without special tokens.
-    pub fn expect_samples(&self) -> Result<(), DataError> {
-        [false, true].into_iter().try_for_each(|held_out| self.sequences(held_out, self.length).map(|_| ()))
-    }
-
-    fn sequences(&self, held_out: bool, length: usize) -> Result<Masked<Sequences>, DataError> {
-        let Texts { train, val, vocabulary, .. } = &self.texts;
-        let windows = self.windows.filter(|_| !held_out);
-        let sequences = match (&self.documents, windows) {
-            (Some([train, val]), windows) => {
-                let documents = if held_out { val } else { train };
-                Sequences::Pairs(SentencePairs::new(documents.clone(), length, windows, vocabulary)?)
-            }
-            (None, _) if held_out => Sequences::Consecutive(ConsecutiveWindows::new(val.clone(), length)?),
-            (None, windows) => {
-                let windows = windows.unwrap_or_else(|| ConsecutiveWindows::count(train, length));
-                Sequences::Random(RandomWindows::new(train.clone(), length, windows)?)
-            }
-        };
-        Ok(Masked::new(sequences, self.masking.clone()))
-    }
-
-    fn len(&self, held_out: bool) -> usize {
-        self.sequences(held_out, self.length).map_or(0, |sequences| sequences.len())
     }
 }
 
@@ -130,11 +96,11 @@ fn following(masked: &MaskedSequence) -> Option<u32> {
 
 impl SampleSets for MaskedTokens {
     fn train_len(&self) -> usize {
-        self.len(false)
+        self.train.len()
     }
 
     fn val_len(&self) -> usize {
-        self.len(true)
+        self.val.len()
     }
 
     fn noun(&self) -> &'static str {
@@ -154,14 +120,14 @@ impl SampleSets for MaskedTokens {
     }
 
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
-        let (first, length) = window(recipe, inputs)?;
+        let first = window(recipe, inputs)?;
         let mut offered = vec![
             (first.name.as_str(), Element::Index),
             (SEGMENTS, Element::Index),
             (FILLED, Element::Real),
             (LABEL, Element::Index),
         ];
-        if self.documents.is_some() {
+        if self.pairs {
             offered.push((FOLLOWING, Element::Index));
         }
         offer(recipe, inputs, &offered)?;
@@ -180,7 +146,7 @@ impl SampleSets for MaskedTokens {
             }
             Batch { n: sequences.len(), fields }
         };
-        Ok(Feed::of_samples(SampleLoader::new(self.sequences(false, length)?, config)?, batch))
+        Ok(Feed::of_samples(SampleLoader::new(self.train.clone(), config)?, batch))
     }
 
     fn held_out(
@@ -190,7 +156,11 @@ impl SampleSets for MaskedTokens {
         config: LoaderConfig,
     ) -> Result<Box<dyn HeldOut>, EvaluationError> {
         let length = length(&first_input(network)?).map_err(EvaluationError::Mismatch)?;
-        let loader = SampleLoader::new(self.sequences(true, length)?, config)?;
+        if length != self.length {
+            let message = format!("sequences of {} tokens for a network that takes {length}", self.length);
+            return Err(EvaluationError::Mismatch(message));
+        }
+        let loader = SampleLoader::new(self.val.clone(), config)?;
         let outputs = network.outputs();
         let hidden = recipe.loss.softmax_cross_entropy.as_ref().and_then(|entropy| entropy.prediction.clone());
         let hidden = hidden.or_else(|| outputs.first().map(|(name, _)| name.clone()));
@@ -199,9 +169,9 @@ impl SampleSets for MaskedTokens {
             loader,
             inputs: network.inputs().into_iter().map(|input| input.name).collect(),
             hidden: hidden.unwrap_or_default(),
-            pairs: pairs.and_then(|entropy| entropy.prediction.clone()).filter(|_| self.documents.is_some()),
+            pairs: pairs.and_then(|entropy| entropy.prediction.clone()).filter(|_| self.pairs),
             classes: self.texts.vocabulary.len(),
-            unmasked: self.masking.unmasked(),
+            unmasked: self.unmasked,
         }))
     }
 
@@ -212,16 +182,13 @@ impl SampleSets for MaskedTokens {
         config: LoaderConfig,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Baseline>, EvaluationError> {
-        let between = match &self.documents {
-            Some([train, _]) => Between::new(train.sentences.iter().map(Vec::as_slice)),
-            None => Between::new(std::iter::once(self.texts.train.tokens.as_slice())),
-        };
-        let loader = SampleLoader::new(self.sequences(true, self.length)?, config)?;
+        let between = Between::new(&self.texts.train);
+        let loader = SampleLoader::new(self.val.clone(), config)?;
         let of = loader.samples().len();
         let (mut hidden, mut common, mut guessed, mut done) = (0u64, 0u64, 0u64, 0);
         for sequences in loader.epoch(0, 0)? {
             for MaskedSequence { sequence, labels } in sequences? {
-                let places = labels.iter().enumerate().filter(|(_, label)| **label != self.masking.unmasked());
+                let places = labels.iter().enumerate().filter(|(_, label)| **label != self.unmasked);
                 for (place, label) in places {
                     hidden += 1;
                     common += u64::from(*label == between.common());
@@ -242,7 +209,7 @@ impl SampleSets for MaskedTokens {
     }
 
     fn parts(&self) -> Vec<(&'static str, usize)> {
-        vec![("train", self.len(false)), ("val", self.len(true))]
+        vec![("train", self.train.len()), ("val", self.val.len())]
     }
 
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
@@ -274,26 +241,6 @@ struct HeldOutSequences {
     unmasked: u32,
 }
 
-/// Adds the logits of items with labels to meters.
-fn add(
-    output: &Output,
-    classes: usize,
-    labels: &[Option<u32>],
-    meters: &mut [&mut dyn for<'a> Meter<Classified<'a>>],
-) -> Result<(), EvaluationError> {
-    if output.values.len() != labels.len() * classes {
-        let (found, expected, name) = (output.values.len(), labels.len(), &output.name);
-        let message = format!("{found} logits in `{name}` for {expected} labels of {classes} classes");
-        return Err(EvaluationError::Mismatch(message));
-    }
-    for (logits, label) in output.values.chunks_exact(classes).zip(labels) {
-        let Some(label) = *label else { continue };
-        let logits: Vec<f64> = logits.iter().copied().map(f64::from).collect();
-        meters.iter_mut().for_each(|meter| meter.add(&Classified { logits: &logits, label }));
-    }
-    Ok(())
-}
-
 impl HeldOut for HeldOutSequences {
     fn evaluate(
         &self,
@@ -313,10 +260,10 @@ impl HeldOut for HeldOutSequences {
             let labels = sequences.iter().flat_map(|sequence| &sequence.labels);
             let labels: Vec<_> = labels.map(|label| Some(*label).filter(|label| *label != self.unmasked)).collect();
             let hidden = Output::take(&mut outputs, &self.hidden)?;
-            add(&hidden, self.classes, &labels, &mut [&mut loss, &mut right])?;
+            tally(&hidden, self.classes, &labels, &mut [&mut loss, &mut right])?;
             if let Some(pairs) = &self.pairs {
                 let labels: Vec<_> = sequences.iter().map(following).collect();
-                add(&Output::take(&mut outputs, pairs)?, 2, &labels, &mut [&mut paired])?;
+                tally(&Output::take(&mut outputs, pairs)?, 2, &labels, &mut [&mut paired])?;
             }
             samples += sequences.len();
             witness(&Sight::Progress { what: "samples", done: samples, of });

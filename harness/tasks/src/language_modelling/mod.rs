@@ -14,8 +14,9 @@ use zoo_datasets::Pipeline;
 use zoo_recipe::{Recipe, schema::Source};
 
 use crate::{
-    DataSets, Input, InputError, Task,
+    DataSets, EvaluationError, Input, InputError, Output, Task,
     batch::{Element, first},
+    metrics::{Classified, Meter},
 };
 
 /// Language modelling.
@@ -47,8 +48,8 @@ fn length(first: &Input) -> Result<usize, String> {
     }
 }
 
-/// The first input, which takes the tokens, and its length; refuses labels that are not one per token.
-fn window<'a>(recipe: &Recipe, inputs: &'a [Input]) -> Result<(&'a Input, usize), InputError> {
+/// The first input, which takes the tokens of a window; refuses labels that are not one per token.
+fn window<'a>(recipe: &Recipe, inputs: &'a [Input]) -> Result<&'a Input, InputError> {
     let first = first(recipe, inputs)?;
     let length = length(first).map_err(|message| InputError::at(recipe, "model.inputs", message))?;
     let label = inputs.iter().find(|input| input.name == zoo_recipe::LABEL && input.shape != first.shape);
@@ -57,5 +58,25 @@ fn window<'a>(recipe: &Recipe, inputs: &'a [Input]) -> Result<(&'a Input, usize)
         let message = format!("{rows} predictions for the {length} tokens of a window: one per token is needed");
         return Err(InputError::at(recipe, "loss", message));
     }
-    Ok((first, length))
+    Ok(first)
+}
+
+/// Adds the logits of an output to meters, for items that have a label.
+fn tally(
+    output: &Output,
+    classes: usize,
+    labels: &[Option<u32>],
+    meters: &mut [&mut dyn for<'a> Meter<Classified<'a>>],
+) -> Result<(), EvaluationError> {
+    if output.values.len() != labels.len() * classes {
+        let (found, expected, name) = (output.values.len(), labels.len(), &output.name);
+        let message = format!("{found} logits in `{name}` for {expected} labels of {classes} classes");
+        return Err(EvaluationError::Mismatch(message));
+    }
+    for (logits, label) in output.values.chunks_exact(classes).zip(labels) {
+        let Some(label) = *label else { continue };
+        let logits: Vec<f64> = logits.iter().copied().map(f64::from).collect();
+        meters.iter_mut().for_each(|meter| meter.add(&Classified { logits: &logits, label }));
+    }
+    Ok(())
 }

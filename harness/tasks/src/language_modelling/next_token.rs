@@ -14,13 +14,13 @@ use zoo_recipe::{
     schema::{Metric, Score},
 };
 
-use super::{continuation::Generator, length, texts::Texts, window};
+use super::{continuation::Generator, length, tally, texts::Texts, window};
 use crate::{
     Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
     Network, SampleSets, Sight, Witness,
     batch::{Element, offer},
     evaluation::first_input,
-    metrics::{Classified, CrossEntropy, Meter, bits_per_character, perplexity},
+    metrics::{CrossEntropy, Meter, bits_per_character, perplexity},
 };
 
 /// Windows of a text.
@@ -58,9 +58,9 @@ impl SampleSets for NextToken {
     }
 
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
-        let (first, length) = window(recipe, inputs)?;
+        let first = window(recipe, inputs)?;
         offer(recipe, inputs, &[(&first.name, Element::Index), (LABEL, Element::Index)])?;
-        let windows = RandomWindows::new(self.texts.train.clone(), length, self.windows)?;
+        let windows = RandomWindows::new(self.texts.train.clone(), self.length, self.windows)?;
         let name = first.name.clone();
         let batch = move |windows: Vec<Window>| {
             let n = windows.len();
@@ -155,18 +155,12 @@ impl HeldOut for HeldOutWindows {
             }
             let windows = windows?;
             let tokens: Vec<u32> = windows.iter().flat_map(|window| window.tokens.iter().copied()).collect();
-            let next: Vec<u32> = windows.iter().flat_map(|window| window.next.iter().copied()).collect();
+            let next: Vec<_> = windows.iter().flat_map(|window| window.next.iter().copied().map(Some)).collect();
             let outputs = network.run(windows.len(), vec![Field::index(&self.input, tokens)])?;
-            let logits = outputs.first().map(|output| output.values.as_slice()).unwrap_or_default();
-            if logits.len() != next.len() * self.classes {
-                let (found, expected) = (logits.len(), next.len());
-                let message = format!("{found} logits for {expected} tokens out of {}", self.classes);
-                return Err(EvaluationError::Mismatch(message));
-            }
-            for (logits, &label) in logits.chunks_exact(self.classes).zip(&next) {
-                let logits: Vec<f64> = logits.iter().copied().map(f64::from).collect();
-                loss.add(&Classified { logits: &logits, label });
-            }
+            let Some(logits) = outputs.first() else {
+                return Err(EvaluationError::Mismatch("the network has no output".to_owned()));
+            };
+            tally(logits, self.classes, &next, &mut [&mut loss])?;
             samples += windows.len();
             witness(&Sight::Progress { what: "samples", done: samples, of });
         }

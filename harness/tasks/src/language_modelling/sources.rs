@@ -4,14 +4,21 @@ use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
     DataError,
-    language::{CharacterSet, ConsecutiveWindows, Corpus, Documents, Masking, Part, Sentences, Subwords, Vocabulary},
+    language::{
+        CharacterSet, ConsecutiveWindows, Corpus, Documents, Masked, Masking, Part, RandomWindows, SentencePairs,
+        Sentences, Subwords, Vocabulary,
+    },
 };
 use zoo_recipe::{
     Recipe,
     schema::{self, InputShape, Source, TextFile},
 };
 
-use super::{masked::MaskedTokens, next_token::NextToken, texts::Texts};
+use super::{
+    masked::{MaskedTokens, Sequences},
+    next_token::NextToken,
+    texts::Texts,
+};
 use crate::{DataSets, InputError, SampleSets, task::foreign};
 
 /// Opens the text of a source.
@@ -24,11 +31,10 @@ pub(super) fn open(recipe: &Recipe, source: &Source) -> Result<DataSets, InputEr
         _ => return Err(foreign(recipe, "language modelling")),
     };
     let parts = corpora.parts();
-    let [train, val] = parts.each_ref().map(|part| part.encode(&vocabulary).map(Arc::new));
-    let texts = Texts { names: vocabulary.names(), train: train?, val: val?, vocabulary };
     let samples: Arc<dyn SampleSets> = match masking {
-        Some(masking) => Arc::new(masked(recipe, masking, texts, &parts, (length, windows))?),
+        Some(masking) => Arc::new(masked(recipe, masking, vocabulary, &parts, (length, windows))?),
         None => {
+            let texts = Texts::of(vocabulary, &parts)?;
             for text in [&texts.train, &texts.val] {
                 ConsecutiveWindows::new(text.clone(), length)?;
             }
@@ -42,24 +48,31 @@ pub(super) fn open(recipe: &Recipe, source: &Source) -> Result<DataSets, InputEr
 fn masked(
     recipe: &Recipe,
     section: &schema::Masking,
-    texts: Texts,
+    vocabulary: Vocabulary,
     parts: &[Part<'_>; 2],
     (length, windows): (usize, Option<usize>),
 ) -> Result<MaskedTokens, InputError> {
     let Some(unmasked) = recipe.loss.softmax_cross_entropy.as_ref().and_then(|entropy| entropy.ignore) else {
         return Err(InputError::at(recipe, "loss", "a loss over hidden tokens ignores the others: see `ignore`"));
     };
-    let documents = match section.sentence_pairs {
-        true => {
-            let [train, val] = parts.each_ref().map(|part| Documents::of(part, &texts.vocabulary).map(Arc::new));
-            Some([train?, val?])
-        }
-        false => None,
+    let masking = Masking::new(section.share, &vocabulary, unmasked)?;
+    let pairs = section.sentence_pairs;
+    let (texts, [train, val]) = if pairs {
+        let [train, val] = parts.each_ref().map(|part| Documents::of(part, &vocabulary).map(Arc::new));
+        let (train, val) = (train?, val?);
+        let texts = [train.text(), val.text()];
+        let train = SentencePairs::new(train, length, windows, &vocabulary)?;
+        let val = SentencePairs::new(val, length, None, &vocabulary)?;
+        (Texts::new(vocabulary, texts), [train, val].map(Sequences::Pairs))
+    } else {
+        let texts = Texts::of(vocabulary, parts)?;
+        let val = ConsecutiveWindows::new(texts.val.clone(), length)?;
+        let windows = windows.unwrap_or_else(|| ConsecutiveWindows::count(&texts.train, length));
+        let train = RandomWindows::new(texts.train.clone(), length, windows)?;
+        (texts, [Sequences::Random(train), Sequences::Consecutive(val)])
     };
-    let masking = Masking::new(section.share, &texts.vocabulary, unmasked)?;
-    let masked = MaskedTokens { texts, documents, masking, length, windows };
-    masked.expect_samples()?;
-    Ok(masked)
+    let [train, val] = [train, val].map(|sequences| Masked::new(sequences, masking.clone()));
+    Ok(MaskedTokens { texts, train, val, length, unmasked, pairs })
 }
 
 /// Tokens per window: the length of the network's input.

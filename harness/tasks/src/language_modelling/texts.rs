@@ -3,8 +3,9 @@
 use std::{path::absolute, sync::Arc};
 
 use zoo_datasets::{
+    DataError,
     hash::fnv1a64,
-    language::{Text, Vocabulary},
+    language::{Part, Text, Vocabulary},
 };
 use zoo_recipe::{Recipe, schema::Source};
 
@@ -20,6 +21,21 @@ pub(super) struct Texts {
 }
 
 impl Texts {
+    /// The texts of two parts of a corpus.
+    ///
+    /// # Errors
+    /// A part that the vocabulary cannot encode.
+    pub fn of(vocabulary: Vocabulary, parts: &[Part<'_>; 2]) -> Result<Self, DataError> {
+        let [train, val] = parts.each_ref().map(|part| part.encode(&vocabulary));
+        Ok(Self::new(vocabulary, [train?, val?]))
+    }
+
+    /// Encoded texts.
+    pub fn new(vocabulary: Vocabulary, texts: [Text; 2]) -> Self {
+        let [train, val] = texts.map(Arc::new);
+        Self { names: vocabulary.names(), vocabulary, train, val }
+    }
+
     /// Passes their identifying properties to `tell`.
     pub fn identify(&self, tell: &mut dyn FnMut(String)) {
         tell(format!("{:016x}", self.vocabulary.fingerprint()));
