@@ -21,12 +21,11 @@ use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory};
 use zoo_graph::{Bytes, Flop, Graph};
 use zoo_npu::Work;
-use zoo_recipe::BuildOptions;
-use zoo_recipe::Recipe;
+use zoo_recipe::{BuildOptions, Recipe, schema::InputShape};
 
 /// Measure a training step on this machine: time, arithmetic, memory, and time by operator.
 ///
-/// Runs the whole step (forward, loss, backward, update) on random images. Several processes, started by mpirun, share
+/// Runs the whole step (forward, loss, backward, update) on random inputs. Several processes, started by mpirun, share
 /// each batch. In this case the sums over the processes are measured too, and printed as lines for a device file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -43,12 +42,15 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Images per step, over all processes
+    /// Samples per step, over all processes
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
     /// Height and width of the images; by default those of the recipe
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(1..=8192))]
     image: Option<u16>,
+    /// Tokens of a sequence; by default those of the recipe
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    tokens: Option<u32>,
     /// Steps to measure, after two warm-up steps
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
@@ -96,6 +98,9 @@ struct Report {
     step_ms_median: f64,
     step_ms: Vec<f64>,
     images_per_s: f64,
+    /// Of the longest sequence of each sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_s: Option<f64>,
     /// Work of the graph before all passes, in GFLOP per second of the median step.
     gflops: f64,
     /// The peak of the same threads with multiply-adds in registers only.
@@ -123,6 +128,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
         shape.set_side(usize::from(side));
     }
+    if let Some(tokens) = args.tokens {
+        recipe.model.inputs.values_mut().for_each(|shape| shape.set_tokens(tokens as usize));
+    }
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
     match context.format {
@@ -145,7 +153,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     // Initial values are drawn and then copied to the layout of the kernels.
     let needed = beyond_now(memory.peak() + memory.inputs + memory.largest + memory.largest);
     args.memory.expect("this step", needed, |_| format!("use a --batch smaller than {batch}"))?;
-    let inputs = inputs(&graph, recipe)?;
+    let inputs = inputs(&graph, recipe.train.seed)?;
     let mut step = match simulated {
         Some(simulated) => Step::simulated(graph, options, &simulated.arithmetic)?,
         None => Step::new(graph, options)?,
@@ -173,6 +181,8 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     drop(bar);
     let threads = recipe.engine.threads.unwrap_or_else(rayon::current_num_threads);
     let step_ms_median = median(step_ms.clone());
+    let images_per_s = f64::from(args.batch) * 1e3 / step_ms_median;
+    let tokens = recipe.model.inputs.values().filter_map(InputShape::tokens).max();
     let gflops = work.0 as f64 / step_ms_median / 1e6;
     let peak_gflops = peak::gflops(threads);
     let all_reduce = (ranks.size() > 1).then(|| Collectives::measure(ranks)).transpose()?;
@@ -192,7 +202,8 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         ranks: ranks.size(),
         step_ms_median,
         step_ms,
-        images_per_s: f64::from(args.batch) * 1e3 / step_ms_median,
+        images_per_s,
+        tokens_per_s: tokens.map(|tokens| tokens as f64 * images_per_s),
         gflops,
         peak_gflops,
         peak_share: gflops / peak_gflops,
@@ -204,17 +215,17 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
 }
 
 /// Random numbers and indices for the inputs of a step.
-fn inputs(graph: &Graph, recipe: &Recipe) -> Result<Inputs, Failure> {
-    let mut rng = Rng::new(recipe.train.seed, 0, 0);
-    let classes = recipe.model.classes;
+fn inputs(graph: &Graph, seed: u64) -> Result<Inputs, Failure> {
+    let mut rng = Rng::new(seed, 0, 0);
     graph
         .inputs
         .iter()
         .map(|input| {
             let shape = graph.ty(input.value).shape.clone();
             let tensor = if !graph.ty(input.value).dtype.is_float() {
-                let labels: Vec<u32> = (0..shape.numel()).map(|_| rng.below(classes) as u32).collect();
-                Tensor::from_vec(labels, shape.to_vec(), &Device::Cpu)
+                let count = graph.numbers(input.value).unwrap_or(1);
+                let numbers: Vec<u32> = (0..shape.numel()).map(|_| rng.below(count) as u32).collect();
+                Tensor::from_vec(numbers, shape.to_vec(), &Device::Cpu)
             } else {
                 let pixels: Vec<f32> = (0..shape.numel()).map(|_| rng.uniform(-2.0, 2.0) as f32).collect();
                 Tensor::from_vec(pixels, shape.to_vec(), &Device::Cpu)
@@ -286,7 +297,10 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     let (least, most) = report.step_ms.iter().fold((f64::MAX, 0.0f64), |(l, m), ms| (l.min(*ms), m.max(*ms)));
     let spread = paint(DIM, format!("({least:.1} to {most:.1} in {} steps)", report.step_ms.len()));
     writeln!(out, "step      {:.1} ms {spread}", report.step_ms_median)?;
-    writeln!(out, "images    {:.1} per second", report.images_per_s)?;
+    match report.tokens_per_s {
+        Some(tokens) => writeln!(out, "samples   {:.1} per second, {tokens:.0} tokens", report.images_per_s)?,
+        None => writeln!(out, "images    {:.1} per second", report.images_per_s)?,
+    }
     let (gflops, share, peak) = (report.gflops, percent(report.peak_share), report.peak_gflops);
     writeln!(out, "work      {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
     let resident = report.peak_rss_bytes.map(|bytes| format!("{} resident, ", Bytes(bytes))).unwrap_or_default();

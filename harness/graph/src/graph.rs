@@ -272,6 +272,16 @@ impl Graph {
         &self.values[id.0].ty
     }
 
+    /// How many numbers the elements of an input may be: rows of the smallest table or classes that they select.
+    /// `None` if nothing selects by them.
+    pub fn numbers(&self, id: ValueId) -> Option<usize> {
+        let selected = |node: &Node| {
+            let (operand, count) = node.op.rules().numbered(&self.types(&node.inputs))?;
+            (node.inputs.get(operand) == Some(&id)).then_some(count)
+        };
+        self.nodes.iter().filter_map(selected).min()
+    }
+
     /// The types of several values.
     pub fn types(&self, ids: &[ValueId]) -> Vec<&TensorType> {
         ids.iter().map(|v| self.ty(*v)).collect()

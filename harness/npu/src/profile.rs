@@ -16,7 +16,7 @@ use crate::{
 use indexmap::IndexMap;
 use serde::Serialize;
 use zoo_graph::{Bytes, Graph, Phase, passes::Applied};
-use zoo_recipe::Recipe;
+use zoo_recipe::{Recipe, schema::InputShape};
 
 /// A step on a device.
 #[derive(Clone, Debug)]
@@ -194,8 +194,7 @@ fn slowest(devices: usize, spread: f64) -> f64 {
 
 /// Tokens per sample: those of the longest input with indices.
 fn sequence(recipe: &Recipe) -> Option<usize> {
-    let indices = recipe.model.inputs.values().filter(|input| input.image().is_none());
-    indices.map(|input| input.extents().iter().map(|extent| extent.0).product()).max()
+    recipe.model.inputs.values().filter_map(InputShape::tokens).max()
 }
 
 /// Micro-batches of a step. Without an update, there is only the batch itself.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
-    schema::{IndexShape, InputShape, NumberShape, Precision},
+    schema::Precision,
 };
 
 /// A throughput file: rows of published measurements.
@@ -122,13 +122,8 @@ impl Row {
             if let Some(side) = self.input {
                 shape.set_side(side);
             }
-            let Some(tokens) = self.sequence else { continue };
-            match shape {
-                InputShape::Indices(IndexShape { indices: extents })
-                | InputShape::Numbers(NumberShape { numbers: extents }) => {
-                    extents.last_mut().into_iter().for_each(|last| last.0 = tokens);
-                }
-                InputShape::Image(_) => {}
+            if let Some(tokens) = self.sequence {
+                shape.set_tokens(tokens);
             }
         }
     }

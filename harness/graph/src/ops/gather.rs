@@ -129,6 +129,10 @@ impl Operator for Gather {
         true
     }
 
+    fn numbered(&self, inputs: &[&TensorType]) -> Option<(usize, usize)> {
+        matches!(self.indices, Indices::Operand).then(|| (1, inputs[0].shape[0]))
+    }
+
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let rows = grad.ty(grad.operand(0)).shape[0];

@@ -245,6 +245,11 @@ pub trait Operator {
         &[]
     }
 
+    /// The operand whose elements are numbers of rows or classes, and how many of these there are.
+    fn numbered(&self, _inputs: &[&TensorType]) -> Option<(usize, usize)> {
+        None
+    }
+
     /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
     fn passes_on(&self, _result: usize) -> bool {
         false

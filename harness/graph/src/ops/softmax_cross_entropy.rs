@@ -89,6 +89,10 @@ impl Operator for SoftmaxCrossEntropy {
         Kind::Other
     }
 
+    fn numbered(&self, inputs: &[&TensorType]) -> Option<(usize, usize)> {
+        Some((1, *inputs[0].shape.last()?))
+    }
+
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
         let by_logits = grad.result(1);

@@ -102,6 +102,24 @@ impl InputShape {
             (height.0, width.0) = (side, side);
         }
     }
+
+    /// Number of tokens; `None` for an image.
+    pub fn tokens(&self) -> Option<usize> {
+        match self {
+            Self::Image(_) => None,
+            Self::Indices(_) | Self::Numbers(_) => Some(self.extents().iter().map(|extent| extent.0).product()),
+        }
+    }
+
+    /// Makes a sequence of this many tokens; an image stays as it is.
+    pub fn set_tokens(&mut self, tokens: usize) {
+        match self {
+            Self::Image(_) => {}
+            Self::Indices(IndexShape { indices: extents }) | Self::Numbers(NumberShape { numbers: extents }) => {
+                extents.last_mut().into_iter().for_each(|last| last.0 = tokens);
+            }
+        }
+    }
 }
 
 /// The size of one dimension of a tensor.
