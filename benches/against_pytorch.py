@@ -132,7 +132,7 @@ def bert(options: argparse.Namespace, torch) -> Work:
     from zoo_golden import bert
     from zoo_golden.language import decayed
 
-    network = bert.bert()
+    network = bert.bert(dropout=0.1)
     inputs = bert.conditions(options.batch, options.tokens, network.config.vocab_size)
     optimizer = Lamb(decayed(network, 0.01), lr=1e-6, max_grad_norm=None)
     return Work(network, {k: v.values for k, v in inputs.items()}, bert.forward, bert.loss, optimizer, 1.0)

@@ -20,8 +20,8 @@ IGNORED = 65535
 """The label of words that are not hidden."""
 
 
-def bert(width: int = 768, layers: int = 12, heads: int = 12, vocabulary: int = 30522) -> nn.Module:
-    """BERT of 110 million parameters, without dropout."""
+def bert(width: int = 768, layers: int = 12, heads: int = 12, vocabulary: int = 30522, dropout: float = 0.0) -> nn.Module:
+    """BERT of 110 million parameters."""
     return BertForPreTraining(
         BertConfig(
             vocab_size=vocabulary,
@@ -29,8 +29,8 @@ def bert(width: int = 768, layers: int = 12, heads: int = 12, vocabulary: int = 
             num_hidden_layers=layers,
             num_attention_heads=heads,
             intermediate_size=4 * width,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
         )
     )
 

@@ -3,7 +3,7 @@
 use crate::{EngineError, Kernels, Options, fast, reference, simulate::Arithmetic, step::rewrite};
 use zoo_graph::{Bytes, Graph, MemoryPlan};
 
-/// Memory of a step: the plan of its buffers, and the workspace of kernels.
+/// Memory of a step: its arena, and the workspace of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepMemory {
     /// Live values of the step: variables, inputs and intermediate values.
@@ -16,8 +16,8 @@ pub struct StepMemory {
     pub inputs: Bytes,
     /// The largest single value.
     pub largest: Bytes,
-    /// Buffers whose memory the process keeps after the step, because they come from the allocator's heap and not
-    /// directly from the system.
+    /// Memory that the process keeps after the step, because it comes from the allocator's heap and not directly from
+    /// the system.
     pub kept: Bytes,
 }
 
@@ -25,8 +25,7 @@ pub struct StepMemory {
 const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {
-    /// For a graph with these options. The graph is rewritten as in [`crate::Step::new`], and its buffers are
-    /// planned.
+    /// For a graph with these options. The graph is rewritten as in [`crate::Step::new`], and its memory is planned.
     ///
     /// # Errors
     /// A graph that the kernels cannot compute.
@@ -36,9 +35,8 @@ impl StepMemory {
         let (values, scratch, kept) = match options.kernels {
             Kernels::Fast { .. } => {
                 let plan = fast::plan(&graph);
-                let sizes = plan.sizes().iter().map(|elements| *elements as u64 * size_of::<f32>() as u64);
-                let kept = Bytes(sizes.filter(|bytes| *bytes < OWN_PIECE).sum());
-                (plan.bytes(), fast::scratch(&graph), kept)
+                let kept = Some(plan.bytes()).filter(|bytes| bytes.0 < OWN_PIECE);
+                (plan.bytes(), fast::scratch(&graph), kept.unwrap_or_default())
             }
             Kernels::Reference => {
                 let plan = MemoryPlan::of(&graph);

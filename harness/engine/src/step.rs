@@ -239,10 +239,10 @@ impl Executor {
         }
     }
 
-    fn is_finite(&self, graph: &Graph, id: VariableId) -> Result<bool, EngineError> {
+    fn is_finite(&self, id: VariableId) -> Result<bool, EngineError> {
         match self {
             Self::Reference(executor) => executor.is_finite(id),
-            Self::Fast(executor) => Ok(executor.is_finite(graph, id)),
+            Self::Fast(executor) => Ok(executor.is_finite(id)),
         }
     }
 
@@ -375,7 +375,7 @@ impl Step {
     pub fn not_finite(&self) -> Result<Option<&str>, EngineError> {
         let look = || {
             for (i, variable) in self.graph.variables.iter().enumerate() {
-                if !self.executor.is_finite(&self.graph, VariableId(i))? {
+                if !self.executor.is_finite(VariableId(i))? {
                     return Ok(Some(variable.name.as_str()));
                 }
             }

@@ -42,7 +42,7 @@ pub use graph::{
     VariableId, VariableRole,
 };
 pub use init::Init;
-pub use memory::{BufferId, MemoryPlan};
+pub use memory::MemoryPlan;
 pub use ops::{Cost, Op, OpError, Operator};
 pub use origin::{Origin, Span};
 pub use spelling::did_you_mean;

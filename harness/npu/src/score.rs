@@ -10,10 +10,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use zoo_recipe::{
-    Library, LoadOptions, Recipe,
-    schema::Precision,
-};
+use zoo_recipe::{Library, LoadOptions, Recipe, schema::Precision};
 
 /// A throughput file: rows of published measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

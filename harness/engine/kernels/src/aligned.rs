@@ -5,14 +5,14 @@ use std::ops::{Deref, DerefMut};
 /// f32 values of one cache line.
 const LINE: usize = 16;
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; LINE]);
-
 /// f32 elements aligned to 64 bytes, so that 16 consecutive elements at a multiple of 16 are one cache line.
-#[derive(Clone, Default)]
+///
+/// Zeros come from the system, which gives memory to a page when it is first written.
+#[derive(Default)]
 pub struct AlignedBuf {
-    lines: Vec<Line>,
+    values: Vec<f32>,
+    /// Index of the first element: those before it only align it.
+    start: usize,
     len: usize,
 }
 
@@ -20,7 +20,10 @@ impl AlignedBuf {
     /// A buffer of `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)], len }
+        let values = vec![0.0; len + LINE - 1];
+        // A multiple of four bytes is at most 15 elements before a multiple of 64.
+        let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE - 1);
+        Self { values, start, len }
     }
 
     /// A copy of `data`.
@@ -34,9 +37,16 @@ impl AlignedBuf {
     /// Makes the buffer hold at least `len` elements; new elements are zero, old ones keep their values.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            self.lines.resize(len.div_ceil(LINE), Line([0.0; LINE]));
-            self.len = len;
+            let mut larger = Self::zeroed(len);
+            larger[..self.len].copy_from_slice(self);
+            *self = larger;
         }
+    }
+}
+
+impl Clone for AlignedBuf {
+    fn clone(&self) -> Self {
+        Self::from_slice(self)
     }
 }
 
@@ -44,16 +54,13 @@ impl Deref for AlignedBuf {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `Line` is `repr(C)` around `[f32; 16]`, so the vector's memory is `lines.len() * 16` initialised
-        // f32 without gaps, and `len` never exceeds that.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        &self.values[self.start..self.start + self.len]
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as in `deref`; `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        &mut self.values[self.start..self.start + self.len]
     }
 }
 

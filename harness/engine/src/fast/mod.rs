@@ -1,9 +1,10 @@
-//! Fast kernels: a graph in blocked layouts on planned buffers of f32.
+//! Fast kernels: a graph in blocked layouts in one arena of f32.
 //!
-//! Values are stored in the buffers of a [`MemoryPlan`]. The results of a node are removed from the table while it
-//! runs, so that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one
+//! Values lie where a [`MemoryPlan`] places them. While a node runs, the arena is split into its results and what lies
+//! between them, so that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one
 //! place ([`choice`]).
 
+mod arena;
 mod call;
 mod choice;
 mod conv;
@@ -27,13 +28,14 @@ use crate::{
     simulate::{Findings, Held, Simulation},
     step::{Outcome, Scalars},
 };
+use arena::Arena;
 use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
 use choice::choose;
 use rayon::prelude::*;
-use std::{collections::HashMap, time::Instant};
+use std::{collections::HashMap, ops::Range, time::Instant};
 use transfer::{Travelling, UnderWay};
-use zoo_graph::{BufferId, Bytes, Graph, MemoryPlan, Node, NodeId, Op, Source, TensorType, ValueId, VariableId};
+use zoo_graph::{Bytes, Graph, MemoryPlan, Node, NodeId, Op, Source, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
 use zoo_ranks::{Ranks, RanksError};
 
@@ -45,12 +47,12 @@ type Plain = HashMap<ValueId, Tensor>;
 /// Number of nodes for which a row-major tensor is kept.
 const NEXT: usize = 4;
 
-/// The buffers of a graph, with its variables.
+/// The memory of a graph, with its variables.
 pub(crate) struct Executor {
     plan: MemoryPlan,
-    buffers: Vec<AlignedBuf>,
-    /// Buffer of each variable at the start of a step.
-    variables: Vec<BufferId>,
+    arena: Arena,
+    /// Place of each variable: after a step, that of its next value.
+    variables: Vec<Range<usize>>,
     /// Class indices, by input.
     indices: Vec<Vec<u32>>,
     workspace: AlignedBuf,
@@ -60,7 +62,7 @@ pub(crate) struct Executor {
     /// The simulated device, and the overflow state of its last step.
     simulated: Option<(Simulation, Findings)>,
     ranks: Ranks,
-    /// Whether a value is read: the buffer of an unread value is reused immediately.
+    /// Whether a value is read: the memory of an unread value is reused immediately.
     read: Vec<bool>,
     /// Pending transfers of the current step.
     under_way: Vec<UnderWay>,
@@ -81,11 +83,9 @@ impl Executor {
             return Err(EngineError::FastDType(dtype));
         }
         let plan = plan(graph);
-        let buffers = plan.sizes().par_iter().map(|n| AlignedBuf::zeroed(*n)).collect();
-        let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
         Ok(Self {
-            variables: graph.variables.iter().map(variable).collect(),
-            buffers,
+            variables: graph.variables.iter().map(|v| place(&plan, v.value).unwrap_or_default()).collect(),
+            arena: Arena::of(plan.bytes()),
             plan,
             indices: vec![Vec::new(); graph.inputs.len()],
             workspace: AlignedBuf::default(),
@@ -103,7 +103,7 @@ impl Executor {
         self.ranks = ranks;
     }
 
-    /// Memory of all buffers and of the kernels' workspace.
+    /// Memory of the arena and of the kernels' workspace.
     pub fn memory(&self) -> Bytes {
         self.plan.bytes() + Bytes(4 * self.workspace.len() as u64)
     }
@@ -118,21 +118,20 @@ impl Executor {
         let ty = graph.ty(graph.variable(id).value);
         let tensor = tensor.flatten_all()?;
         let values = Elements::of(&tensor)?;
-        from_plain(self.isa, ty, values.slice()?, &mut self.buffers[self.variables[id.0].0][..ty.stored_numel()]);
+        from_plain(self.isa, ty, values.slice()?, self.arena.at_mut(&self.variables[id.0]));
         Ok(())
     }
 
     /// Current value of a variable, row-major.
     pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         let ty = graph.ty(graph.variable(id).value);
-        tensor(self.isa, ty, &self.buffers[self.variables[id.0].0])
+        tensor(self.isa, ty, self.arena.at(&self.variables[id.0]))
     }
 
     /// Whether all elements of a variable are finite.
-    pub fn is_finite(&self, graph: &Graph, id: VariableId) -> bool {
+    pub fn is_finite(&self, id: VariableId) -> bool {
         const PIECE: usize = 1 << 16;
-        let len = graph.ty(graph.variable(id).value).stored_numel();
-        let values = &self.buffers[self.variables[id.0].0][..len];
+        let values = self.arena.at(&self.variables[id.0]);
         // Without an early exit within a piece, the compiler vectorises the loop.
         let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
         values.par_chunks(PIECE).all(|piece| self.isa.run(|| finite(piece)))
@@ -149,22 +148,17 @@ impl Executor {
         scalars: Scalars,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
-        // A previous step may have left variables in other buffers than their initial ones. Those also serve values
-        // of other sizes, so the elements are copied and the buffers stay.
-        for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
-            if let Some(planned) = self.plan.buffer(variable.value).filter(|planned| planned != buffer) {
-                let len = graph.ty(variable.value).stored_numel();
-                if let Ok([to, from]) = self.buffers.get_disjoint_mut([planned.0, buffer.0]) {
-                    to[..len].copy_from_slice(&from[..len]);
-                }
-                *buffer = planned;
+        for (variable, at) in graph.variables.iter().zip(&mut self.variables) {
+            if let Some(planned) = place(&self.plan, variable.value).filter(|planned| planned != at) {
+                self.arena.copy(at, &planned);
+                *at = planned;
             }
         }
         for (i, (input, tensor)) in graph.inputs.iter().zip(inputs).enumerate() {
-            match (self.plan.buffer(input.value), tensor.dtype()) {
-                (Some(buffer), DType::F32) => {
+            match (place(&self.plan, input.value), tensor.dtype()) {
+                (Some(place), DType::F32) => {
                     let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
-                    self.buffers[buffer.0][..values.len()].copy_from_slice(&values);
+                    self.arena.at_mut(&place)[..values.len()].copy_from_slice(&values);
                 }
                 _ => self.indices[i] = tensor.flatten_all()?.to_dtype(DType::U32)?.to_vec1()?,
             }
@@ -176,10 +170,7 @@ impl Executor {
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
         }
-        // Pending transfers of a failed step.
-        for UnderWay { places, .. } in std::mem::take(&mut self.under_way) {
-            self.replace(&places);
-        }
+        self.under_way.clear(); // pending transfers of a failed step
         let mut agreed = false;
         let mut plain = Plain::default();
         for (n, node) in graph.nodes.iter().enumerate() {
@@ -218,13 +209,13 @@ impl Executor {
             plain.retain(|v, _| next.clone().any(|node| node.inputs.contains(v)));
         }
         self.settle(|_| true)?;
-        let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
+        let scalar = |v: &ValueId| self.scalar(*v).unwrap_or(f64::NAN);
         let losses = graph.losses.iter().map(|(_, v)| scalar(v)).collect();
         let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
         let outputs = graph.outputs.iter().map(|(_, v)| self.tensor_of(graph, *v)).collect::<Result<_, _>>()?;
-        for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
-            if let Some(next) = variable.next.and_then(|next| self.plan.buffer(next)) {
-                *buffer = next;
+        for (variable, at) in graph.variables.iter().zip(&mut self.variables) {
+            if let Some(next) = variable.next.and_then(|next| place(&self.plan, next)) {
+                *at = next;
             }
         }
         Ok(Outcome { losses, metrics, outputs })
@@ -239,21 +230,13 @@ impl Executor {
                 continue;
             }
             let UnderWay { places, means } = self.under_way.remove(n);
-            let means = means.wait().inspect_err(|_| self.replace(&places))?;
-            for ((_, place), mean) in places.into_iter().zip(means) {
+            for ((_, place), mean) in places.iter().zip(means.wait()?) {
                 if let Some(place) = place {
-                    self.buffers[place.0] = mean.buffer;
+                    self.arena.at_mut(place).copy_from_slice(&mean);
                 }
             }
         }
         Ok(())
-    }
-
-    /// Replaces buffers that will not be returned.
-    fn replace(&mut self, places: &[(ValueId, Option<BufferId>)]) {
-        for lost in places.iter().filter_map(|(_, place)| *place) {
-            self.buffers[lost.0] = AlignedBuf::zeroed(self.plan.sizes()[lost.0]);
-        }
     }
 
     /// Overflow and underflow in the last step, on a simulated device.
@@ -271,9 +254,9 @@ impl Executor {
         observer: &mut dyn Observer,
     ) -> Result<(), EngineError> {
         for (r, (held, v)) in held.into_iter().zip(&node.outputs).enumerate() {
-            let Some((held, buffer)) = held.zip(self.plan.buffer(*v)) else { continue };
+            let Some((held, place)) = held.zip(place(&self.plan, *v)) else { continue };
             let computed = if held.seen() { Some(self.tensor_of(graph, *v)?) } else { None };
-            let tally = held.finish(&mut self.buffers[buffer.0][..graph.ty(*v).stored_numel()]);
+            let tally = held.finish(self.arena.at_mut(&place));
             if let Some((simulation, findings)) = &mut self.simulated {
                 simulation.note(n, tally, findings);
             }
@@ -305,16 +288,20 @@ impl Executor {
     }
 
     fn tensor_of(&self, graph: &Graph, v: ValueId) -> Result<Tensor, EngineError> {
-        match self.plan.buffer(v) {
-            Some(buffer) => tensor(self.isa, graph.ty(v), &self.buffers[buffer.0]),
-            None => Err(candle_core::Error::Msg(format!("value {} has no buffer", v.0)).into()),
+        match place(&self.plan, v) {
+            Some(place) => tensor(self.isa, graph.ty(v), self.arena.at(&place)),
+            None => Err(candle_core::Error::Msg(format!("value {} has no memory", v.0)).into()),
         }
+    }
+
+    /// The first element of a value.
+    fn scalar(&self, v: ValueId) -> Option<f64> {
+        self.arena.at(&place(&self.plan, v)?).first().map(|value| f64::from(*value))
     }
 
     /// Number of operands that a node passes on as its results, if this step skips it.
     fn kept(&self, graph: &Graph, node: &Node) -> Option<usize> {
-        let loss = heeded_loss(graph, node);
-        let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
+        let loss = heeded_loss(graph, node).and_then(|v| self.scalar(v));
         let overflowed = self.findings().is_some_and(|findings| findings.skipped);
         graph.keeps(&node.op, loss, overflowed)
     }
@@ -342,67 +329,55 @@ impl Executor {
         seen: bool,
     ) -> Result<Vec<Option<Held>>, KernelError> {
         let (operand_types, result_types) = (graph.types(&node.inputs), graph.types(&node.outputs));
-        let place = |(place, v): (usize, &ValueId)| {
-            self.plan.buffer(*v).ok_or(KernelError::Result { place, expected: "in a buffer" })
+        let result = |(r, v): (usize, &ValueId)| {
+            place(&self.plan, *v).ok_or(KernelError::Result { place: r, expected: "in the arena" })
         };
-        let places = node.outputs.iter().enumerate().map(place).collect::<Result<Vec<_>, _>>()?;
-        let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
-        let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
+        let places = node.outputs.iter().enumerate().map(result).collect::<Result<Vec<_>, _>>()?;
+        let (results, others) = self.arena.split(&places)?;
+        let overwritten: Vec<Option<usize>> = (0..places.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
             if let Some(result) = overwritten.iter().position(|o| *o == Some(i)) {
                 return Ok(Operand::Overwritten { result });
             }
-            match (self.plan.buffer(*v), graph.value(*v).source) {
-                (Some(b), _) => Ok(Operand::Float(&self.buffers[b.0][..graph.ty(*v).stored_numel()])),
-                (None, Source::Input(n)) => Ok(Operand::Index(&self.indices[n])),
-                (None, _) => Err(KernelError::Operand { place: i, expected: "in a buffer" }),
+            match (place(&self.plan, *v), graph.value(*v).source) {
+                (Some(place), _) => others.at(&place).map(Operand::Float),
+                (None, Source::Input(n)) => Some(Operand::Index(&self.indices[n])),
+                (None, _) => None,
             }
+            .ok_or(KernelError::Operand { place: i, expected: "in the arena, beside the results" })
         };
-        let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>();
+        let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>()?;
         let simulation = self.simulated.as_ref().map(|(simulation, _)| simulation);
         let held = |r| simulation.and_then(|simulation| simulation.held(self.isa, graph, node, r, seen));
         let held: Vec<Option<Held>> = (0..node.outputs.len()).map(held).collect();
-        let done = operands.and_then(|operands| {
-            let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
-            let workspace = &mut self.workspace;
-            let (isa, held, ranks) = (self.isa, &held[..], &self.ranks);
-            let call = Call { isa, scalars, operands, operand_types, results, result_types, held, workspace, ranks };
-            match kept {
-                Some(count) => {
-                    update::keep(call, count);
-                    Ok(())
-                }
-                None => match choose(&node.op, &call.operand_types, &call.result_types) {
-                    Some(kernel) => (kernel.run)(call),
-                    None => fallback::run(&node.op, call),
-                },
-            }
-        });
-        if matches!(node.op, Op::AllReduce(_)) && done.is_ok() {
-            self.send(graph, node, &places, taken);
-        } else {
-            places.iter().zip(taken).for_each(|(place, buffer)| self.buffers[place.0] = buffer);
+        let workspace = &mut self.workspace;
+        let (isa, ranks) = (self.isa, &self.ranks);
+        let call = Call { isa, scalars, operands, operand_types, results, result_types, held: &held, workspace, ranks };
+        match kept {
+            Some(count) => update::keep(call, count),
+            None => match choose(&node.op, &call.operand_types, &call.result_types) {
+                Some(kernel) => (kernel.run)(call)?,
+                None => fallback::run(&node.op, call)?,
+            },
         }
-        done.map(|()| held)
+        if matches!(node.op, Op::AllReduce(_)) {
+            self.send(node, places);
+        }
+        Ok(held)
     }
 
-    /// Sends the results of a node to be averaged over the ranks. Their buffers are handed over and returned; for an
-    /// unread result a copy is sent, because its buffer is reused immediately.
-    fn send(&mut self, graph: &Graph, node: &Node, places: &[BufferId], taken: Vec<AlignedBuf>) {
-        let (mut come_back, mut travelling) = (Vec::new(), Vec::new());
-        for ((v, place), buffer) in node.outputs.iter().zip(places).zip(taken) {
-            let len = graph.ty(*v).stored_numel();
-            if self.read[v.0] {
-                come_back.push((*v, Some(*place)));
-                travelling.push(Travelling { buffer, len });
-            } else {
-                come_back.push((*v, None));
-                travelling.push(Travelling { buffer: AlignedBuf::from_slice(&buffer[..len]), len });
-                self.buffers[place.0] = buffer;
-            }
-        }
-        self.under_way.push(UnderWay { places: come_back, means: self.ranks.mean(travelling) });
+    /// Sends copies of the results of a node to be averaged over the ranks. The mean of an unread result is dropped,
+    /// because its memory is reused immediately.
+    fn send(&mut self, node: &Node, places: Vec<Range<usize>>) {
+        let travelling = places.iter().map(|place| Travelling(AlignedBuf::from_slice(self.arena.at(place)))).collect();
+        let come_back = node.outputs.iter().zip(places).map(|(v, place)| (*v, self.read[v.0].then_some(place)));
+        self.under_way.push(UnderWay { places: come_back.collect(), means: self.ranks.mean(travelling) });
     }
+}
+
+/// The elements of the arena in which a value is stored.
+fn place(plan: &MemoryPlan, v: ValueId) -> Option<Range<usize>> {
+    plan.place(v).map(|bytes| bytes.start / size_of::<f32>()..bytes.end / size_of::<f32>())
 }
 
 /// The loss, if a node depends on it; for other nodes it may still be in transfer.
@@ -410,12 +385,12 @@ fn heeded_loss(graph: &Graph, node: &Node) -> Option<ValueId> {
     graph.loss().filter(|_| graph.skip_loss_above.is_some() && node.op.update().is_some())
 }
 
-/// The buffers of a graph after the passes.
+/// The memory of a graph after the passes.
 pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
     MemoryPlan::of(&held(graph))
 }
 
-/// The largest workspace of a node, in addition to the buffers.
+/// The largest workspace of a node, in addition to the arena.
 pub(crate) fn scratch(graph: &Graph) -> Bytes {
     let elements = graph.nodes.iter().map(|node| {
         let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));

@@ -3,30 +3,34 @@
 
 use super::call::{Call, Operand};
 use crate::KernelError;
-use zoo_graph::{BufferId, ValueId, ops::GatherStatistics};
+use std::ops::{Deref, Range};
+use zoo_graph::{ValueId, ops::GatherStatistics};
 use zoo_kernels::AlignedBuf;
 use zoo_ranks::Pending;
 
-/// Pending results of a node, and their buffers.
+/// Pending results of a node.
 pub(super) struct UnderWay {
-    /// For each result, the value and the origin of its buffer; `None` for an unread result.
-    pub places: Vec<(ValueId, Option<BufferId>)>,
+    /// For each result, the value and its place in the arena; `None` for an unread result.
+    pub places: Vec<(ValueId, Option<Range<usize>>)>,
     /// Means over the ranks.
     pub means: Pending<Travelling>,
 }
 
-/// A buffer whose first elements are a value.
+/// A copy of a value.
 #[derive(Debug)]
-pub(super) struct Travelling {
-    /// The buffer.
-    pub buffer: AlignedBuf,
-    /// Number of elements.
-    pub len: usize,
-}
+pub(super) struct Travelling(pub AlignedBuf);
 
 impl AsMut<[f32]> for Travelling {
     fn as_mut(&mut self) -> &mut [f32] {
-        &mut self.buffer[..self.len]
+        &mut self.0
+    }
+}
+
+impl Deref for Travelling {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.0
     }
 }
 

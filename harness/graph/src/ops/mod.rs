@@ -250,6 +250,11 @@ pub trait Operator {
         None
     }
 
+    /// Whether its result is its operand as stored: both may share memory while both are read.
+    fn is_view(&self) -> bool {
+        false
+    }
+
     /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
     fn passes_on(&self, _result: usize) -> bool {
         false

@@ -51,6 +51,10 @@ impl Operator for Reshape {
         Kind::Other
     }
 
+    fn is_view(&self) -> bool {
+        true
+    }
+
     fn passes_on(&self, _result: usize) -> bool {
         true
     }
