@@ -257,7 +257,7 @@ impl Runner<'_> {
                 let len = BLOCK.min(start + self.row - at);
                 let read = |result: usize| &results[result][at..at + len];
                 self.compute(&needed, Some(folds), at, len, &read, &mut registers);
-                of(&registers.slots[self.slots.of[place]][..len])
+                of(self.value(place, at, len, &read, &registers))
             };
             blocks.map(block).collect::<Vec<f64>>()
         };
@@ -381,12 +381,12 @@ impl Runner<'_> {
         debug_assert!(len <= registers.len);
         let instructions = self.formula.instructions.iter().enumerate().filter(|(n, _)| needed[*n]);
         for (n, instruction) in instructions {
-            if matches!(instruction, Instruction::Constant(_)) {
+            if matches!(instruction, Instruction::Constant(_)) || self.in_memory(n, at, len, result).is_some() {
                 continue;
             }
             let mut block = std::mem::take(&mut registers.slots[self.slots.of[n]]);
             let y = &mut block[..len];
-            let value = |place: &Place| &registers.slots[self.slots.of[*place]][..len];
+            let value = |place: &Place| self.value(*place, at, len, result, registers);
             match (instruction, folds) {
                 (Instruction::RowSum(_) | Instruction::RowMax(_), Some(folds)) => y.fill(folds[n]),
                 (Instruction::RowSum(x), None) => instruction::row_sums(self.isa, self.row, value(x), y),
@@ -403,6 +403,38 @@ impl Runner<'_> {
                 }
             }
             registers.slots[self.slots.of[n]] = block;
+        }
+    }
+
+    /// The value of an instruction that was computed.
+    fn value<'v, 'r: 'v>(
+        &'v self,
+        place: Place,
+        at: usize,
+        len: usize,
+        result: &dyn Fn(usize) -> &'r [f32],
+        registers: &'v Registers,
+    ) -> &'v [f32] {
+        let register = || &registers.slots[self.slots.of[place]][..len];
+        self.in_memory(place, at, len, result).unwrap_or_else(register)
+    }
+
+    /// The elements of an operand as stored, which need no register unless they are a result.
+    fn in_memory<'v, 'r: 'v>(
+        &'v self,
+        n: Place,
+        at: usize,
+        len: usize,
+        result: &dyn Fn(usize) -> &'r [f32],
+    ) -> Option<&'v [f32]> {
+        let Instruction::Operand(operand) = self.formula.instructions[n] else { return None };
+        if self.formula.outputs.iter().any(|output| output.place == n) {
+            return None;
+        }
+        match self.operands[operand].data {
+            Data::Result(r) => Some(result(r)),
+            Data::Float(values) if self.accesses[operand].is_whole() => Some(&values[at..at + len]),
+            Data::Float(_) | Data::Index(_) => None,
         }
     }
 
