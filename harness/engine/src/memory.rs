@@ -8,7 +8,7 @@ use zoo_graph::{Bytes, Graph, MemoryPlan};
 pub struct StepMemory {
     /// Live values of the step: variables, inputs and intermediate values.
     pub values: Bytes,
-    /// The workspace of kernels, as far as it adds to the peak of live memory.
+    /// The workspace of kernels, as far as it adds to the peak of live memory, and copies on the way to other ranks.
     pub scratch: Bytes,
     /// All variables as row-major tensors, as copied for a checkpoint.
     pub variables: Bytes,
@@ -36,7 +36,7 @@ impl StepMemory {
             Kernels::Fast { .. } => {
                 let plan = fast::plan(&graph);
                 let kept = Some(plan.bytes()).filter(|bytes| bytes.0 < OWN_PIECE);
-                (plan.bytes(), fast::scratch(&graph), kept.unwrap_or_default())
+                (plan.bytes(), fast::scratch(&graph) + fast::travelling(&graph), kept.unwrap_or_default())
             }
             Kernels::Reference => {
                 let plan = MemoryPlan::of(&graph);

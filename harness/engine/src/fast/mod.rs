@@ -402,6 +402,12 @@ pub(crate) fn scratch(graph: &Graph) -> Bytes {
     Bytes(4 * elements.max().unwrap_or(0) as u64)
 }
 
+/// Copies of values that are sent to other ranks, if all of them are on the way at once.
+pub(crate) fn travelling(graph: &Graph) -> Bytes {
+    let sent = graph.nodes.iter().filter(|node| matches!(node.op, Op::AllReduce(_)));
+    Bytes(sent.flat_map(|node| &node.outputs).map(|v| 4 * graph.ty(*v).stored_numel() as u64).sum())
+}
+
 /// Values that are read by a node or are results of the graph.
 fn read(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];

@@ -15,6 +15,20 @@ pub(super) struct Run {
     pub len: usize,
     /// Distance in the tensor from one to the next.
     pub stride: usize,
+    /// How many times they follow in the space: the lanes of a block of channels, for all pixels.
+    pub times: usize,
+}
+
+impl Run {
+    /// Elements of the space.
+    pub fn elements(&self) -> usize {
+        self.len * self.times
+    }
+
+    /// The place in the tensor of each element.
+    pub fn places(self) -> impl Iterator<Item = usize> {
+        (0..self.times).flat_map(move |_| (0..self.len).map(move |i| self.at + i * self.stride))
+    }
 }
 
 impl Access {
@@ -56,8 +70,15 @@ impl Access {
                 rest /= extent;
             }
             let len = (inner - within).min(end - next);
-            next += len;
-            Some(Run { at, len, stride })
+            let times = match outer.last() {
+                Some((extent, 0)) if len == inner => {
+                    let here = next / inner % extent;
+                    (extent - here).min((end - next) / inner)
+                }
+                _ => 1,
+            };
+            next += len * times;
+            Some(Run { at, len, stride, times })
         })
     }
 }
@@ -94,7 +115,7 @@ mod tests {
             let access = Access::new(&space, &strides);
             let found: Vec<usize> = access
                 .runs(start, end - start)
-                .flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride))
+                .flat_map(Run::places)
                 .collect();
             let expected = (start..end).map(|mut place| {
                 let mut at = 0;

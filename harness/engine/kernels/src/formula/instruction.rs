@@ -276,9 +276,30 @@ vectorised! {
 }
 
 vectorised! {
-    /// `sums[i] += x[i]`.
+    /// `sums[i] += x[i]`, for each part of `x` as long as `sums`.
     pub(super) fn accumulate(_simd, x: &[f32], sums: &mut [f64]) -> () {
-        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
+        match sums.as_mut_array::<LANES>() {
+            Some(sums) => {
+                let mut lanes = *sums;
+                for x in x.as_chunks::<LANES>().0 {
+                    lanes.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
+                }
+                *sums = lanes;
+            }
+            None => x.chunks(sums.len().max(1)).for_each(|x| {
+                sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
+            }),
+        }
+    }
+}
+
+vectorised! {
+    /// `pattern`, as many times as `y` holds it.
+    pub(super) fn repeat(_simd, pattern: &[f32], y: &mut [f32]) -> () {
+        match pattern.as_array::<LANES>() {
+            Some(pattern) => y.as_chunks_mut::<LANES>().0.iter_mut().for_each(|y| *y = *pattern),
+            None => y.chunks_mut(pattern.len().max(1)).for_each(|y| y.copy_from_slice(&pattern[..y.len()])),
+        }
     }
 }
 

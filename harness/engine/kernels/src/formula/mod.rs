@@ -12,7 +12,7 @@ mod instruction;
 pub use instruction::{Binary, Instruction, Place, Unary};
 
 use crate::{Isa, planes::TASK_LEN};
-use access::Access;
+use access::{Access, Run};
 use rayon::prelude::*;
 
 /// Elements of a block: what a few instructions read and write stays in the first-level cache.
@@ -447,18 +447,16 @@ impl Runner<'_> {
             Data::Float(values) => {
                 let mut rest = y;
                 for run in access.runs(at, len) {
-                    let Some(part) = rest.split_off_mut(..run.len) else { return };
+                    let Some(part) = rest.split_off_mut(..run.elements()) else { return };
                     match run.stride {
                         0 => part.fill(values[run.at]),
-                        1 => part.copy_from_slice(&values[run.at..run.at + run.len]),
-                        stride => {
-                            part.iter_mut().zip(values[run.at..].iter().step_by(stride)).for_each(|(y, x)| *y = *x);
-                        }
+                        1 => instruction::repeat(self.isa, &values[run.at..run.at + run.len], part),
+                        _ => part.iter_mut().zip(run.places()).for_each(|(y, place)| *y = values[place]),
                     }
                 }
             }
             Data::Index(values) => {
-                let places = access.runs(at, len).flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride));
+                let places = access.runs(at, len).flat_map(Run::places);
                 y.iter_mut().zip(places).for_each(|(y, place)| *y = values[place] as f32);
             }
         }
@@ -484,15 +482,12 @@ impl Runner<'_> {
                 (OutputKind::Sums { rows: false, .. }, Some(access)) => {
                     let (sums, mut block) = (&mut sums[n], block);
                     for run in access.runs(at, len) {
-                        let (part, rest) = block.split_at(run.len);
+                        let (part, rest) = block.split_at(run.elements());
                         block = rest;
                         match run.stride {
-                            0 => sums[run.at] += instruction::sum(self.isa, part),
+                            0 => part.chunks(run.len).for_each(|row| sums[run.at] += instruction::sum(self.isa, row)),
                             1 => instruction::accumulate(self.isa, part, &mut sums[run.at..run.at + run.len]),
-                            stride => {
-                                let sums = sums[run.at..].iter_mut().step_by(stride);
-                                sums.zip(part).for_each(|(sum, x)| *sum += f64::from(*x));
-                            }
+                            _ => run.places().zip(part).for_each(|(place, x)| sums[place] += f64::from(*x)),
                         }
                     }
                 }
