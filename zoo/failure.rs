@@ -261,7 +261,7 @@ fn npu(error: &NpuError) -> Exit {
 fn engine(error: &EngineError) -> Exit {
     match error {
         EngineError::Graph(error) => graph(error),
-        EngineError::UnknownNode { .. } | EngineError::NotRounded(_) => Exit::Invalid,
+        EngineError::UnknownNode { .. } | EngineError::NotRounded(_) | EngineError::View { .. } => Exit::Invalid,
         // Labels come from goldens and data sets.
         EngineError::Node { source: KernelError::Label { .. }, .. } => Exit::Missing,
         _ => Exit::Internal,

@@ -50,6 +50,14 @@ pub enum EngineError {
     /// A node whose results are not rounded on the simulated device.
     #[error("`{0}` computes in f32 on this device, where nothing is rounded: a planted fault would have no effect")]
     NotRounded(String),
+    /// A planted fault at a node whose result is its operand in another shape.
+    #[error("`{name}` computes nothing: it is a view of the result of `{of}`, where the fault can be planted")]
+    View {
+        /// The node.
+        name: String,
+        /// The node that computes its operand.
+        of: String,
+    },
     /// A variable that cannot be initialised.
     #[error("cannot initialise `{name}`: {message}")]
     Initializer {

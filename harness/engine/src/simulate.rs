@@ -8,7 +8,7 @@
 use crate::EngineError;
 use std::{cell::Cell, collections::BTreeMap};
 use zoo_graph::{
-    DType, Graph, Node, ValueId,
+    DType, Graph, Node, Source, ValueId,
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half::Rounding};
@@ -69,7 +69,13 @@ impl Arithmetic {
         if named.all(|node| !self.policy.keeps(node) && !node.outputs.iter().any(half)) {
             return Err(EngineError::NotRounded(name.to_owned()));
         }
-        Ok(())
+        let view = graph.nodes.iter().find(|node| node.name == name && node.op.rules().is_view());
+        match view.and_then(|node| node.inputs.first()).map(|v| graph.value(*v).source) {
+            Some(Source::Node(of, _)) => {
+                Err(EngineError::View { name: name.to_owned(), of: graph.nodes[of.0].name.clone() })
+            }
+            Some(Source::Input(_) | Source::Variable(_)) | None => Ok(()),
+        }
     }
 }
 
