@@ -1,19 +1,20 @@
 //! The memory plan of a step: where each value lies in one arena.
 //!
 //! Every value gets a range of the arena for the time from its node to its last reader; ranges of values that live at
-//! the same time are disjoint. Variables keep their ranges. A view shares the range of its operand. A result overwrites
-//! an operand if its operator allows this and nothing in the range of the operand is needed later. The ranges are placed in descending order of size, each into the smallest gap
-//! between those placed before that live at the same time (greedy by size with offsets, arXiv 2001.03288, section 5.2).
+//! the same time are disjoint. Variables and inputs keep their ranges. A view shares the range of its operand. A result
+//! overwrites an operand if its operator allows this and nothing in the range of the operand is needed later. Ranges are
+//! placed in descending order of size, each into the smallest gap between those already placed that live at the same
+//! time (greedy by size with offsets, arXiv 2001.03288, section 5.2).
 
 use crate::{
-    graph::{Graph, Source, ValueId},
-    tensor::DType,
+    graph::{Graph, Source, Value, ValueId},
+    tensor::{DType, TensorType},
     units::Bytes,
 };
 use std::{cmp::Reverse, ops::Range};
 
 /// The beginning of every range is a multiple of this many bytes: a line of the cache, and a vector of AVX-512.
-pub const ALIGNMENT: usize = 64;
+const ALIGNMENT: usize = 64;
 
 /// The places of the values of a graph.
 #[derive(Clone, Debug)]
@@ -76,6 +77,11 @@ struct Tenant {
 }
 
 impl Tenant {
+    /// Bytes from its beginning to where the next range may begin.
+    fn room(&self) -> usize {
+        self.bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT)
+    }
+
     fn meets(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
@@ -141,9 +147,8 @@ impl<'g> Planner<'g> {
             in_place.push(overwritten);
         }
         let (starts, bytes) = pack(&self.tenants);
-        let place = |(tenant, v): (&Option<usize>, &crate::graph::Value)| {
-            tenant.map(|tenant| starts[tenant]..starts[tenant] + size(&v.ty))
-        };
+        let place =
+            |(tenant, v): (&Option<usize>, &Value)| tenant.map(|tenant| starts[tenant]..starts[tenant] + size(&v.ty));
         let places = self.tenant_of.iter().zip(&graph.values).map(place).collect();
         MemoryPlan { places, bytes: Bytes(bytes as u64), in_place, live: live_at }
     }
@@ -179,7 +184,7 @@ impl<'g> Planner<'g> {
 }
 
 /// Bytes of a value as stored.
-fn size(ty: &crate::tensor::TensorType) -> usize {
+fn size(ty: &TensorType) -> usize {
     ty.stored_numel() * ty.dtype.bytes().0 as usize
 }
 
@@ -192,14 +197,14 @@ fn pack(tenants: &[Tenant]) -> (Vec<usize>, usize) {
     let (mut starts, mut end) = (vec![0; tenants.len()], 0);
     let mut placed: Vec<usize> = Vec::with_capacity(tenants.len()); // in order of their beginnings
     for t in order {
-        let need = tenants[t].bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let need = tenants[t].room();
         let (mut free, mut best) = (0, None::<Range<usize>>);
         for &other in placed.iter().filter(|other| tenants[**other].meets(&tenants[t])) {
             let gap = free..starts[other];
             if gap.len() >= need && best.as_ref().is_none_or(|best| gap.len() < best.len()) {
                 best = Some(gap);
             }
-            free = free.max(starts[other] + tenants[other].bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT));
+            free = free.max(starts[other] + tenants[other].room());
         }
         starts[t] = best.map_or(free, |gap| gap.start);
         end = end.max(starts[t] + need);

@@ -111,7 +111,7 @@ fn every_recipe_survives_every_prefix_of_the_passes() {
 
 #[test]
 fn memory_is_never_shared_by_values_that_live_at_the_same_time() {
-    for name in ["resnet50", "alexnet"] {
+    for name in ["resnet50", "alexnet", "bert_base"] {
         for fusion in [true, false] {
             let mut graph = step(name);
             fast(&mut graph, fusion);
@@ -171,4 +171,14 @@ fn the_forward_half_keeps_what_the_network_says_and_updates_nothing() {
         Pipeline::fast(false).run(&mut half, None).unwrap();
         assert!(MemoryPlan::of(&half).bytes().0 < MemoryPlan::of(&whole).bytes().0, "{name}");
     }
+}
+
+#[test]
+fn inputs_with_indices_know_how_many_there_are() {
+    let graph = step("bert_base");
+    let numbers: Vec<_> = graph.inputs.iter().map(|i| (i.name.as_str(), graph.numbers(i.value))).collect();
+    for (input, count) in [("input_ids", Some(30522)), ("token_type_ids", Some(2)), ("attention_mask", None)] {
+        assert!(numbers.contains(&(input, count)), "{numbers:?}");
+    }
+    assert!(numbers.contains(&("next_sentence_label", Some(2))), "{numbers:?}");
 }

@@ -250,7 +250,8 @@ pub trait Operator {
         None
     }
 
-    /// Whether its result is its operand as stored: both may share memory while both are read.
+    /// Whether its result is its operand as stored: both share memory while both are read. [`Operator::in_place`] must
+    /// allow this.
     fn is_view(&self) -> bool {
         false
     }
