@@ -3,9 +3,10 @@
 use super::Context;
 use crate::Failure;
 use std::collections::BTreeMap;
+use tracing::debug;
 use zoo_engine::{
     Arithmetic,
-    simulate::{Overflow, Range, Subnormals},
+    simulate::{Overflow, Range, Subnormals, Tiles, tiles},
 };
 use zoo_graph::passes::ScaleLoss;
 use zoo_npu::{
@@ -15,7 +16,7 @@ use zoo_npu::{
 };
 use zoo_recipe::{
     Recipe,
-    schema::{self, LossScale},
+    schema::{self, Instructions, LossScale},
 };
 use zoo_train::{HOST, SimulatedDevice};
 
@@ -44,6 +45,15 @@ impl Simulated {
         if work == Work::Train && device.inference_only {
             return Err(NpuError::InferenceOnly { device: device.name }.into());
         }
+        let way = match (recipe.engine.instructions, tiles()) {
+            (None | Some(Instructions::Amx), Tiles::Permitted) => "on AMX tiles",
+            (None | Some(Instructions::Amx), Tiles::Missing) => "on vectors: the processor has no AMX tiles",
+            (None | Some(Instructions::Amx), Tiles::Refused) => "on vectors: the system refuses AMX tiles",
+            (Some(Instructions::Portable | Instructions::Avx2 | Instructions::Avx512), _) => {
+                "on vectors: engine.instructions"
+            }
+        };
+        debug!("products of half precision: {way}");
         Ok(Some(Self { name: device.name.clone(), arithmetic: arithmetic(recipe, &device) }))
     }
 

@@ -16,6 +16,7 @@ use zoo_ranks::{Ranks, RanksError};
 use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
+pub use zoo_kernels::isa::{Tiles, tiles};
 
 /// The arithmetic of a device.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +119,11 @@ impl Simulation {
         Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, seen, rounded: Cell::new(false) })
     }
 
+    /// The exponents of half precision.
+    pub(crate) fn range(&self) -> Range {
+        self.range
+    }
+
     /// Exchanges overflow flags with the other ranks, so that all of them update or none.
     pub(crate) fn agree(&self, ranks: &Ranks, findings: &mut Findings) -> Result<(), RanksError> {
         findings.overflow = ranks.any(findings.overflow)?;
@@ -172,7 +178,7 @@ impl Held {
 }
 
 /// The simulated format of a type.
-fn half_type(dtype: DType) -> Option<HalfType> {
+pub(crate) fn half_type(dtype: DType) -> Option<HalfType> {
     match dtype {
         DType::F16 => Some(HalfType::Fp16),
         DType::Bf16 => Some(HalfType::Bf16),

@@ -49,6 +49,7 @@ impl Options {
             schema::Instructions::Portable => Level::Portable,
             schema::Instructions::Avx2 => Level::Avx2,
             schema::Instructions::Avx512 => Level::Avx512,
+            schema::Instructions::Amx => Level::Amx,
         });
         Self { kernels, threads: recipe.engine.threads, level }
     }

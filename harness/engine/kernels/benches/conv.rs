@@ -5,10 +5,11 @@
 
 use std::time::Instant;
 use zoo_kernels::conv::{
-    self, ConvParams, ConvShape, Epilogue, Maps, Statistics, filter_workspace_len, packed_len, transposed_len,
+    self, ConvParams, ConvShape, Epilogue, Maps, Statistics, filter_workspace_len, forward_workspace_len,
+    input_workspace_len, packed_len,
 };
 use zoo_kernels::isa::Level;
-use zoo_kernels::{AlignedBuf, Blocked, Isa};
+use zoo_kernels::{AlignedBuf, Blocked, Isa, half::HalfType};
 
 /// Name, times it occurs in the network, input channels, extent of the input, output channels, kernel, stride.
 const LAYERS: &[(&str, usize, usize, usize, usize, usize, usize)] = &[
@@ -41,6 +42,7 @@ struct Options {
     batch: usize,
     threads: usize,
     isa: Isa,
+    operands: Option<HalfType>,
     only: String,
     repeat: usize,
     statistics: bool,
@@ -53,9 +55,16 @@ fn options() -> Options {
     let level = match value("--level").map(String::as_str) {
         Some("portable") => Level::Portable,
         Some("avx2") => Level::Avx2,
-        _ => Level::Avx512,
+        Some("avx512") => Level::Avx512,
+        _ => Level::Amx,
+    };
+    let operands = match value("--operands").map(String::as_str) {
+        Some("bf16") => Some(HalfType::Bf16),
+        Some("fp16") => Some(HalfType::Fp16),
+        _ => None,
     };
     Options {
+        operands,
         batch: number("--batch", 8),
         threads: number("--threads", 2),
         isa: Isa::at_most(level),
@@ -94,7 +103,7 @@ fn main() {
 }
 
 fn bench(options: &Options) {
-    let isa = options.isa;
+    let (isa, operands) = (options.isa, options.operands);
     println!("batch {}, {} threads, {:?}", options.batch, options.threads, isa.level());
     println!(
         "{:<18}{:>3}{:>9}{:>8}{:>9}{:>8}{:>9}{:>8}",
@@ -120,22 +129,27 @@ fn bench(options: &Options) {
         let dy = filled(shape.output().len());
         let mut dx = filled(shape.input().len());
         let mut dw = filled(packed_len(&shape));
-        let mut transposed = filled(transposed_len(&shape));
-        let mut partial = filled(filter_workspace_len(&shape));
+        let len = |of: fn(Isa, &ConvShape, Option<HalfType>) -> usize| of(isa, &shape, operands);
+        let mut tiles = filled(len(forward_workspace_len));
+        let mut transposed = filled(len(input_workspace_len));
+        let mut partial = filled(len(filter_workspace_len));
         let mut moments = [vec![0.0; c_out], vec![0.0; c_out]];
         let times_ms = [
             best(options.repeat, || {
                 let [mean, variance] = &mut moments;
                 let statistics = options.statistics.then_some(Statistics { mean, variance });
-                conv::forward(isa, &shape, maps, &packed, &mut y, Epilogue { statistics, ..Epilogue::default() });
+                let epilogue = Epilogue { statistics, ..Epilogue::default() };
+                conv::forward(isa, &shape, operands, maps, &packed, &mut tiles, &mut y, epilogue);
             }),
             if c_in == 3 {
                 // The input of the network needs no gradient.
                 0.0
             } else {
-                best(options.repeat, || conv::input_gradient(isa, &shape, &dy, &packed, &mut transposed, &mut dx, None))
+                best(options.repeat, || {
+                    conv::input_gradient(isa, &shape, operands, &dy, &packed, &mut transposed, &mut dx, None);
+                })
             },
-            best(options.repeat, || conv::filter_gradient(isa, &shape, maps, &dy, &mut partial, &mut dw)),
+            best(options.repeat, || conv::filter_gradient(isa, &shape, operands, maps, &dy, &mut partial, &mut dw)),
         ];
         let work = shape.flops() as f64 / 1e6;
         print!("{name:<18}{times:>3}");

@@ -9,6 +9,25 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AVX-512 as above, and the tiles of AMX for products of half precision.
+    Amx,
+}
+
+/// Why a process computes products of half precision on AMX tiles, or on vectors instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tiles {
+    /// On tiles.
+    Permitted,
+    /// The processor, or the target of the compiler, has no AMX with bf16.
+    Missing,
+    /// The system does not let the process use it (Linux, `arch_prctl(ARCH_REQ_XCOMP_PERM)`).
+    Refused,
+}
+
+/// Whether this process may use AMX tiles.
+#[must_use]
+pub fn tiles() -> Tiles {
+    crate::micro::amx::tiles()
 }
 
 /// Proof that this processor has the instructions of a [`Level`].
@@ -22,7 +41,7 @@ impl Isa {
     /// The strongest level of this processor.
     #[must_use]
     pub fn best() -> Self {
-        Self::at_most(Level::Avx512)
+        Self::at_most(Level::Amx)
     }
 
     /// The level that every processor has.
@@ -41,7 +60,8 @@ impl Isa {
     #[must_use]
     pub fn available() -> Vec<Self> {
         let best = detect();
-        [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|&level| level <= best).map(Self).collect()
+        let all = [Level::Portable, Level::Avx2, Level::Avx512, Level::Amx];
+        all.into_iter().filter(|&level| level <= best).map(Self).collect()
     }
 
     /// The level this value is the proof of.
@@ -62,9 +82,9 @@ impl Isa {
             Level::Avx2 => unsafe { run_avx2(loops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { run_avx512(loops) },
+            Level::Avx512 | Level::Amx => unsafe { run_avx512(loops) },
             #[cfg(not(target_arch = "x86_64"))]
-            Level::Avx2 | Level::Avx512 => loops.run(),
+            Level::Avx2 | Level::Avx512 | Level::Amx => loops.run(),
         }
     }
 }
@@ -110,6 +130,7 @@ fn detect() -> Level {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
     match (avx2, avx512) {
+        (true, true) if tiles() == Tiles::Permitted => Level::Amx,
         (true, true) => Level::Avx512,
         (true, false) => Level::Avx2,
         _ => Level::Portable,

@@ -38,6 +38,7 @@ mod micro;
 pub mod pad;
 pub mod parallel;
 pub mod partial_sums;
+mod parts;
 pub mod patches;
 mod planes;
 pub mod rectifier;

@@ -1,6 +1,10 @@
 //! Arguments of a kernel.
 
-use crate::{KernelError, Scalars, error::MAP, simulate::Held};
+use crate::{
+    KernelError, Scalars,
+    error::MAP,
+    simulate::{HalfType, Held, Overflow, Range, half_type},
+};
 use zoo_graph::TensorType;
 use zoo_kernels::{AlignedBuf, Blocked, Isa, half::Rounding};
 use zoo_ranks::Ranks;
@@ -27,6 +31,8 @@ pub(crate) struct Call<'a> {
     pub operand_types: Vec<&'a TensorType>,
     pub results: Vec<&'a mut [f32]>,
     pub result_types: Vec<&'a TensorType>,
+    /// The exponents of a simulated device.
+    pub range: Option<Range>,
     /// The type in which a simulated device stores each result.
     pub held: &'a [Option<Held>],
     /// Scratch memory that is reused between calls.
@@ -78,6 +84,15 @@ impl<'a> Call<'a> {
         let arity = KernelError::Arity { found: self.results.len() };
         let all: Vec<&mut [f32]> = self.results.iter_mut().map(|r| &mut **r).collect();
         all.try_into().map_err(|_| arity)
+    }
+
+    /// The format of the first two operands, if the processor's tiles may multiply their elements: not in a format with
+    /// infinities that they would have to divide into parts.
+    pub fn factors(&self) -> Option<HalfType> {
+        let [a, b] = self.operand_types.first_chunk()?;
+        let ty = half_type(a.dtype).filter(|ty| half_type(b.dtype) == Some(*ty))?;
+        let saturates = matches!(self.range?, Range::Format { overflow: Overflow::Saturate, .. });
+        (ty == HalfType::Bf16 || saturates).then_some(ty)
     }
 
     /// The rounding of the `r`-th result, for kernels that round while the result is in the cache. If a kernel does not

@@ -1,8 +1,12 @@
 //! The choice of a kernel for a node, shared by execution and memory forecast.
 
 use super::{call::Call, conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update};
-use crate::KernelError;
+use crate::{KernelError, simulate::half_type};
 use zoo_graph::{Layout, Op, TensorType};
+use zoo_kernels::{
+    Isa,
+    conv::{filter_workspace_len, forward_workspace_len, input_workspace_len},
+};
 
 /// Computes a node with these operands and results.
 type Run<'a> = dyn FnOnce(Call<'_>) -> Result<(), KernelError> + 'a;
@@ -33,17 +37,20 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
     let is_packed = |ty: Option<&&TensorType>| ty.is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }));
     let if_blocked = |kernel: FastKernel<'a>| blocked.then_some(kernel);
     match op {
-        Op::Conv2D(op) => is_packed(operands.get(1)).then(|| fast(|call| conv::forward(op, call))),
+        Op::Conv2D(op) => is_packed(operands.get(1)).then(|| {
+            let workspace = conv::workspace(forward_workspace_len, op, [operands[0], operands[1]], operands[0]);
+            fast(|call| conv::forward(op, call)).with_workspace(workspace)
+        }),
         Op::Conv2DBackpropFilter(op) => is_packed(results.first()).then(|| {
-            let workspace = conv::filter_workspace(&op.conv, operands[0], results[0]);
+            let workspace = conv::workspace(filter_workspace_len, &op.conv, [operands[0], results[0]], operands[0]);
             fast(|call| conv::filter_gradient(op, call)).with_workspace(workspace)
         }),
         Op::Conv2DBackpropInput(op) => is_packed(operands.get(1)).then(|| {
-            let workspace = conv::input_workspace(&op.conv, results[0], operands[1]);
+            let workspace = conv::workspace(input_workspace_len, &op.conv, [results[0], operands[1]], operands[0]);
             fast(|call| conv::input_gradient(op, call)).with_workspace(workspace)
         }),
         Op::MatMul(op) => matmul::Kernel::of(op, operands).map(|kernel| {
-            let workspace = kernel.workspace_len();
+            let workspace = kernel.workspace_len(Isa::best(), half_type(operands[0].dtype));
             fast(move |call| kernel.run(op, call)).with_workspace(workspace)
         }),
         Op::Add(_) => Some(fast(elementwise::add)),

@@ -1,12 +1,16 @@
 //! Convolutions.
 
 use super::call::Call;
-use crate::{KernelError, error::MAP};
+use crate::{KernelError, error::MAP, simulate::half_type};
 use zoo_graph::{
     Layout, TensorType,
     ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
 };
-use zoo_kernels::conv::{self, ConvParams, ConvShape, Epilogue, Maps, Statistics};
+use zoo_kernels::{
+    Isa,
+    conv::{self, ConvParams, ConvShape, Epilogue, Maps, Statistics},
+    half::HalfType,
+};
 
 /// The convolution with these shapes: input `[n, c, h, w]`, filters `[o, c / groups, kh, kw]`.
 fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvShape, KernelError> {
@@ -60,44 +64,50 @@ fn maps<'a>(ty: &TensorType, values: &'a [f32]) -> Maps<'a> {
 pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(op, call.operand_types[0], call.operand_types[1])?;
     let (x, w) = (maps(call.operand_types[0], call.operand(0)?), call.operand(1)?);
-    let (isa, bias, rounding) = (call.isa, call.apart(2), call.rounding(0));
+    let (isa, bias, rounding, operands) = (call.isa, call.apart(2), call.rounding(0), call.factors());
     let found = call.results.len();
     let (y, statistics) = match &mut call.results[..] {
         [y] => (y, None),
         [y, mean, variance] => (y, Some(Statistics { mean, variance })),
         _ => return Err(KernelError::Arity { found }),
     };
-    conv::forward(isa, &shape, x, w, y, Epilogue { bias, statistics, relu: op.relu, rounding });
+    let len = conv::forward_workspace_len(isa, &shape, operands);
+    call.workspace.grow(len);
+    let workspace = &mut call.workspace[..len];
+    let epilogue = Epilogue { bias, statistics, relu: op.relu, rounding };
+    conv::forward(isa, &shape, operands, x, w, workspace, y, epilogue);
     Ok(())
 }
 
-/// Elements of the workspace of [`input_gradient`]; zero for an unsupported shape.
-pub(super) fn input_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
-    shape(op, input, filter).map_or(0, |shape| conv::transposed_len(&shape))
-}
-
-/// Elements of the workspace of [`filter_gradient`]; zero for an unsupported shape.
-pub(super) fn filter_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
-    shape(op, input, filter).map_or(0, |shape| conv::filter_workspace_len(&shape))
+/// Elements of the workspace of a product on this processor, for a convolution of this input and filter, and operands
+/// of this type; zero for an unsupported shape.
+pub(super) fn workspace(
+    len: fn(Isa, &ConvShape, Option<HalfType>) -> usize,
+    op: &Conv2D,
+    [input, filter]: [&TensorType; 2],
+    operand: &TensorType,
+) -> usize {
+    shape(op, input, filter).map_or(0, |shape| len(Isa::best(), &shape, half_type(operand.dtype)))
 }
 
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
     let (isa, dy, w, rounding) = (call.isa, call.operand(0)?, call.operand(1)?, call.rounding(0));
-    let len = conv::transposed_len(&shape);
+    let operands = call.factors();
+    let len = conv::input_workspace_len(isa, &shape, operands);
     call.workspace.grow(len);
     let workspace = &mut call.workspace[..len];
-    conv::input_gradient(isa, &shape, dy, w, workspace, call.results[0], rounding);
+    conv::input_gradient(isa, &shape, operands, dy, w, workspace, call.results[0], rounding);
     Ok(())
 }
 
 pub(super) fn filter_gradient(op: &Conv2DBackpropFilter, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.operand_types[0], call.result_types[0])?;
-    let (isa, dy) = (call.isa, call.operand(1)?);
+    let (isa, dy, operands) = (call.isa, call.operand(1)?, call.factors());
     let x = maps(call.operand_types[0], call.operand(0)?);
-    let len = conv::filter_workspace_len(&shape);
+    let len = conv::filter_workspace_len(isa, &shape, operands);
     call.workspace.grow(len);
     let workspace = &mut call.workspace[..len];
-    conv::filter_gradient(isa, &shape, x, dy, workspace, call.results[0]);
+    conv::filter_gradient(isa, &shape, operands, x, dy, workspace, call.results[0]);
     Ok(())
 }

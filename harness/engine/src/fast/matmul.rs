@@ -7,6 +7,8 @@ use zoo_graph::{
     ops::{MatMul, Products},
 };
 use zoo_kernels::{
+    Isa,
+    half::HalfType,
     linear::{self, Linear},
     matmul::{self, Extents, Places},
 };
@@ -41,23 +43,23 @@ impl Kernel {
     }
 
     /// Number of elements that it needs in addition to operands and results.
-    pub fn workspace_len(&self) -> usize {
+    pub fn workspace_len(&self, isa: Isa, factors: Option<HalfType>) -> usize {
         match self {
             Self::Layer(layer) => layer.workspace_len(),
-            Self::Any(extents, places) => extents.workspace_len(Places(places)),
+            Self::Any(extents, places) => extents.workspace_len(isa, factors, Places(places)),
         }
     }
 
     pub fn run(self, op: &MatMul, mut call: Call<'_>) -> Result<(), KernelError> {
         let bias = call.apart(2);
-        let (isa, a, b) = (call.isa, call.operand(0)?, call.operand(1)?);
-        let len = self.workspace_len();
+        let (isa, a, b, factors) = (call.isa, call.operand(0)?, call.operand(1)?, call.factors());
+        let len = self.workspace_len(isa, factors);
         call.workspace.grow(len);
         let workspace = &mut call.workspace[..len];
         let result = &mut *call.results[0];
         match (self, op.transpose_a, op.transpose_b) {
             (Self::Any(extents, places), ..) => {
-                matmul::products(isa, extents, Places(&places), a, b, bias, workspace, result);
+                matmul::products(isa, extents, factors, Places(&places), a, b, bias, workspace, result);
             }
             (Self::Layer(layer), false, true) => linear::forward(isa, layer, a, b, bias, workspace, result),
             (Self::Layer(layer), false, false) => linear::input_gradient(isa, layer, a, b, workspace, result),

@@ -352,7 +352,9 @@ impl Executor {
         let held: Vec<Option<Held>> = (0..node.outputs.len()).map(held).collect();
         let workspace = &mut self.workspace;
         let (isa, ranks) = (self.isa, &self.ranks);
-        let call = Call { isa, scalars, operands, operand_types, results, result_types, held: &held, workspace, ranks };
+        let range = simulation.map(Simulation::range);
+        let call =
+            Call { isa, scalars, operands, operand_types, results, result_types, range, held: &held, workspace, ranks };
         match kept {
             Some(count) => update::keep(call, count),
             None => match choose(&node.op, &call.operand_types, &call.result_types) {

@@ -53,6 +53,8 @@ pub enum Instructions {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AVX-512, and AMX tiles for products of half precision on a simulated device.
+    Amx,
 }
 
 /// The golden tensors that prove one step.

@@ -7,9 +7,10 @@
 
 use super::frame::{Frame, Maps, Reach};
 use super::weights::PackedLayout;
-use super::{ConvShape, depthwise, packed_len};
+use super::{ConvShape, depthwise, packed_len, tiles};
 use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
+use crate::half::HalfType;
 use crate::isa::Isa;
 use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, blocks_together, run, widest};
 use crate::parallel::{piece, pieces};
@@ -76,31 +77,49 @@ impl Cut {
 
 /// Elements of the workspace of [`filter_gradient`].
 #[must_use]
-pub fn filter_workspace_len(shape: &ConvShape) -> usize {
-    if shape.is_depthwise() { 0 } else { (Cut::new(shape).step_chunks - 1) * packed_len(shape) }
+pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
+    let sums = match tiles::ways(isa, shape, operands) {
+        _ if shape.is_depthwise() => 1,
+        Some((_, parts)) => tiles::filter_sums(shape, parts),
+        None => Cut::new(shape).step_chunks,
+    };
+    (sums - 1) * packed_len(shape)
 }
 
 /// `dw[o, c, a, b] = sum over n, i, j of dy[n, o, i, j] * x[n, c, i * s0 + a * d0 - top, j * s1 + b * d1 - left]`,
 /// packed as [`super::pack_weights`] does; dy in the layout NC1HWC0.
 ///
-/// `workspace` has [`filter_workspace_len`] elements.
+/// `operands` is the format of all elements of x and dy, if they have one, so that tiles may multiply them; elements of
+/// fp16 have to be finite. `workspace` has [`filter_workspace_len`] elements.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.
-pub fn filter_gradient(isa: Isa, shape: &ConvShape, x: Maps<'_>, dy: &[f32], workspace: &mut [f32], dw: &mut [f32]) {
+pub fn filter_gradient(
+    isa: Isa,
+    shape: &ConvShape,
+    operands: Option<HalfType>,
+    x: Maps<'_>,
+    dy: &[f32],
+    workspace: &mut [f32],
+    dw: &mut [f32],
+) {
     assert_eq!(dy.len(), shape.output().len(), "output gradient");
     assert_eq!(dw.len(), packed_len(shape), "filter gradient");
-    assert_eq!(workspace.len(), filter_workspace_len(shape), "workspace");
+    assert_eq!(workspace.len(), filter_workspace_len(isa, shape, operands), "workspace");
     x.check(&shape.input());
     if shape.is_depthwise() {
         depthwise::filter_gradient(isa, shape, x, dy, dw);
         return;
     }
-    let gradient = FilterGradient::new(isa, shape, x, dy);
-    let tasks = gradient.tasks(workspace, dw);
-    tasks.into_par_iter().with_max_len(1).for_each(|task| {
-        FRAME.with_borrow_mut(|scratch| gradient.task(task, scratch));
-    });
+    if let Some(((amx, parts), x)) = tiles::ways(isa, shape, operands).zip(x.blocked()) {
+        tiles::filter_gradient(isa, amx, parts, shape, x, dy, workspace, dw);
+    } else {
+        let gradient = FilterGradient::new(isa, shape, x, dy);
+        let tasks = gradient.tasks(workspace, dw);
+        tasks.into_par_iter().with_max_len(1).for_each(|task| {
+            FRAME.with_borrow_mut(|scratch| gradient.task(task, scratch));
+        });
+    }
     let len = dw.len();
     if !workspace.is_empty() {
         dw.par_chunks_mut(4096).enumerate().for_each(|(index, chunk)| {

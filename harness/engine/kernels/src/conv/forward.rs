@@ -4,10 +4,12 @@ use super::ConvShape;
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::statistics::{Statistics, combine};
+use super::tiles::{self, Direction, OnTiles};
 use super::weights::PackedLayout;
 use crate::blocked::C0;
-use crate::half::Rounding;
+use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
+use crate::parts::words;
 
 /// What is done with the results of a convolution before they leave the registers, or the cache.
 #[derive(Debug, Default)]
@@ -22,11 +24,30 @@ pub struct Epilogue<'a> {
     pub rounding: Option<&'a Rounding>,
 }
 
+/// Elements of the workspace of [`forward`].
+#[must_use]
+pub fn forward_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
+    tiles::ways(isa, shape, operands).map_or(0, |(_, parts)| tiles::packed_words(shape, Direction::Forward, parts))
+}
+
 /// `y = epilogue(convolution of x with the packed weights)`; y in the layout NC1HWC0.
+///
+/// `operands` is the format of all elements of x and the weights, if they have one, so that tiles may multiply them;
+/// elements of fp16 have to be finite. `workspace` has [`forward_workspace_len`] elements.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for, or planar maps have too many channels or groups.
-pub fn forward(isa: Isa, shape: &ConvShape, x: Maps<'_>, packed: &[f32], y: &mut [f32], epilogue: Epilogue<'_>) {
+#[allow(clippy::too_many_arguments, reason = "the operands of a convolution, and what is done with them")]
+pub fn forward(
+    isa: Isa,
+    shape: &ConvShape,
+    operands: Option<HalfType>,
+    x: Maps<'_>,
+    packed: &[f32],
+    workspace: &mut [f32],
+    y: &mut [f32],
+    epilogue: Epilogue<'_>,
+) {
     let bias = epilogue.bias.map(|bias| pad_bias(shape, bias));
     let output = shape.output();
     let taps = shape.tap_offsets().into_iter().zip(0..).collect();
@@ -46,7 +67,14 @@ pub fn forward(isa: Isa, shape: &ConvShape, x: Maps<'_>, packed: &[f32], y: &mut
         relu: epilogue.relu,
         rounding: epilogue.rounding,
     };
-    let moments = correlation.compute(y, epilogue.statistics.is_some());
+    let moments = match tiles::ways(isa, shape, operands).zip(x.blocked()) {
+        Some(((amx, parts), x)) => {
+            let weights = words(workspace);
+            tiles::pack(isa, shape, Direction::Forward, parts, packed, weights);
+            correlation.compute_on_tiles(&OnTiles { amx, parts, weights }, x, y, epilogue.statistics.is_some())
+        }
+        None => correlation.compute(y, epilogue.statistics.is_some()),
+    };
     if let Some(statistics) = epilogue.statistics {
         combine(&moments, statistics);
     }

@@ -17,9 +17,17 @@ pub enum Maps<'a> {
     Planar(&'a [f32]),
 }
 
-impl Maps<'_> {
+impl<'a> Maps<'a> {
     /// Most channels that planar maps may have.
     pub const MAX_PLANAR: usize = C0;
+
+    /// The elements, if they are blocked.
+    pub(crate) fn blocked(&self) -> Option<&'a [f32]> {
+        match self {
+            Self::Blocked(data) => Some(data),
+            Self::Planar(_) => None,
+        }
+    }
 
     pub(crate) fn check(&self, extent: &Blocked) {
         match self {
@@ -67,6 +75,30 @@ impl Reach {
             used
         });
         Self { outputs, step, low, high, phases }
+    }
+
+    /// Phases of rows and of columns.
+    pub(crate) fn phases(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.phases[axis].len())
+    }
+
+    /// Of each phase along an axis, the offset of the source pixel that output 0 reads first.
+    pub(crate) fn phase_offsets(&self, axis: usize) -> impl Iterator<Item = isize> {
+        self.phases[axis].iter().map(move |phase| self.low[axis].saturating_add_unsigned(*phase))
+    }
+
+    /// Phase of a tap's offset along each axis, and its distance there.
+    pub(crate) fn place(&self, offset: [isize; 2]) -> [(usize, usize); 2] {
+        [0, 1].map(|axis| {
+            let distance = offset[axis].abs_diff(self.low[axis]);
+            let phase = self.phases[axis].iter().position(|&p| p == distance % self.step[axis]).unwrap_or(0);
+            (phase, distance / self.step[axis])
+        })
+    }
+
+    /// Pixels of a phase along each axis beyond the first of each output.
+    pub(crate) fn margin(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.high[axis].abs_diff(self.low[axis]) / self.step[axis])
     }
 
     /// Rows or columns that `outputs` consecutive outputs read.
@@ -130,10 +162,9 @@ impl Frame {
 
     /// Position of the pixel that a tap reads for output column 0, from the start of the output's frame row.
     pub(crate) fn tap(&self, tap: [isize; 2]) -> usize {
-        let [row, column] = [0, 1].map(|axis| tap[axis].abs_diff(self.reach.low[axis]));
-        let phase = column % self.reach.step[1];
-        let slot = self.reach.phases[1].iter().position(|&p| p == phase).unwrap_or(0);
-        row * self.row_pitch + (slot * self.phase_width + column / self.reach.step[1]) * self.pixel_pitch.elements()
+        let row = tap[0].abs_diff(self.reach.low[0]);
+        let [_, (phase, column)] = self.reach.place(tap);
+        row * self.row_pitch + (phase * self.phase_width + column) * self.pixel_pitch.elements()
     }
 
     /// Position of the frame row of a task's first output row `first`, in image 0 and block 0.

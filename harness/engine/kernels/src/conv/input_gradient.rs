@@ -7,28 +7,52 @@
 use super::ConvShape;
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
-use super::weights::{PackedLayout, transpose_weights};
-use crate::half::Rounding;
+use super::tiles::{self, Direction, OnTiles};
+use super::weights::{PackedLayout, transpose_weights, transposed_len};
+use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
+use crate::parts::words;
+
+/// Elements of the workspace of [`input_gradient`].
+#[must_use]
+pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
+    match tiles::ways(isa, shape, operands) {
+        Some((_, parts)) => tiles::packed_words(shape, Direction::Transposed, parts),
+        None => transposed_len(shape),
+    }
+}
 
 /// `dx[n, c, i, j] = sum over o, a, b of dy[n, o, (i + top - a * d0) / s0, (j + left - b * d1) / s1] * w[o, c, a, b]`
 /// over the terms whose divisions leave no rest; dy and dx in the layout NC1HWC0.
 ///
-/// `workspace` holds the transposed weights meanwhile: [`super::transposed_len`] elements. `rounding` is how a
-/// simulated device holds dx.
+/// `operands` is the format of all elements of dy and the weights, if they have one, so that tiles may multiply them;
+/// elements of fp16 have to be finite. `workspace` holds the transposed weights meanwhile: [`input_workspace_len`]
+/// elements. `rounding` is how a simulated device holds dx.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.
+#[allow(clippy::too_many_arguments, reason = "the operands of a convolution, and what is done with them")]
 pub fn input_gradient(
     isa: Isa,
     shape: &ConvShape,
+    operands: Option<HalfType>,
     dy: &[f32],
     packed: &[f32],
     workspace: &mut [f32],
     dx: &mut [f32],
     rounding: Option<&Rounding>,
 ) {
-    transpose_weights(isa, shape, packed, workspace);
+    let (transposed, on) = match tiles::ways(isa, shape, operands) {
+        Some((amx, parts)) => {
+            let weights = words(workspace);
+            tiles::pack(isa, shape, Direction::Transposed, parts, packed, weights);
+            (&[][..], Some(OnTiles { amx, parts, weights }))
+        }
+        None => {
+            transpose_weights(isa, shape, packed, workspace);
+            (&*workspace, None)
+        }
+    };
     let correlation = Correlation {
         isa,
         depthwise: shape.is_depthwise(),
@@ -37,14 +61,17 @@ pub fn input_gradient(
         source_step: [1, 1],
         grids: phases(shape),
         layout: PackedLayout::transposed(shape),
-        weights: if shape.is_depthwise() { packed } else { workspace },
+        weights: if shape.is_depthwise() { packed } else { transposed },
         dest: shape.input(),
         dest_step: shape.stride,
         bias: None,
         relu: false,
         rounding,
     };
-    correlation.compute(dx, false);
+    match on {
+        Some(on) => correlation.compute_on_tiles(&on, dy, dx, false),
+        None => correlation.compute(dx, false),
+    };
 }
 
 /// The phases of the input that have a pixel.

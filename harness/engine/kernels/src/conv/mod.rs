@@ -12,15 +12,16 @@ mod frame;
 mod input_gradient;
 mod shape;
 mod statistics;
+mod tiles;
 mod weights;
 
 pub use filter_gradient::{filter_gradient, filter_workspace_len};
-pub use forward::{Epilogue, forward};
+pub use forward::{Epilogue, forward, forward_workspace_len};
 pub use frame::Maps;
-pub use input_gradient::input_gradient;
+pub use input_gradient::{input_gradient, input_workspace_len};
 pub use shape::{ConvParams, ConvShape, ShapeError};
 pub use statistics::Statistics;
-pub use weights::{pack_weights, packed_len, transpose_weights, transposed_len, unpack_weights};
+pub use weights::{pack_weights, packed_len, unpack_weights};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::blocked::Blocked;
 use crate::half::{HalfType, Overflow, Range, Rounding, Subnormals, Tally};
-use crate::isa::Isa;
+use crate::isa::{Isa, Level};
 use crate::testing::{affordable, filled, position, scattered};
 
 /// Input extent, then output channels, kernel, stride, padding, dilation, groups.
@@ -100,6 +100,16 @@ impl Data {
         }
     }
 
+    /// With values of the format that tiles multiply.
+    fn rounded(shape: &ConvShape, operands: Option<HalfType>) -> Self {
+        let mut data = Self::new(shape);
+        if let Some(ty) = operands {
+            let rounding = Rounding::new(Isa::portable(), ty, Range::Unbounded);
+            [&mut data.x, &mut data.w, &mut data.dy].into_iter().for_each(|values| rounding.whole(values));
+        }
+        data
+    }
+
     fn reference(&self, shape: &ConvShape) -> Reference {
         let (input, output) = (shape.input(), shape.output());
         let mut reference = Reference {
@@ -177,7 +187,14 @@ struct Results {
     dw_planar: Vec<f32>,
 }
 
-fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
+/// Formats of operands, and the instruction sets for which they make a difference.
+fn formats() -> impl Iterator<Item = (Option<HalfType>, Vec<Isa>)> {
+    let tiles = || Isa::available().into_iter().filter(|isa| isa.level() == Level::Amx).collect();
+    let halves = [HalfType::Bf16, HalfType::Fp16].map(|ty| (Some(ty), tiles()));
+    [(None, Isa::available())].into_iter().chain(halves)
+}
+
+fn run_all(isa: Isa, shape: &ConvShape, operands: Option<HalfType>, data: &Data) -> Results {
     let mut packed = stale(packed_len(shape));
     pack_weights(isa, shape, &data.w, &mut packed);
     let x = scattered(shape.input(), &data.x);
@@ -185,18 +202,19 @@ fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
     let forward = |maps: Maps<'_>| {
         let mut y = stale(dy.len());
         let epilogue = Epilogue { bias: Some(&data.bias), ..Epilogue::default() };
-        super::forward(isa, shape, maps, &packed, &mut y, epilogue);
+        let mut workspace = stale(forward_workspace_len(isa, shape, operands));
+        super::forward(isa, shape, operands, maps, &packed, &mut workspace, &mut y, epilogue);
         y
     };
     let filter = |maps: Maps<'_>| {
         let mut dw = stale(packed.len());
-        let mut workspace = stale(filter_workspace_len(shape));
-        filter_gradient(isa, shape, maps, &dy, &mut workspace, &mut dw);
+        let mut workspace = stale(filter_workspace_len(isa, shape, operands));
+        filter_gradient(isa, shape, operands, maps, &dy, &mut workspace, &mut dw);
         dw
     };
     let mut dx = stale(x.len());
-    let mut workspace = stale(transposed_len(shape));
-    input_gradient(isa, shape, &dy, &packed, &mut workspace, &mut dx, None);
+    let mut workspace = stale(input_workspace_len(isa, shape, operands));
+    input_gradient(isa, shape, operands, &dy, &packed, &mut workspace, &mut dx, None);
     let planar = shape.c_in <= Maps::MAX_PLANAR;
     let in_planes = if planar { Maps::Planar(&data.x) } else { Maps::Blocked(&x) };
     Results {
@@ -210,12 +228,15 @@ fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
 
 #[test]
 fn all_kinds_of_convolution_match_sums_in_f64() {
-    for shape in shapes() {
-        let data = Data::new(&shape);
+    for (shape, (operands, isas)) in shapes().flat_map(|shape| formats().map(move |format| (shape, format))) {
+        if isas.is_empty() {
+            continue;
+        }
+        let data = Data::rounded(&shape, operands);
         let reference = data.reference(&shape);
-        for isa in Isa::available() {
-            let name = |what: &str| format!("{what} of {shape:?} on {:?}", isa.level());
-            let results = run_all(isa, &shape, &data);
+        for isa in isas {
+            let name = |what: &str| format!("{what} of {shape:?} on {:?}, {operands:?}", isa.level());
+            let results = run_all(isa, &shape, operands, &data);
             for y in [&results.y, &results.y_planar] {
                 expect(&name("y"), &gathered(&name("y"), shape.output(), y), &reference.y);
             }
@@ -234,12 +255,12 @@ fn all_kinds_of_convolution_match_sums_in_f64() {
 
 #[test]
 fn results_have_the_same_bits_for_any_number_of_threads() {
-    for shape in shapes() {
-        let data = Data::new(&shape);
-        for isa in Isa::available() {
+    for (shape, (operands, isas)) in shapes().flat_map(|shape| formats().map(move |format| (shape, format))) {
+        let data = Data::rounded(&shape, operands);
+        for isa in isas {
             let [one, two, three] = [1, 2, 3].map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| run_all(isa, &shape, &data))
+                pool.install(|| run_all(isa, &shape, operands, &data))
             });
             for other in [two, three] {
                 let pairs = [(&one.y, &other.y), (&one.dx, &other.dx), (&one.dw, &other.dw)];
@@ -260,17 +281,19 @@ fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
         (image(3, 130, 28, 28), 64, [1, 1], [2, 2], [0; 4], [1, 1], 1),
     ] {
         let shape = shape(case);
-        let data = Data::new(&shape);
-        let reference = data.reference(&shape);
-        let results = run_all(Isa::best(), &shape, &data);
-        expect("y", &gathered("y", shape.output(), &results.y), &reference.y);
-        expect("y", &gathered("y", shape.output(), &results.y_planar), &reference.y);
-        expect("dx", &gathered("dx", shape.input(), &results.dx), &reference.dx);
-        let mut dw = stale(shape.weight_len());
-        unpack_weights(Isa::best(), &shape, &results.dw, &mut dw);
-        expect("dw", &dw, &reference.dw);
-        unpack_weights(Isa::best(), &shape, &results.dw_planar, &mut dw);
-        expect("dw", &dw, &reference.dw);
+        for operands in [None, Some(HalfType::Bf16), Some(HalfType::Fp16)] {
+            let data = Data::rounded(&shape, operands);
+            let reference = data.reference(&shape);
+            let results = run_all(Isa::best(), &shape, operands, &data);
+            expect("y", &gathered("y", shape.output(), &results.y), &reference.y);
+            expect("y", &gathered("y", shape.output(), &results.y_planar), &reference.y);
+            expect("dx", &gathered("dx", shape.input(), &results.dx), &reference.dx);
+            let mut dw = stale(shape.weight_len());
+            unpack_weights(Isa::best(), &shape, &results.dw, &mut dw);
+            expect("dw", &dw, &reference.dw);
+            unpack_weights(Isa::best(), &shape, &results.dw_planar, &mut dw);
+            expect("dw", &dw, &reference.dw);
+        }
     }
 }
 
@@ -282,18 +305,22 @@ fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
         let mut data = Data::new(&shape);
         // A mean of 1000 with a deviation of about 1: E[y^2] - E[y]^2 in f32 would have no correct digit.
         data.bias.fill(1000.0);
-        data.w.iter_mut().for_each(|w| *w *= 0.1);
+        data.w.iter_mut().for_each(|w| *w *= 0.125);
+        let rounding = Rounding::new(Isa::portable(), HalfType::Bf16, Range::Unbounded);
+        [&mut data.x, &mut data.w].into_iter().for_each(|values| rounding.whole(values));
         let reference = data.reference(&shape);
         let output = shape.output();
         let mut packed = stale(packed_len(&shape));
         pack_weights(Isa::best(), &shape, &data.w, &mut packed);
         let x = scattered(shape.input(), &data.x);
-        for isa in Isa::available() {
+        let ways = || formats().flat_map(|(operands, isas)| isas.into_iter().map(move |isa| (operands, isa)));
+        for (operands, isa) in ways() {
+            let mut workspace = stale(forward_workspace_len(isa, &shape, operands));
             let [mut mean, mut variance] = [stale(output.c), stale(output.c)];
             let mut y = stale(output.len());
             let statistics = Some(Statistics { mean: &mut mean, variance: &mut variance });
             let epilogue = Epilogue { bias: Some(&data.bias), statistics, relu: true, rounding: None };
-            super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
+            super::forward(isa, &shape, operands, Maps::Blocked(&x), &packed, &mut workspace, &mut y, epilogue);
             let y = gathered("y", output, &y);
             for channel in 0..output.c {
                 let of_channel = |i: &usize| i / output.pixels() % output.c == channel;
@@ -309,10 +336,11 @@ fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
         }
         data.bias.fill(0.0);
         let reference = data.reference(&shape);
-        for isa in Isa::available() {
+        for (operands, isa) in ways() {
+            let mut workspace = stale(forward_workspace_len(isa, &shape, operands));
             let mut y = stale(output.len());
             let epilogue = Epilogue { relu: true, ..Epilogue::default() };
-            super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
+            super::forward(isa, &shape, operands, Maps::Blocked(&x), &packed, &mut workspace, &mut y, epilogue);
             let expected: Vec<_> = reference.y.iter().map(|&[sum, magnitude]| [sum.max(0.0), magnitude]).collect();
             expect("relu", &gathered("relu", output, &y), &expected);
         }
@@ -333,25 +361,26 @@ fn held(isa: Isa, len: usize, in_tasks: bool, kernel: impl Fn(&mut [f32], Option
 
 #[test]
 fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
-    for shape in shapes() {
-        let mut data = Data::new(&shape);
+    for (shape, (operands, isas)) in shapes().flat_map(|shape| formats().map(move |format| (shape, format))) {
+        let mut data = Data::rounded(&shape, operands);
         // Results around fp16's smallest normal number: some vanish.
-        data.w.iter_mut().for_each(|w| *w *= 1e-4);
+        data.w.iter_mut().for_each(|w| *w *= 2f32.powi(-13));
         data.bias.fill(1e-5);
         let mut packed = stale(packed_len(&shape));
         pack_weights(Isa::best(), &shape, &data.w, &mut packed);
         let (x, dy) = (scattered(shape.input(), &data.x), scattered(shape.output(), &data.dy));
-        for isa in Isa::available() {
+        for isa in isas {
             for bias in [None, Some(&data.bias[..])] {
                 let forward = |y: &mut [f32], rounding: Option<&Rounding>| {
                     let epilogue = Epilogue { bias, relu: true, rounding, statistics: None };
-                    super::forward(isa, &shape, Maps::Blocked(&x), &packed, y, epilogue);
+                    let mut workspace = stale(forward_workspace_len(isa, &shape, operands));
+                    super::forward(isa, &shape, operands, Maps::Blocked(&x), &packed, &mut workspace, y, epilogue);
                 };
                 assert_eq!(held(isa, dy.len(), true, forward), held(isa, dy.len(), false, forward), "{shape:?}");
             }
             let backward = |dx: &mut [f32], rounding: Option<&Rounding>| {
-                let mut workspace = stale(transposed_len(&shape));
-                input_gradient(isa, &shape, &dy, &packed, &mut workspace, dx, rounding);
+                let mut workspace = stale(input_workspace_len(isa, &shape, operands));
+                input_gradient(isa, &shape, operands, &dy, &packed, &mut workspace, dx, rounding);
             };
             let in_tasks = held(isa, x.len(), true, backward);
             assert_eq!(in_tasks, held(isa, x.len(), false, backward), "{shape:?}");

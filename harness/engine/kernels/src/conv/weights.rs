@@ -71,6 +71,11 @@ impl PackedLayout {
         self.lanes * C0
     }
 
+    /// Taps of a part.
+    pub(crate) fn taps(&self) -> usize {
+        self.taps
+    }
+
     /// Rows of 16 weights of each tap of a part.
     pub(crate) fn lanes(&self) -> usize {
         self.lanes
@@ -95,7 +100,7 @@ impl PackedLayout {
     }
 
     /// Positions of the weights between two blocks.
-    fn part(&self, dest: usize, source: usize) -> Range<usize> {
+    pub(crate) fn part(&self, dest: usize, source: usize) -> Range<usize> {
         let index = self.rows[dest].start + source - self.sources(dest).start;
         index * self.part_len()..(index + 1) * self.part_len()
     }

@@ -394,9 +394,9 @@ fn dense_tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] 
     }
     match (isa.level(), blocks) {
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        (Level::Avx512 | Level::Amx, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        (Level::Avx512 | Level::Amx, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
         #[cfg(target_arch = "x86_64")]
@@ -412,7 +412,7 @@ fn depthwise_tiles(isa: Isa) -> &'static [TileFn] {
     }
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => tiles!(avx512_depthwise, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        Level::Avx512 | Level::Amx => tiles!(avx512_depthwise, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => tiles!(avx2_depthwise, [1 2 3 4 5 6]),
         _ => tiles!(portable_depthwise, [1 2 3]),

@@ -45,7 +45,7 @@ pub(crate) fn run(isa: Isa, source: &[f32], taps: &[usize], gradient: &[f32], su
     }
     match isa.level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => call!(avx512),
+        Level::Avx512 | Level::Amx => call!(avx512),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => call!(avx2),
         _ => call!(portable),

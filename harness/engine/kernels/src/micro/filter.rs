@@ -93,7 +93,7 @@ pub(crate) fn widest(isa: Isa, blocks: usize) -> usize {
 
 /// Most channel blocks that are worked on together.
 pub(crate) fn blocks_together(isa: Isa) -> usize {
-    if isa.level() == Level::Avx512 { MAX_BLOCKS } else { 1 }
+    if isa.level() >= Level::Avx512 { MAX_BLOCKS } else { 1 }
 }
 
 /// `filters[o][at + rows[a]..][..16] = or += sum over pixels of source[pixel][a] * gradients[o][pixel][..16]`.
@@ -194,9 +194,9 @@ fn tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] {
     }
     match (isa.level(), blocks) {
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]),
+        (Level::Avx512 | Level::Amx, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 2) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12]),
+        (Level::Avx512 | Level::Amx, 2) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12]),
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
         (Level::Portable, 1) => tiles!(portable, 1, [1 2]),

@@ -6,6 +6,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over the constant extents of a tile are unrolled")]
 
+pub(crate) mod amx;
 pub(crate) mod correlate;
 pub(crate) mod depthwise;
 pub(crate) mod filter;

@@ -140,9 +140,9 @@ fn tiles(isa: Isa, vectors: usize) -> &'static [TileFn] {
     }
     match (isa.level(), vectors) {
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        (Level::Avx512 | Level::Amx, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx512, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        (Level::Avx512 | Level::Amx, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
         #[cfg(target_arch = "x86_64")]

@@ -5,15 +5,21 @@
 //! rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at
 //! most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
 
+mod tiles;
+
 use crate::aligned::AlignedBuf;
+use crate::half::HalfType;
 use crate::isa::Isa;
+use crate::micro::amx::Amx;
 use crate::micro::product::{Left, Right, Sum, run};
 use crate::parallel::pieces;
+use crate::parts::Parts;
 use crate::simd::{pixels_mut, vectorised};
 use rayon::prelude::*;
 use std::array;
 use std::cell::RefCell;
 use std::ops::Range;
+use tiles::OnTiles;
 
 /// Terms that are summed before the sum is added to the result.
 const DEPTH: usize = 256;
@@ -65,16 +71,25 @@ impl Places<'_> {
 }
 
 impl Extents {
-    /// Elements of the workspace.
+    /// Elements of the workspace of [`products`].
     #[must_use]
-    pub fn workspace_len(&self, places: Places<'_>) -> usize {
-        let tasks = places.0.len() * self.blocks();
-        if tasks > 1 && places.shared().is_some() { self.n.next_multiple_of(PANEL) * self.k } else { 0 }
+    pub fn workspace_len(&self, isa: Isa, operands: Option<HalfType>, places: Places<'_>) -> usize {
+        let on_tiles = self.on_tiles(isa, operands);
+        if places.0.len() * self.blocks(on_tiles) == 1 || places.shared().is_none() {
+            return 0;
+        }
+        on_tiles.map_or(self.n.next_multiple_of(PANEL) * self.k, OnTiles::laid_out_len)
+    }
+
+    /// How tiles compute a product of operands of this format, if they do.
+    fn on_tiles(self, isa: Isa, operands: Option<HalfType>) -> Option<OnTiles> {
+        let parts = operands.map(Parts::of_type);
+        Amx::of(isa).zip(parts).map(|(amx, parts)| OnTiles { amx, parts, extents: self })
     }
 
     /// Tasks of a product.
-    fn blocks(&self) -> usize {
-        self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH))
+    fn blocks(&self, on_tiles: Option<OnTiles>) -> usize {
+        on_tiles.map_or_else(|| self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH)), OnTiles::blocks)
     }
 
     fn depths(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
@@ -84,12 +99,16 @@ impl Extents {
 
 /// Computes the products, one after another in `result`.
 ///
+/// `operands` is the format of all elements of A and B, if they have one, so that tiles may multiply them; elements of
+/// fp16 have to be finite.
+///
 /// # Panics
 /// If an extent is zero, or a slice has not the length that the extents or [`Extents::workspace_len`] call for.
 #[allow(clippy::too_many_arguments, reason = "the operands of a product, and where they are")]
 pub fn products(
     isa: Isa,
     extents: Extents,
+    operands: Option<HalfType>,
     places: Places<'_>,
     a: &[f32],
     b: &[f32],
@@ -100,29 +119,37 @@ pub fn products(
     let Extents { m, n, k, .. } = extents;
     assert!(m > 0 && n > 0 && k > 0, "empty product");
     assert_eq!(result.len(), places.0.len() * m * n, "result");
-    assert_eq!(workspace.len(), extents.workspace_len(places), "workspace");
+    assert_eq!(workspace.len(), extents.workspace_len(isa, operands, places), "workspace");
     assert!(bias.is_none_or(|bias| bias.len() == n), "bias");
-    let laid_out = if workspace.is_empty() {
-        None
-    } else {
+    let on_tiles = extents.on_tiles(isa, operands);
+    let blocks = extents.blocks(on_tiles);
+    if !workspace.is_empty() {
         let shared = &b[places.shared().unwrap_or(0) * k * n..][..k * n];
-        lay_out(isa, extents, shared, workspace);
-        Some(&*workspace)
-    };
-    let mut tasks = Vec::with_capacity(places.0.len() * extents.blocks());
+        match on_tiles {
+            Some(on_tiles) => on_tiles.lay_out(isa, shared, workspace),
+            None => lay_out(isa, extents, shared, workspace),
+        }
+    }
+    let laid_out = (!workspace.is_empty()).then_some(&*workspace);
+    let mut tasks = Vec::with_capacity(places.0.len() * blocks);
     let mut rest = result;
     for &[of_a, of_b] in places.0 {
         let (a, b) = (&a[of_a * m * k..][..m * k], &b[of_b * k * n..][..k * n]);
-        for rows in pieces(m, extents.blocks()) {
+        let unit = if on_tiles.is_some() { PANEL } else { 1 };
+        for rows in pieces(m.div_ceil(unit), blocks) {
+            let rows = rows.start * unit..(rows.end * unit).min(m);
             let (out, others) = rest.split_at_mut(rows.len() * n);
             rest = others;
             tasks.push((a, b, rows, out));
         }
     }
-    let at_once = (GRAIN / (m.div_ceil(extents.blocks()) * n * k)).max(1);
+    let at_once = (GRAIN / (m.div_ceil(blocks) * n * k)).max(1);
     tasks.into_par_iter().with_min_len(at_once).with_max_len(at_once).for_each(|(a, b, rows, out)| {
         let right = laid_out.map_or(RightMatrix::Given(b), RightMatrix::LaidOut);
-        SCRATCH.with_borrow_mut(|scratch| compute(isa, extents, a, right, rows, scratch, out));
+        match on_tiles {
+            Some(on_tiles) => on_tiles.compute(isa, a, right, rows, out),
+            None => SCRATCH.with_borrow_mut(|scratch| compute(isa, extents, a, right, rows, scratch, out)),
+        }
         if let Some(bias) = bias {
             for row in out.chunks_exact_mut(n) {
                 row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
@@ -131,7 +158,7 @@ pub fn products(
     });
 }
 
-/// B as it is given, or all its panels: `[depth][panel][term][column]`.
+/// B as it is given, or all its panels: `[depth][panel][term][column]`, or those of [`tiles`].
 #[derive(Clone, Copy)]
 enum RightMatrix<'a> {
     Given(&'a [f32]),
@@ -269,11 +296,12 @@ fn lay_out(isa: Isa, extents: Extents, b: &[f32], panels: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::half::{Range, Rounding};
     use crate::testing::{affordable, filled, same_bits_on_any_threads};
 
     /// Extents that are no multiple of anything, more terms than one sum takes, more rows than a task has, rows that
     /// lie 2 KiB apart.
-    const CASES: [[usize; 3]; 8] = [
+    const CASES: [[usize; 3]; 9] = [
         [1, 1, 1],
         [3, 7, 5],
         [17, 33, 20],
@@ -281,6 +309,7 @@ mod tests {
         [230, 40, 260],
         [600, 18, 15],
         [31, 70, 530],
+        [300, 40, 2100],
         [20, 34, 512],
     ];
 
@@ -293,14 +322,18 @@ mod tests {
     }
 
     /// Three products: of two matrices A, and of one matrix B or of two.
-    fn three(isa: Isa, extents: Extents, shared: bool) -> [Vec<f32>; 3] {
+    fn three(isa: Isa, extents: Extents, operands: Option<HalfType>, shared: bool) -> [Vec<f32>; 3] {
         let Extents { m, n, k, .. } = extents;
-        let (a, b, bias) = (filled(2 * m * k, 1), filled(2 * k * n, 2), filled(n, 3));
+        let (mut a, mut b, bias) = (filled(2 * m * k, 1), filled(2 * k * n, 2), filled(n, 3));
+        if let Some(ty) = operands {
+            let rounding = Rounding::new(isa, ty, Range::Unbounded);
+            [&mut a, &mut b].into_iter().for_each(|values| rounding.whole(values));
+        }
         let other = usize::from(!shared);
         let places = [[0, 0], [1, 0], [1, other]];
-        let mut workspace = vec![f32::NAN; extents.workspace_len(Places(&places))];
+        let mut workspace = vec![f32::NAN; extents.workspace_len(isa, operands, Places(&places))];
         let mut result = vec![f32::NAN; 3 * m * n];
-        products(isa, extents, Places(&places), &a, &b, Some(&bias), &mut workspace, &mut result);
+        products(isa, extents, operands, Places(&places), &a, &b, Some(&bias), &mut workspace, &mut result);
         [result, a, b]
     }
 
@@ -309,8 +342,9 @@ mod tests {
         for (extents, shared) in all().flat_map(|extents| [(extents, true), (extents, false)]) {
             let Extents { m, n, k, transpose_a, transpose_b } = extents;
             let bias = filled(n, 3);
-            for isa in Isa::available() {
-                let [result, a, b] = three(isa, extents, shared);
+            let halves = [HalfType::Bf16, HalfType::Fp16].map(|ty| (Isa::best(), Some(ty)));
+            for (isa, operands) in Isa::available().into_iter().map(|isa| (isa, None)).chain(halves) {
+                let [result, a, b] = three(isa, extents, operands, shared);
                 for (i, &value) in result.iter().enumerate() {
                     let (product, row, column) = (i / (m * n), i / n % m, i % n);
                     let of_b = usize::from(product == 2 && !shared);
@@ -333,7 +367,14 @@ mod tests {
     #[test]
     fn results_have_the_same_bits_for_any_number_of_threads() {
         for extents in all() {
-            same_bits_on_any_threads(|isa| [true, false].map(|shared| three(isa, extents, shared)[0].clone()).to_vec());
+            let each = [None, Some(HalfType::Bf16), Some(HalfType::Fp16)]
+                .map(|operands| [(operands, true), (operands, false)]);
+            same_bits_on_any_threads(|isa| {
+                each.iter()
+                    .flatten()
+                    .map(|&(operands, shared)| three(isa, extents, operands, shared)[0].clone())
+                    .collect()
+            });
         }
     }
 }

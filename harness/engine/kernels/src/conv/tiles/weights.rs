@@ -1,0 +1,101 @@
+//! Weights as tiles of pairs: `[2 destination blocks][2 source blocks][tap][part][destination block][16 pairs of source
+//! channels][16 destination channels]`, with zeros where there is no block.
+
+use crate::blocked::C0;
+use crate::conv::ConvShape;
+use crate::conv::weights::PackedLayout;
+use crate::isa::Isa;
+use crate::micro::amx::{MAX_TILES, TILE};
+use crate::parts::Parts;
+use crate::simd::{pixels, vectorised};
+use rayon::prelude::*;
+
+/// Which channels are destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::conv) enum Direction {
+    /// Output channels: the forward convolution.
+    Forward,
+    /// Input channels: the input gradient.
+    Transposed,
+}
+
+/// Words of one tap: two source blocks, all parts of two destination blocks.
+pub(super) fn tap_words(parts: Parts) -> usize {
+    parts.count() * MAX_TILES * TILE
+}
+
+/// Blocks of destination and source channels.
+fn blocks(shape: &ConvShape, direction: Direction) -> [usize; 2] {
+    let (input, output) = (shape.input().c1(), shape.output().c1());
+    match direction {
+        Direction::Forward => [output, input],
+        Direction::Transposed => [input, output],
+    }
+}
+
+/// Words of all weights.
+pub(in crate::conv) fn packed_words(shape: &ConvShape, direction: Direction, parts: Parts) -> usize {
+    let [dest, source] = blocks(shape, direction).map(|blocks| blocks.div_ceil(2));
+    dest * source * shape.taps() * tap_words(parts)
+}
+
+/// Converts packed weights of a dense convolution of 16 input channels or more.
+pub(in crate::conv) fn pack(
+    isa: Isa,
+    shape: &ConvShape,
+    direction: Direction,
+    parts: Parts,
+    packed: &[f32],
+    tiles: &mut [u32],
+) {
+    let layout = PackedLayout::forward(shape);
+    let [dest_blocks, source_blocks] = blocks(shape, direction);
+    let (taps, sources) = (shape.taps(), source_blocks.div_ceil(2));
+    tiles.par_chunks_exact_mut(taps * tap_words(parts)).enumerate().for_each(|(index, tiles)| {
+        let (pair, source) = (index / sources, index % sources);
+        for (tap, tiles) in tiles.chunks_exact_mut(tap_words(parts)).enumerate() {
+            let (high, low) = tiles.split_at_mut(MAX_TILES * TILE);
+            for half in 0..2 * MAX_TILES {
+                let (dest, source) = (2 * pair + half / 2, 2 * source + half % 2);
+                let words = half * TILE / 2..(half + 1) * TILE / 2;
+                let low = low.get_mut(words.clone()).unwrap_or_default();
+                if dest >= dest_blocks || source >= source_blocks {
+                    high[words].fill(0);
+                    low.fill(0);
+                    continue;
+                }
+                let (output, input) = match direction {
+                    Direction::Forward => (dest, source),
+                    Direction::Transposed => (source, dest),
+                };
+                let matrix = &packed[layout.part(output, input)][tap * C0 * C0..][..C0 * C0];
+                convert(isa, matrix, direction == Direction::Transposed, parts, &mut high[words], low);
+            }
+        }
+    });
+}
+
+vectorised! {
+    /// Pairs of rows of a matrix of 16 x 16, or of its transpose.
+    fn convert(simd, matrix: &[f32], transposed: bool, parts: Parts, high: &mut [u32], low: &mut [u32]) -> () {
+        let mut turned = [[0.0; C0]; C0];
+        let mut rows = pixels(matrix);
+        if transposed {
+            let loaded: [_; C0] = std::array::from_fn(|row| simd.load(&rows[row]));
+            for (to, row) in turned.iter_mut().zip(simd.transpose(loaded)) {
+                simd.store(row, std::cell::Cell::from_mut(to));
+            }
+            rows = &turned;
+        }
+        for (pair, to) in rows.chunks_exact(2).zip(high.as_chunks_mut::<C0>().0) {
+            for (lane, to) in to.iter_mut().enumerate() {
+                *to = parts.wide(pair[0][lane])[0] >> 16 | parts.wide(pair[1][lane])[0];
+            }
+        }
+        for (pair, to) in rows.chunks_exact(2).zip(low.as_chunks_mut::<C0>().0) {
+            for (lane, to) in to.iter_mut().enumerate() {
+                *to = parts.wide(pair[0][lane])[1] >> 16 | parts.wide(pair[1][lane])[1];
+            }
+        }
+    }
+}
