@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::debug;
 use zoo_datasets::{atomic::Aside, files};
+use zoo_engine::{Isa, Kernels, Level, Options, Tiles, tiles};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
 
 /// The recipes of this source tree, embedded so that an installed command has them in any folder.
@@ -67,6 +68,7 @@ impl Catalog {
         let options = LoadOptions { profile: profile.map(str::to_owned), sets: sets.to_vec() };
         let loaded = self.library.load(name, &options)?;
         debug!("recipe {}: {}", loaded.recipe.name, loaded.path.display());
+        debug!("products: {}", products(Options::of(&loaded.recipe)));
         Ok(loaded)
     }
 
@@ -97,6 +99,19 @@ impl Catalog {
                 Err(Failure::GoldenNotFound { recipe, manifest, searched })
             }
         }
+    }
+}
+
+/// How the engine computes matrix products and convolutions.
+fn products(options: Options) -> &'static str {
+    if options.kernels == Kernels::Reference {
+        return "reference kernels";
+    }
+    match (options.level.map_or_else(Isa::best, Isa::at_most).level(), tiles()) {
+        (Level::Amx, _) => "AMX tiles",
+        (Level::Portable | Level::Avx2 | Level::Avx512, Tiles::Permitted) => "vectors, as engine.instructions asks",
+        (Level::Portable | Level::Avx2 | Level::Avx512, Tiles::Missing) => "vectors; the processor has no AMX tiles",
+        (Level::Portable | Level::Avx2 | Level::Avx512, Tiles::Refused) => "vectors; the system refuses AMX tiles",
     }
 }
 

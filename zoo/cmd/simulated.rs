@@ -3,10 +3,9 @@
 use super::Context;
 use crate::Failure;
 use std::collections::BTreeMap;
-use tracing::debug;
 use zoo_engine::{
     Arithmetic,
-    simulate::{Overflow, Range, Subnormals, Tiles, tiles},
+    simulate::{Overflow, Range, Subnormals},
 };
 use zoo_graph::passes::ScaleLoss;
 use zoo_npu::{
@@ -16,7 +15,7 @@ use zoo_npu::{
 };
 use zoo_recipe::{
     Recipe,
-    schema::{self, Instructions, LossScale},
+    schema::{self, LossScale},
 };
 use zoo_train::{HOST, SimulatedDevice};
 
@@ -45,15 +44,6 @@ impl Simulated {
         if work == Work::Train && device.inference_only {
             return Err(NpuError::InferenceOnly { device: device.name }.into());
         }
-        let way = match (recipe.engine.instructions, tiles()) {
-            (None | Some(Instructions::Amx), Tiles::Permitted) => "on AMX tiles",
-            (None | Some(Instructions::Amx), Tiles::Missing) => "on vectors: the processor has no AMX tiles",
-            (None | Some(Instructions::Amx), Tiles::Refused) => "on vectors: the system refuses AMX tiles",
-            (Some(Instructions::Portable | Instructions::Avx2 | Instructions::Avx512), _) => {
-                "on vectors: engine.instructions"
-            }
-        };
-        debug!("products of half precision: {way}");
         Ok(Some(Self { name: device.name.clone(), arithmetic: arithmetic(recipe, &device) }))
     }
 

@@ -16,7 +16,6 @@ use zoo_ranks::{Ranks, RanksError};
 use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
-pub use zoo_kernels::isa::{Tiles, tiles};
 
 /// The arithmetic of a device.
 #[derive(Clone, Debug, PartialEq)]

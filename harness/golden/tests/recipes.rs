@@ -57,7 +57,7 @@ fn resnet50_agrees_with_fast_kernels() {
 /// tests compute at the processor's best one.
 #[test]
 fn weaker_instructions_agree() {
-    for level in [Level::Portable, Level::Avx2] {
+    for level in [Level::Portable, Level::Avx2, Level::Avx512] {
         expect_pass(&run("resnet50", "resnet50-small.json", &at(level)));
     }
 }
@@ -65,7 +65,7 @@ fn weaker_instructions_agree() {
 #[test]
 #[ignore = "takes minutes: portable kernels on two large networks"]
 fn weaker_instructions_agree_on_text_and_tracking() {
-    for level in [Level::Portable, Level::Avx2] {
+    for level in [Level::Portable, Level::Avx2, Level::Avx512] {
         expect_pass(&run("siammask", "siammask-small.json", &at(level)));
         expect_pass(&run("db_resnet-original", "db-small.json", &at(level)));
     }

@@ -1,7 +1,8 @@
 //! Times the convolutions of ResNet50: forward, input gradient and filter gradient of each distinct layer.
 //!
-//! `cargo bench -p zoo-kernels --bench conv -- [--batch N] [--threads T] [--level portable|avx2|avx512] [--only TEXT]`
-//! prints the best of several repetitions per layer and the total over all layers of the network.
+//! `cargo bench -p zoo-kernels --bench conv -- [--batch N] [--threads T] [--level portable|avx2|avx512|amx]
+//! [--operands bf16|fp16] [--only TEXT]` prints the best of several repetitions per layer and the total over all layers
+//! of the network.
 
 use std::time::Instant;
 use zoo_kernels::conv::{

@@ -9,11 +9,11 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// AVX-512 as above, and the tiles of AMX for products of half precision.
+    /// AVX-512 as above, and the tiles of AMX for products.
     Amx,
 }
 
-/// Why a process computes products of half precision on AMX tiles, or on vectors instead.
+/// Why a process computes products on AMX tiles, or on vectors instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tiles {
     /// On tiles.
@@ -54,6 +54,12 @@ impl Isa {
     #[must_use]
     pub fn at_most(limit: Level) -> Self {
         Self(limit.min(detect()))
+    }
+
+    /// The same without AMX tiles.
+    #[must_use]
+    pub fn without_tiles(self) -> Self {
+        Self(self.0.min(Level::Avx512))
     }
 
     /// All levels of this processor, weakest first: what a test has to run through.

@@ -56,4 +56,4 @@ pub mod window;
 pub use aligned::AlignedBuf;
 pub use allocator::share_one_arena;
 pub use blocked::{Blocked, C0};
-pub use isa::{Isa, Level, Loops};
+pub use isa::{Isa, Level, Loops, Tiles, tiles};

@@ -69,6 +69,7 @@ pub(crate) trait Simd: Copy {
     fn splat_u32(self, value: u32) -> Self::U32;
     fn load_u32(self, from: &[u32; C0]) -> Self::U32;
     fn load_u16(self, from: &[u16; C0]) -> Self::U32;
+    fn store_u32(self, value: Self::U32, to: &mut [u32; C0]);
     /// The low halves.
     fn store_u16(self, value: Self::U32, to: &mut [u16; C0]);
     /// Wrapping.
@@ -76,6 +77,12 @@ pub(crate) trait Simd: Copy {
     /// Wrapping.
     fn mul_u32(self, a: Self::U32, b: Self::U32) -> Self::U32;
     fn xor_u32(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    fn and_u32(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    fn or_u32(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// As `f32::to_bits`.
+    fn bits(self, a: Self::F32) -> Self::U32;
+    /// As `f32::from_bits`.
+    fn float(self, a: Self::U32) -> Self::F32;
     fn shr_u32<const BITS: u32>(self, a: Self::U32) -> Self::U32;
     fn equal_u32(self, a: Self::U32, b: Self::U32) -> Self::Mask;
     fn at_least_u32(self, a: Self::U32, b: Self::U32) -> Self::Mask;

@@ -86,13 +86,16 @@ impl<'a> Call<'a> {
         all.try_into().map_err(|_| arity)
     }
 
-    /// The format of the first two operands, if the processor's tiles may multiply their elements: not in a format with
-    /// infinities that they would have to divide into parts.
-    pub fn factors(&self) -> Option<HalfType> {
-        let [a, b] = self.operand_types.first_chunk()?;
-        let ty = half_type(a.dtype).filter(|ty| half_type(b.dtype) == Some(*ty))?;
-        let saturates = matches!(self.range?, Range::Format { overflow: Overflow::Saturate, .. });
-        (ty == HalfType::Bf16 || saturates).then_some(ty)
+    /// Instructions for a product of the first two operands, and the format of both if it is not f32. Tiles divide fp16
+    /// numbers into parts, which infinities do not have, so they are for devices that saturate.
+    pub fn factors(&self) -> (Isa, Option<HalfType>) {
+        let half = |i: usize| self.operand_types.get(i).and_then(|ty| half_type(ty.dtype));
+        let ty = half(0).filter(|ty| half(1) == Some(*ty));
+        let saturates = matches!(self.range, Some(Range::Format { overflow: Overflow::Saturate, .. }));
+        match ty {
+            Some(HalfType::Fp16) if !saturates => (self.isa.without_tiles(), None),
+            Some(HalfType::Fp16 | HalfType::Bf16) | None => (self.isa, ty),
+        }
     }
 
     /// The rounding of the `r`-th result, for kernels that round while the result is in the cache. If a kernel does not

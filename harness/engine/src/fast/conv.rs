@@ -64,7 +64,7 @@ fn maps<'a>(ty: &TensorType, values: &'a [f32]) -> Maps<'a> {
 pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(op, call.operand_types[0], call.operand_types[1])?;
     let (x, w) = (maps(call.operand_types[0], call.operand(0)?), call.operand(1)?);
-    let (isa, bias, rounding, operands) = (call.isa, call.apart(2), call.rounding(0), call.factors());
+    let ((isa, operands), bias, rounding) = (call.factors(), call.apart(2), call.rounding(0));
     let found = call.results.len();
     let (y, statistics) = match &mut call.results[..] {
         [y] => (y, None),
@@ -92,8 +92,7 @@ pub(super) fn workspace(
 
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
-    let (isa, dy, w, rounding) = (call.isa, call.operand(0)?, call.operand(1)?, call.rounding(0));
-    let operands = call.factors();
+    let ((isa, operands), dy, w, rounding) = (call.factors(), call.operand(0)?, call.operand(1)?, call.rounding(0));
     let len = conv::input_workspace_len(isa, &shape, operands);
     call.workspace.grow(len);
     let workspace = &mut call.workspace[..len];
@@ -103,7 +102,7 @@ pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Re
 
 pub(super) fn filter_gradient(op: &Conv2DBackpropFilter, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.operand_types[0], call.result_types[0])?;
-    let (isa, dy, operands) = (call.isa, call.operand(1)?, call.factors());
+    let ((isa, operands), dy) = (call.factors(), call.operand(1)?);
     let x = maps(call.operand_types[0], call.operand(0)?);
     let len = conv::filter_workspace_len(isa, &shape, operands);
     call.workspace.grow(len);

@@ -52,7 +52,7 @@ impl Kernel {
 
     pub fn run(self, op: &MatMul, mut call: Call<'_>) -> Result<(), KernelError> {
         let bias = call.apart(2);
-        let (isa, a, b, factors) = (call.isa, call.operand(0)?, call.operand(1)?, call.factors());
+        let ((isa, factors), a, b) = (call.factors(), call.operand(0)?, call.operand(1)?);
         let len = self.workspace_len(isa, factors);
         call.workspace.grow(len);
         let workspace = &mut call.workspace[..len];

@@ -53,7 +53,7 @@ pub enum Instructions {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// AVX-512, and AMX tiles for products of half precision on a simulated device.
+    /// AVX-512, and AMX tiles for convolutions and matrix products.
     Amx,
 }
 

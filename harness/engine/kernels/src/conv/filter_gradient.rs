@@ -78,7 +78,7 @@ impl Cut {
 /// Elements of the workspace of [`filter_gradient`].
 #[must_use]
 pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    let sums = match tiles::ways(isa, shape, operands) {
+    let sums = match tiles::way(isa, shape, operands) {
         _ if shape.is_depthwise() => 1,
         Some((_, parts)) => tiles::filter_sums(shape, parts),
         None => Cut::new(shape).step_chunks,
@@ -89,8 +89,7 @@ pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfTy
 /// `dw[o, c, a, b] = sum over n, i, j of dy[n, o, i, j] * x[n, c, i * s0 + a * d0 - top, j * s1 + b * d1 - left]`,
 /// packed as [`super::pack_weights`] does; dy in the layout NC1HWC0.
 ///
-/// `operands` is the format of all elements of x and dy, if they have one, so that tiles may multiply them; elements of
-/// fp16 have to be finite. `workspace` has [`filter_workspace_len`] elements.
+/// `operands` is the format of all elements of x and dy, if it is not f32: tiles multiply them faster then. `workspace` has [`filter_workspace_len`] elements.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.
@@ -111,7 +110,7 @@ pub fn filter_gradient(
         depthwise::filter_gradient(isa, shape, x, dy, dw);
         return;
     }
-    if let Some(((amx, parts), x)) = tiles::ways(isa, shape, operands).zip(x.blocked()) {
+    if let Some(((amx, parts), x)) = tiles::way(isa, shape, operands).zip(x.blocked()) {
         tiles::filter_gradient(isa, amx, parts, shape, x, dy, workspace, dw);
     } else {
         let gradient = FilterGradient::new(isa, shape, x, dy);

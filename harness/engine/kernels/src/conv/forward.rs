@@ -27,13 +27,13 @@ pub struct Epilogue<'a> {
 /// Elements of the workspace of [`forward`].
 #[must_use]
 pub fn forward_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    tiles::ways(isa, shape, operands).map_or(0, |(_, parts)| tiles::packed_words(shape, Direction::Forward, parts))
+    tiles::way(isa, shape, operands).map_or(0, |(_, parts)| tiles::packed_words(shape, Direction::Forward, parts))
 }
 
 /// `y = epilogue(convolution of x with the packed weights)`; y in the layout NC1HWC0.
 ///
-/// `operands` is the format of all elements of x and the weights, if they have one, so that tiles may multiply them;
-/// elements of fp16 have to be finite. `workspace` has [`forward_workspace_len`] elements.
+/// `operands` is the format of all elements of x and the weights, if it is not f32: tiles multiply them faster then.
+/// `workspace` has [`forward_workspace_len`] elements.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for, or planar maps have too many channels or groups.
@@ -67,7 +67,7 @@ pub fn forward(
         relu: epilogue.relu,
         rounding: epilogue.rounding,
     };
-    let moments = match tiles::ways(isa, shape, operands).zip(x.blocked()) {
+    let moments = match tiles::way(isa, shape, operands).zip(x.blocked()) {
         Some(((amx, parts), x)) => {
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Forward, parts, packed, weights);

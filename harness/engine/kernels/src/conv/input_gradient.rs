@@ -16,7 +16,7 @@ use crate::parts::words;
 /// Elements of the workspace of [`input_gradient`].
 #[must_use]
 pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    match tiles::ways(isa, shape, operands) {
+    match tiles::way(isa, shape, operands) {
         Some((_, parts)) => tiles::packed_words(shape, Direction::Transposed, parts),
         None => transposed_len(shape),
     }
@@ -25,8 +25,8 @@ pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfTyp
 /// `dx[n, c, i, j] = sum over o, a, b of dy[n, o, (i + top - a * d0) / s0, (j + left - b * d1) / s1] * w[o, c, a, b]`
 /// over the terms whose divisions leave no rest; dy and dx in the layout NC1HWC0.
 ///
-/// `operands` is the format of all elements of dy and the weights, if they have one, so that tiles may multiply them;
-/// elements of fp16 have to be finite. `workspace` holds the transposed weights meanwhile: [`input_workspace_len`]
+/// `operands` is the format of all elements of dy and the weights, if it is not f32: tiles multiply them faster then.
+/// `workspace` holds the transposed weights meanwhile: [`input_workspace_len`]
 /// elements. `rounding` is how a simulated device holds dx.
 ///
 /// # Panics
@@ -42,7 +42,7 @@ pub fn input_gradient(
     dx: &mut [f32],
     rounding: Option<&Rounding>,
 ) {
-    let (transposed, on) = match tiles::ways(isa, shape, operands) {
+    let (transposed, on) = match tiles::way(isa, shape, operands) {
         Some((amx, parts)) => {
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Transposed, parts, packed, weights);

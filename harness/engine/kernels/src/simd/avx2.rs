@@ -214,6 +214,16 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn store_u32(self, value: [__m256i; 2], to: &mut [u32; C0]) {
+        let to = to.as_mut_ptr();
+        // SAFETY: the reference is valid for 2 x 8 u32 and the stores need no alignment; `self` proves the instructions.
+        unsafe {
+            _mm256_storeu_si256(to.cast(), value[0]);
+            _mm256_storeu_si256(to.add(8).cast(), value[1]);
+        }
+    }
+
+    #[inline(always)]
     fn store_u16(self, value: [__m256i; 2], to: &mut [u16; C0]) {
         let packed = proven!(self, {
             let low = _mm256_set1_epi32(0xFFFF);
@@ -238,6 +248,26 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn xor_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
         each!(self, [0, 1], |a, b| _mm256_xor_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn and_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a, b| _mm256_and_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn or_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a, b| _mm256_or_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn bits(self, a: [__m256; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a| _mm256_castps_si256(a))
+    }
+
+    #[inline(always)]
+    fn float(self, a: [__m256i; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a| _mm256_castsi256_ps(a))
     }
 
     #[inline(always)]

@@ -168,6 +168,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn store_u32(self, value: __m512i, to: &mut [u32; C0]) {
+        // SAFETY: the reference is valid for 16 u32 and the store needs no alignment; `self` proves the instruction.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
+    }
+
+    #[inline(always)]
     fn store_u16(self, value: __m512i, to: &mut [u16; C0]) {
         // SAFETY: the reference is valid for 16 u16 and the store needs no alignment; `self` proves the instructions.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(value)) }
@@ -186,6 +192,26 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn xor_u32(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(self, _mm512_xor_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn and_u32(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_and_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn or_u32(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn bits(self, a: __m512) -> __m512i {
+        proven!(self, _mm512_castps_si512(a))
+    }
+
+    #[inline(always)]
+    fn float(self, a: __m512i) -> __m512 {
+        proven!(self, _mm512_castsi512_ps(a))
     }
 
     #[inline(always)]

@@ -148,6 +148,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn store_u32(self, value: [u32; C0], to: &mut [u32; C0]) {
+        *to = value;
+    }
+
+    #[inline(always)]
     fn store_u16(self, value: [u32; C0], to: &mut [u16; C0]) {
         *to = value.map(|value| value as u16);
     }
@@ -165,6 +170,26 @@ impl Simd for Portable {
     #[inline(always)]
     fn xor_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
         zip(a, b, |a, b| a ^ b)
+    }
+
+    #[inline(always)]
+    fn and_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
+        zip(a, b, |a, b| a & b)
+    }
+
+    #[inline(always)]
+    fn or_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
+        zip(a, b, |a, b| a | b)
+    }
+
+    #[inline(always)]
+    fn bits(self, a: Lanes) -> [u32; C0] {
+        a.map(f32::to_bits)
+    }
+
+    #[inline(always)]
+    fn float(self, a: [u32; C0]) -> Lanes {
+        a.map(f32::from_bits)
     }
 
     #[inline(always)]

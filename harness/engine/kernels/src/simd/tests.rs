@@ -18,10 +18,12 @@ fn bits<S: Simd>(simd: S, value: S::F32) -> [u32; C0] {
 /// Through 16-bit stores of both halves.
 #[inline(always)]
 fn bits_u32<S: Simd>(simd: S, value: S::U32) -> [u32; C0] {
-    let (mut low, mut high) = ([0; C0], [0; C0]);
+    let (mut low, mut high, mut whole) = ([0; C0], [0; C0], [0; C0]);
     simd.store_u16(value, &mut low);
     simd.store_u16(simd.shr_u32::<16>(value), &mut high);
-    array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16)
+    simd.store_u32(value, &mut whole);
+    assert_eq!(whole, array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16));
+    whole
 }
 
 vectorised! {
@@ -45,6 +47,9 @@ vectorised! {
             simd.add_u32(p, q),
             simd.mul_u32(p, q),
             simd.xor_u32(p, q),
+            simd.and_u32(p, q),
+            simd.or_u32(p, q),
+            simd.bits(simd.float(p)),
             simd.shr_u32::<7>(p),
             simd.select_u32(simd.equal_u32(p, q), yes, no),
             simd.select_u32(simd.at_least_u32(p, q), yes, no),
@@ -80,6 +85,9 @@ fn expected(a: &Lanes, b: &Lanes, u: &[u32; C0], w: &[u32; C0], halves: &[u16; C
         n(&u32::wrapping_add),
         n(&u32::wrapping_mul),
         n(&|u, w| u ^ w),
+        n(&|u, w| u & w),
+        n(&|u, w| u | w),
+        n(&|u, _| u),
         n(&|u, _| u >> 7),
         n(&|u, w| u32::from(u == w)),
         n(&|u, w| u32::from(u >= w)),

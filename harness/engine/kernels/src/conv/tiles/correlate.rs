@@ -13,14 +13,14 @@ use crate::conv::frame::Reach;
 use crate::isa::Isa;
 use crate::micro::amx::{Amx, DEPTH, Left, MAX_TILES, Right, SIDE, Steps, Sums, TILE};
 use crate::micro::correlate::Moments;
-use crate::parts::{Parts, half_words};
+use crate::parts::{Parts, for_parts, half_words, store_parts};
 use crate::simd::{Lanes, Simd, pixels, pixels_mut, vectorised};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::ops::Range;
 
 /// Half words of a chunk's source, so that it stays in the second-level cache.
-const CHUNK_LEN: usize = 256 << 10;
+const CHUNK_LEN: usize = 384 << 10;
 
 /// Positions that a kernel computes together.
 const TOGETHER: usize = MAX_TILES * SIDE;
@@ -153,8 +153,8 @@ impl Correlation<'_> {
         mut planes: Vec<&mut [f32]>,
         moments: bool,
     ) -> Vec<Moments> {
-        let first = pair * MAX_TILES;
-        let blocks = (self.dest.c1() - first).min(MAX_TILES);
+        let first_block = pair * MAX_TILES;
+        let blocks = (self.dest.c1() - first_block).min(MAX_TILES);
         let mut collected = vec![Moments::default(); blocks];
         let per_pair = self.source.c1().div_ceil(2) * self.layout.taps() * tap_words(on.parts);
         let weights = &on.weights[pair * per_pair..][..per_pair];
@@ -162,7 +162,7 @@ impl Correlation<'_> {
         if self.grids.iter().any(|grid| grid.taps.is_empty()) {
             planes.iter_mut().for_each(|plane| plane.fill(0.0));
         }
-        let mut sums = Scratch([0.0; MAX_TILES * MAX_TILES * TILE]);
+        let mut scratch = Scratch([0.0; MAX_TILES * TOGETHER * C0]);
         let tiles = on.amx.configure();
         for part in parts.iter().filter(|part| !part.steps.is_empty()) {
             let joined = part.runs.len() < planes.len() / blocks;
@@ -170,10 +170,14 @@ impl Correlation<'_> {
                 for start in range.clone().step_by(TOGETHER) {
                     let count = (range.end - start).min(TOGETHER);
                     let left = Left { data: &left.data[start * DEPTH..], ..left };
-                    let mut columns: Vec<&mut [f32]> = sums.0.chunks_exact_mut(TOGETHER * C0).take(blocks).collect();
-                    let rows = count.div_ceil(SIDE);
-                    let to = Sums { columns: &mut columns, rows, tile_pitch: TILE, accumulate: false };
-                    tiles.multiply(on.parts, left, right, &part.steps, to);
+                    let sums = Sums {
+                        data: &mut scratch.0,
+                        tiles: [count.div_ceil(SIDE), blocks],
+                        tile_pitches: [TILE, TOGETHER * C0],
+                        row_pitch: C0,
+                        accumulate: false,
+                    };
+                    tiles.multiply(on.parts, left, right, &part.steps, sums);
                     // The rows of outputs that the positions belong to.
                     let mut done = 0;
                     while done < count {
@@ -187,13 +191,13 @@ impl Correlation<'_> {
                             let y = part.origin[0] + row * self.dest_step[0];
                             let x = part.origin[1] + column * self.dest_step[1];
                             let to = (y * self.dest.w + x) * C0;
-                            for block in 0..blocks {
+                            for (block, sums) in scratch.0.chunks_exact(TOGETHER * C0).take(blocks).enumerate() {
                                 finish(
                                     self.isa,
-                                    &sums.0[(block * TOGETHER + done) * C0..][..valid * C0],
+                                    &sums[done * C0..][..valid * C0],
                                     &mut planes[image * blocks + block][to..],
                                     self.dest_step[1],
-                                    self.bias.map(|bias| &bias[first + block]),
+                                    self.bias.map(|bias| &bias[first_block + block]),
                                     self.relu,
                                     moments.then_some(&mut collected[block]),
                                 );
@@ -214,7 +218,7 @@ impl Correlation<'_> {
 
 /// Sums of 2 x 2 tiles, `[block][position][16]`.
 #[repr(align(64))]
-struct Scratch([f32; MAX_TILES * MAX_TILES * TILE]);
+struct Scratch([f32; MAX_TILES * TOGETHER * C0]);
 
 /// Converts the source pixels of all positions.
 fn fill(isa: Isa, source: &Blocked, maps: &[f32], pixels: &Pixels, parts: Parts, to: &mut [u16]) {
@@ -224,26 +228,17 @@ fn fill(isa: Isa, source: &Blocked, maps: &[f32], pixels: &Pixels, parts: Parts,
             block if block < c1 => &maps[block * source.plane_len()..],
             _ => &[],
         });
-        let (high, low) = to.split_at_mut(pixels.len() * DEPTH);
-        convert(isa, pixels, blocks, parts, high, low);
+        for_parts!(parts, convert(isa, pixels, blocks, to));
     });
 }
 
 vectorised! {
     /// The pixels of two blocks side by side.
-    fn convert(_simd, pixels: &Pixels, blocks: [&[f32]; 2], parts: Parts, high: &mut [u16], low: &mut [u16]) -> () {
-        let (high, low) = (high.as_chunks_mut::<C0>().0, low.as_chunks_mut::<C0>().0);
-        for (position, to) in high.chunks_exact_mut(2).enumerate() {
-            for (half, to) in to.iter_mut().enumerate() {
-                let pixel = pixels.of(position, blocks[half]);
-                for (to, value) in to.iter_mut().zip(pixel) {
-                    *to = (parts.wide(*value)[0] >> 16) as u16;
-                }
-                if let Some(to) = low.get_mut(2 * position + half) {
-                    for (to, value) in to.iter_mut().zip(pixel) {
-                        *to = (parts.wide(*value)[1] >> 16) as u16;
-                    }
-                }
+    fn convert [const P: usize,] [P] (simd, pixels: &Pixels, blocks: [&[f32]; 2], to: &mut [u16]) -> () {
+        for position in 0..pixels.len() {
+            for (half, block) in blocks.iter().enumerate() {
+                let value = simd.load(pixels.of(position, block));
+                store_parts::<S, P>(simd, value, to, position * DEPTH + half * C0, pixels.len() * DEPTH);
             }
         }
     }

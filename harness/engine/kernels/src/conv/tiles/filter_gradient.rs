@@ -19,15 +19,15 @@ use crate::conv::weights::PackedLayout;
 use crate::isa::Isa;
 use crate::micro::amx::{Amx, DEPTH, Left, MAX_TILES, Right, SIDE, Steps, Sums, TILE};
 use crate::parallel::{piece, pieces};
-use crate::parts::{Parts, half_words, words};
+use crate::parts::{Parts, for_parts, half_words, store_pairs, store_parts, words};
 use crate::simd::vectorised;
 use rayon::prelude::*;
 use std::array;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// Half words of a step's converted maps, so that they stay in the second-level cache.
-const STEP_LEN: usize = 512 << 10;
+const STEP_LEN: usize = 1024 << 10;
 
 /// Sums that a gradient is cut into at most.
 const MOST_SUMS: usize = 8;
@@ -157,8 +157,8 @@ impl FilterGradient<'_> {
         let source = &mut half_words(source)[..len];
         let pixels = positions.sources();
         source.par_chunks_exact_mut(block_len).enumerate().for_each(|(block, rows)| {
-            let (high, low) = rows.split_at_mut(SIDE * pitch);
-            channels(self.isa, &pixels, &self.x[block * input.plane_len()..], self.parts, pitch, high, low);
+            let maps = &self.x[block * input.plane_len()..];
+            for_parts!(self.parts, channels(self.isa, &pixels, maps, pitch, rows));
         });
 
         let pixels = positions.results(&output, &runs, DEPTH);
@@ -167,8 +167,8 @@ impl FilterGradient<'_> {
         gradient.grow(len);
         let gradient = &mut words(gradient)[..len];
         gradient.par_chunks_exact_mut(count * part_len).enumerate().for_each(|(block, tiles)| {
-            let (high, low) = tiles.split_at_mut(part_len);
-            pairs(self.isa, &pixels, &self.dy[block * output.plane_len()..], self.parts, high, low);
+            let maps = &self.dy[block * output.plane_len()..];
+            for_parts!(self.parts, pairs(self.isa, &pixels, maps, tiles));
         });
 
         let terms = runs.iter().flat_map(|run| run.clone().step_by(DEPTH));
@@ -179,15 +179,17 @@ impl FilterGradient<'_> {
         let filter_len = input.c1() * self.layout.part_len();
         filter.par_chunks_mut(MAX_TILES * filter_len).enumerate().for_each(|(pair, filters)| {
             let right = Right { data: &right.data[pair * MAX_TILES * right.tile_pitch..], ..right };
-            let mut filters: Vec<&mut [f32]> = filters.chunks_exact_mut(filter_len).collect();
             let tiles = self.amx.configure();
             for blocks in pieces(input.c1(), input.c1().div_ceil(MAX_TILES)) {
                 for (tap, at) in taps.iter().enumerate() {
                     let left = Left { data: &left.data[blocks.start * block_len + at..], ..left };
-                    let first = blocks.start * self.layout.part_len() + tap * TILE;
-                    let mut columns: Vec<&mut [f32]> = filters.iter_mut().map(|filter| &mut filter[first..]).collect();
-                    let (rows, tile_pitch) = (blocks.len(), self.layout.part_len());
-                    let sums = Sums { columns: &mut columns, rows, tile_pitch, accumulate };
+                    let sums = Sums {
+                        tiles: [blocks.len(), filters.len() / filter_len],
+                        tile_pitches: [self.layout.part_len(), filter_len],
+                        data: &mut filters[blocks.start * self.layout.part_len() + tap * TILE..],
+                        row_pitch: SIDE,
+                        accumulate,
+                    };
                     tiles.multiply(self.parts, left, right, &steps, sums);
                 }
             }
@@ -197,24 +199,11 @@ impl FilterGradient<'_> {
 
 vectorised! {
     /// The channels of a block, each a row of all positions; zeros behind them.
-    fn channels(
-        simd, pixels: &Pixels, maps: &[f32], parts: Parts, pitch: usize, high: &mut [u16], low: &mut [u16],
-    ) -> () {
+    fn channels [const P: usize,] [P] (simd, pixels: &Pixels, maps: &[f32], pitch: usize, rows: &mut [u16]) -> () {
         for first in (0..pitch).step_by(C0) {
-            let rows = array::from_fn(|lane| simd.load(pixels.of(first + lane, maps)));
-            for (channel, row) in simd.transpose(rows).into_iter().enumerate() {
-                let mut values = [0.0; C0];
-                simd.store(row, Cell::from_mut(&mut values));
-                if let Some(to) = high[channel * pitch + first..].first_chunk_mut::<C0>() {
-                    for (to, value) in to.iter_mut().zip(&values) {
-                        *to = (parts.wide(*value)[0] >> 16) as u16;
-                    }
-                }
-                if let Some(to) = low.get_mut(channel * pitch + first..).and_then(|low| low.first_chunk_mut::<C0>()) {
-                    for (to, value) in to.iter_mut().zip(&values) {
-                        *to = (parts.wide(*value)[1] >> 16) as u16;
-                    }
-                }
+            let block = array::from_fn(|lane| simd.load(pixels.of(first + lane, maps)));
+            for (channel, row) in simd.transpose(block).into_iter().enumerate() {
+                store_parts::<S, P>(simd, row, rows, channel * pitch + first, SIDE * pitch);
             }
         }
     }
@@ -222,14 +211,11 @@ vectorised! {
 
 vectorised! {
     /// Pairs of the pixels of a block.
-    fn pairs(_simd, pixels: &Pixels, maps: &[f32], parts: Parts, high: &mut [u32], low: &mut [u32]) -> () {
-        for (part, words) in [high, low].into_iter().enumerate() {
-            for (pair, to) in words.as_chunks_mut::<C0>().0.iter_mut().enumerate() {
-                let [first, second] = [2 * pair, 2 * pair + 1].map(|position| pixels.of(position, maps));
-                for (lane, to) in to.iter_mut().enumerate() {
-                    *to = parts.wide(first[lane])[part] >> 16 | parts.wide(second[lane])[part];
-                }
-            }
+    fn pairs [const P: usize,] [P] (simd, pixels: &Pixels, maps: &[f32], tiles: &mut [u32]) -> () {
+        let pairs = pixels.len() / 2;
+        for pair in 0..pairs {
+            let (first, second) = (pixels.of(2 * pair, maps), pixels.of(2 * pair + 1, maps));
+            store_pairs::<S, P>(simd, [simd.load(first), simd.load(second)], tiles, pair * C0, pairs * C0);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Convolutions of half precision on AMX tiles ([`crate::micro::amx`]).
+//! Convolutions on AMX tiles ([`crate::micro::amx`]).
 //!
-//! Operands are converted to bf16, or to two bf16 numbers each, as they are copied to where a tile reads them. Products
-//! are exact, and sums are in f32, so results differ from those of the vector kernels by the order of sums only. An
-//! infinity or NaN among the operands may make a NaN of sums next to those that it belongs to.
+//! Operands are divided into bf16 numbers ([`crate::parts`]) as they are copied to where a tile reads them. Products of
+//! half precision are exact, those of f32 about as exact as f32, and sums are in f32. An infinity or NaN among the
+//! operands may make a NaN of sums next to those that it belongs to.
 //!
 //! Output pixels, with the margin that their windows need, are numbered row by row ([`positions`]). A kernel element
 //! then reads a run of consecutive positions at a distance of its own, and a tile takes 16 positions whatever their rows
@@ -26,10 +26,14 @@ use crate::parts::Parts;
 
 const _: () = assert!(SIDE == C0, "a tile has the columns of a channel block");
 
-/// Whether tiles compute a convolution of operands of this format, and how. Grouped convolutions and those of images
-/// with a few channels would mostly multiply zeros.
-pub(super) fn ways(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> Option<(Amx, Parts)> {
+/// Whether tiles compute a convolution of operands of this format or, without one, of f32, and how. Grouped
+/// convolutions and those of images with a few channels would mostly multiply zeros.
+pub(super) fn way(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> Option<(Amx, Parts)> {
+    let (input, output, parts) = (shape.input(), shape.output(), Parts::of(operands));
     let dense = shape.groups == 1 && shape.c_in > Maps::MAX_PLANAR;
-    let numbered = [shape.input(), shape.output()].iter().all(positions::fits);
-    Amx::of(isa).filter(|_| dense && numbered).zip(operands.map(Parts::of_type))
+    let numbered = [input, output].iter().all(positions::fits);
+    // An input is multiplied with all filters and taps, a filter with all pixels.
+    let pays =
+        parts.pays(shape.c_in * shape.taps(), shape.c_out) && parts.pays(output.n * output.pixels(), shape.c_out);
+    Amx::of(isa).filter(|_| dense && numbered && pays).map(|amx| (amx, parts))
 }

@@ -6,7 +6,7 @@ use crate::conv::ConvShape;
 use crate::conv::weights::PackedLayout;
 use crate::isa::Isa;
 use crate::micro::amx::{MAX_TILES, TILE};
-use crate::parts::Parts;
+use crate::parts::{Parts, for_parts, store_pairs};
 use crate::simd::{pixels, vectorised};
 use rayon::prelude::*;
 
@@ -54,14 +54,11 @@ pub(in crate::conv) fn pack(
     tiles.par_chunks_exact_mut(taps * tap_words(parts)).enumerate().for_each(|(index, tiles)| {
         let (pair, source) = (index / sources, index % sources);
         for (tap, tiles) in tiles.chunks_exact_mut(tap_words(parts)).enumerate() {
-            let (high, low) = tiles.split_at_mut(MAX_TILES * TILE);
             for half in 0..2 * MAX_TILES {
                 let (dest, source) = (2 * pair + half / 2, 2 * source + half % 2);
-                let words = half * TILE / 2..(half + 1) * TILE / 2;
-                let low = low.get_mut(words.clone()).unwrap_or_default();
+                let at = half * TILE / 2;
                 if dest >= dest_blocks || source >= source_blocks {
-                    high[words].fill(0);
-                    low.fill(0);
+                    tiles.chunks_exact_mut(MAX_TILES * TILE).for_each(|part| part[at..][..TILE / 2].fill(0));
                     continue;
                 }
                 let (output, input) = match direction {
@@ -69,7 +66,7 @@ pub(in crate::conv) fn pack(
                     Direction::Transposed => (source, dest),
                 };
                 let matrix = &packed[layout.part(output, input)][tap * C0 * C0..][..C0 * C0];
-                convert(isa, matrix, direction == Direction::Transposed, parts, &mut high[words], low);
+                for_parts!(parts, convert(isa, matrix, direction == Direction::Transposed, &mut tiles[at..]));
             }
         }
     });
@@ -77,25 +74,17 @@ pub(in crate::conv) fn pack(
 
 vectorised! {
     /// Pairs of rows of a matrix of 16 x 16, or of its transpose.
-    fn convert(simd, matrix: &[f32], transposed: bool, parts: Parts, high: &mut [u32], low: &mut [u32]) -> () {
-        let mut turned = [[0.0; C0]; C0];
-        let mut rows = pixels(matrix);
+    fn convert [const P: usize,] [P] (simd, matrix: &[f32], transposed: bool, tiles: &mut [u32]) -> () {
+        let matrix = pixels(matrix);
+        let mut rows = [simd.splat(0.0); C0];
+        for (row, values) in rows.iter_mut().zip(matrix) {
+            *row = simd.load(values);
+        }
         if transposed {
-            let loaded: [_; C0] = std::array::from_fn(|row| simd.load(&rows[row]));
-            for (to, row) in turned.iter_mut().zip(simd.transpose(loaded)) {
-                simd.store(row, std::cell::Cell::from_mut(to));
-            }
-            rows = &turned;
+            rows = simd.transpose(rows);
         }
-        for (pair, to) in rows.chunks_exact(2).zip(high.as_chunks_mut::<C0>().0) {
-            for (lane, to) in to.iter_mut().enumerate() {
-                *to = parts.wide(pair[0][lane])[0] >> 16 | parts.wide(pair[1][lane])[0];
-            }
-        }
-        for (pair, to) in rows.chunks_exact(2).zip(low.as_chunks_mut::<C0>().0) {
-            for (lane, to) in to.iter_mut().enumerate() {
-                *to = parts.wide(pair[0][lane])[1] >> 16 | parts.wide(pair[1][lane])[1];
-            }
+        for (index, pair) in rows.as_chunks::<2>().0.iter().enumerate() {
+            store_pairs::<S, P>(simd, *pair, tiles, index * C0, MAX_TILES * TILE);
         }
     }
 }
