@@ -27,7 +27,8 @@ use crate::parts::Parts;
 const _: () = assert!(SIDE == C0, "a tile has the columns of a channel block");
 
 /// Whether tiles compute a convolution of operands of this format or, without one, of f32, and how. Grouped
-/// convolutions and those of images with a few channels would mostly multiply zeros.
+/// convolutions and those of images with a few channels would mostly multiply zeros; on the smallest maps, most
+/// positions of a tile have no output, and vectors, which run across images there, are faster for f32.
 pub(super) fn way(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> Option<(Amx, Parts)> {
     let (input, output, parts) = (shape.input(), shape.output(), Parts::of(operands));
     let dense = shape.groups == 1 && shape.c_in > Maps::MAX_PLANAR;
@@ -35,5 +36,8 @@ pub(super) fn way(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> Op
     // An input is multiplied with all filters and taps, a filter with all pixels.
     let pays =
         parts.pays(shape.c_in * shape.taps(), shape.c_out) && parts.pays(output.n * output.pixels(), shape.c_out);
-    Amx::of(isa).filter(|_| dense && numbered && pays).map(|amx| (amx, parts))
+    let margin = (shape.kw - 1) * shape.dilation[1] / shape.stride[1];
+    let positions = ((output.h - 1) * (output.w + margin) + output.w).next_multiple_of(SIDE);
+    let filled = shape.taps() == 1 || parts != Parts::Three || 2 * output.pixels() > positions;
+    Amx::of(isa).filter(|_| dense && numbered && pays && filled).map(|amx| (amx, parts))
 }
