@@ -16,7 +16,7 @@ use crate::micro::correlate::Moments;
 use crate::parts::{Parts, for_parts, half_words, store_parts};
 use crate::simd::{Lanes, Simd, pixels, pixels_mut, vectorised};
 use rayon::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// Half words of a chunk's source, so that it stays in the second-level cache.
@@ -44,11 +44,13 @@ struct Chunk<'d> {
     pairs: Vec<Vec<&'d mut [f32]>>,
 }
 
-/// A grid of outputs in a chunk: the places of its terms, and its positions.
-struct Part {
+/// A grid's outputs in a chunk: the places of their terms, and their positions.
+struct Outputs {
     origin: [usize; 2],
-    outputs: [usize; 2],
+    /// Rows and columns of an image.
+    extent: [usize; 2],
     steps: Steps,
+    /// One for each image, or one for all.
     runs: Vec<Range<usize>>,
 }
 
@@ -113,22 +115,28 @@ impl Correlation<'_> {
         buffer.grow(len.div_ceil(2));
         let source = &mut half_words(&mut buffer)[..len];
         fill(self.isa, &self.source, maps, &positions.sources(), on.parts, &mut source[..pairs * pair_len]);
-        let parts = self.parts(on, &positions, &chunk.rows, pair_len);
+        let grids = self.outputs(on, &positions, &chunk.rows, pair_len);
         let left = Left { data: source, row_pitch: DEPTH, tile_pitch: SIDE * DEPTH, part_pitch: part_len };
         let computed = chunk.pairs.into_par_iter().with_max_len(1).enumerate();
         let moments =
-            computed.map(|(pair, planes)| self.pair(on, left, &parts, positions.width(), pair, planes, moments));
+            computed.map(|(pair, planes)| self.pair(on, left, &grids, positions.width(), pair, planes, moments));
         let moments: Vec<Vec<Moments>> = moments.collect();
         SOURCE.set(buffer);
         moments.concat()
     }
 
     /// The grids of outputs that have rows in a chunk. Those without taps have no steps.
-    fn parts(&self, on: &OnTiles<'_>, positions: &Positions<'_>, rows: &Range<usize>, pair_len: usize) -> Vec<Part> {
+    fn outputs(
+        &self,
+        on: &OnTiles<'_>,
+        positions: &Positions<'_>,
+        rows: &Range<usize>,
+        pair_len: usize,
+    ) -> Vec<Outputs> {
         let (taps, words) = (self.layout.taps(), tap_words(on.parts));
-        let part = |grid: &Grid| {
+        let outputs = |grid: &Grid| {
             let count = rows.end.min(grid.outputs[0]).saturating_sub(rows.start);
-            let outputs = [count, grid.outputs[1]];
+            let extent = [count, grid.outputs[1]];
             let steps = (0..self.source.c1().div_ceil(2)).flat_map(|pair| {
                 let of_tap = move |&(offset, tap): &([isize; 2], usize)| {
                     [pair * pair_len + positions.tap(offset) * DEPTH, (pair * taps + tap) * words]
@@ -136,9 +144,9 @@ impl Correlation<'_> {
                 grid.taps.iter().map(of_tap)
             });
             let steps = Steps::new(steps);
-            (count > 0).then(|| Part { origin: grid.origin, outputs, steps, runs: positions.runs(outputs) })
+            (count > 0).then(|| Outputs { origin: grid.origin, extent, steps, runs: positions.runs(extent) })
         };
-        self.grids.iter().filter_map(part).collect()
+        self.grids.iter().filter_map(outputs).collect()
     }
 
     /// One or two destination blocks of a chunk.
@@ -147,7 +155,7 @@ impl Correlation<'_> {
         &self,
         on: &OnTiles<'_>,
         left: Left<'_>,
-        parts: &[Part],
+        grids: &[Outputs],
         width: usize,
         pair: usize,
         mut planes: Vec<&mut [f32]>,
@@ -164,9 +172,8 @@ impl Correlation<'_> {
         }
         let mut scratch = Scratch([0.0; MAX_TILES * TOGETHER * C0]);
         let tiles = on.amx.configure();
-        for part in parts.iter().filter(|part| !part.steps.is_empty()) {
-            let joined = part.runs.len() < planes.len() / blocks;
-            for (run, range) in part.runs.iter().enumerate() {
+        for grid in grids.iter().filter(|grid| !grid.steps.is_empty()) {
+            for (run, range) in grid.runs.iter().enumerate() {
                 for start in range.clone().step_by(TOGETHER) {
                     let count = (range.end - start).min(TOGETHER);
                     let left = Left { data: &left.data[start * DEPTH..], ..left };
@@ -177,31 +184,29 @@ impl Correlation<'_> {
                         row_pitch: C0,
                         accumulate: false,
                     };
-                    tiles.multiply(on.parts, left, right, &part.steps, sums);
+                    tiles.multiply(on.parts, left, right, &grid.steps, sums);
                     // The rows of outputs that the positions belong to.
                     let mut done = 0;
                     while done < count {
                         let at = start - range.start + done;
                         let (row, column) = (at / width, at % width);
-                        let (image, row) =
-                            if joined { (row / part.outputs[0], row % part.outputs[0]) } else { (run, row) };
+                        // Only a run of all images has more rows than an image.
+                        let (image, row) = (run + row / grid.extent[0], row % grid.extent[0]);
                         let of_row = (width - column).min(count - done);
-                        let valid = part.outputs[1].saturating_sub(column).min(of_row);
-                        if valid > 0 {
-                            let y = part.origin[0] + row * self.dest_step[0];
-                            let x = part.origin[1] + column * self.dest_step[1];
-                            let to = (y * self.dest.w + x) * C0;
-                            for (block, sums) in scratch.0.chunks_exact(TOGETHER * C0).take(blocks).enumerate() {
-                                finish(
-                                    self.isa,
-                                    &sums[done * C0..][..valid * C0],
-                                    &mut planes[image * blocks + block][to..],
-                                    self.dest_step[1],
-                                    self.bias.map(|bias| &bias[first_block + block]),
-                                    self.relu,
-                                    moments.then_some(&mut collected[block]),
-                                );
-                            }
+                        let valid = grid.extent[1].saturating_sub(column).min(of_row);
+                        let y = grid.origin[0] + row * self.dest_step[0];
+                        let x = grid.origin[1] + column * self.dest_step[1];
+                        let each = scratch.0.chunks_exact(TOGETHER * C0).take(blocks).enumerate();
+                        for (block, sums) in each.filter(|_| valid > 0) {
+                            finish(
+                                self.isa,
+                                &sums[done * C0..][..valid * C0],
+                                &mut planes[image * blocks + block][(y * self.dest.w + x) * C0..],
+                                self.dest_step[1],
+                                self.bias.map(|bias| &bias[first_block + block]),
+                                self.relu,
+                                moments.then_some(&mut collected[block]),
+                            );
                         }
                         done += of_row;
                     }
@@ -266,7 +271,7 @@ vectorised! {
 fn collect<S: Simd>(simd: S, moments: &mut Moments, sums: &[Lanes], bias: S::F32) {
     let lanes = |value: S::F32| {
         let mut lanes = [0.0; C0];
-        simd.store(value, std::cell::Cell::from_mut(&mut lanes));
+        simd.store(value, Cell::from_mut(&mut lanes));
         lanes
     };
     if moments.count == 0 {
