@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::debug;
 use zoo_datasets::{atomic::Aside, files};
-use zoo_engine::{Isa, Kernels, Level, Options, Tiles, tiles};
+use zoo_engine::{Kernels, Level, Options, Tiles, tiles};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
 
 /// The recipes of this source tree, embedded so that an installed command has them in any folder.
@@ -107,7 +107,7 @@ fn products(options: Options) -> &'static str {
     if options.kernels == Kernels::Reference {
         return "reference kernels";
     }
-    match (options.level.map_or_else(Isa::best, Isa::at_most).level(), tiles()) {
+    match (options.isa().level(), tiles()) {
         (Level::Amx, _) => "AMX tiles",
         (Level::Portable | Level::Avx2 | Level::Avx512, Tiles::Permitted) => "vectors, as engine.instructions asks",
         (Level::Portable | Level::Avx2 | Level::Avx512, Tiles::Missing) => "vectors; the processor has no AMX tiles",

@@ -35,8 +35,9 @@ impl StepMemory {
         let (values, scratch, kept) = match options.kernels {
             Kernels::Fast { .. } => {
                 let plan = fast::plan(&graph);
+                let scratch = fast::scratch(&graph, options.isa(), arithmetic.map(|arithmetic| arithmetic.range));
                 let kept = Some(plan.bytes()).filter(|bytes| bytes.0 < OWN_PIECE);
-                (plan.bytes(), fast::scratch(&graph) + fast::travelling(&graph), kept.unwrap_or_default())
+                (plan.bytes(), scratch + fast::travelling(&graph), kept.unwrap_or_default())
             }
             Kernels::Reference => {
                 let plan = MemoryPlan::of(&graph);

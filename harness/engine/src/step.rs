@@ -54,6 +54,11 @@ impl Options {
         Self { kernels, threads: recipe.engine.threads, level }
     }
 
+    /// The instructions that fast kernels use.
+    pub fn isa(self) -> Isa {
+        self.level.map_or_else(Isa::best, Isa::at_most)
+    }
+
     /// The same options without fusion.
     #[must_use]
     pub fn without_fusion(self) -> Self {
@@ -207,15 +212,12 @@ pub(crate) fn rewrite(
 impl Executor {
     /// Prepares a graph, and rewrites it for the kernels.
     fn new(graph: &mut Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
-        let Options { kernels, level, .. } = options;
+        let kernels = options.kernels;
         let simulation = rewrite(graph, kernels, arithmetic)?;
         arithmetic.map_or(Ok(()), |arithmetic| arithmetic.expect_planted(graph))?;
         Ok(match kernels {
             Kernels::Reference => Self::Reference(reference::Executor::new(graph, simulation)?),
-            Kernels::Fast { .. } => {
-                let isa = level.map_or_else(Isa::best, Isa::at_most);
-                Self::Fast(Box::new(fast::Executor::new(graph, isa, simulation)?))
-            }
+            Kernels::Fast { .. } => Self::Fast(Box::new(fast::Executor::new(graph, options.isa(), simulation)?)),
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! bf16 has 8 bits of significand and the exponents of f32. A number of fp16 (11 bits) is the sum of two of them, hi +
 //! lo, one of f32 (24 bits) of three, hi + mid + lo. Products of two bf16 numbers are exact in f32. For fp16, all four
-//! are summed. For f32, the six are that matter: mid and lo are at most 2^-8 and 2^-16 of a number, so what is left out
+//! are summed. For f32, six of the nine matter: mid and lo are at most 2^-8 and 2^-16 of a number, so what is left out
 //! (mid * lo, lo * mid, lo * lo) is about 2^-24 of a product, as much as f32 rounds it (Henry, Tang and Heinecke,
 //! "Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision Computations", 2019).
 //!
@@ -41,9 +41,7 @@ impl Parts {
             Self::Three => 3,
         }
     }
-}
 
-impl Parts {
     /// Whether tiles pay for a product of matrices with `rows` and `columns`: each number is divided once and multiplied
     /// with that many others. For f32, whose six products leave less of a tile's speed, that has to be often (measured).
     pub(crate) const fn pays(self, rows: usize, columns: usize) -> bool {

@@ -72,9 +72,8 @@ pub struct Machine {
 impl Machine {
     /// For a step with these options.
     pub fn of(options: Options) -> Self {
-        let isa = options.level.map_or_else(Isa::best, Isa::at_most);
         let fused = match options.kernels {
-            Kernels::Fast { .. } => isa.level() != Level::Portable,
+            Kernels::Fast { .. } => options.isa().level() != Level::Portable,
             // candle's products use the instructions of the processor.
             Kernels::Reference => false,
         };

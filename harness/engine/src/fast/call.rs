@@ -86,16 +86,9 @@ impl<'a> Call<'a> {
         all.try_into().map_err(|_| arity)
     }
 
-    /// Instructions for a product of the first two operands, and the format of both if it is not f32. Tiles divide fp16
-    /// numbers into parts, which infinities do not have, so they are for devices that saturate.
+    /// As [`factors`], of this call.
     pub fn factors(&self) -> (Isa, Option<HalfType>) {
-        let half = |i: usize| self.operand_types.get(i).and_then(|ty| half_type(ty.dtype));
-        let ty = half(0).filter(|ty| half(1) == Some(*ty));
-        let saturates = matches!(self.range, Some(Range::Format { overflow: Overflow::Saturate, .. }));
-        match ty {
-            Some(HalfType::Fp16) if !saturates => (self.isa.without_tiles(), None),
-            Some(HalfType::Fp16 | HalfType::Bf16) | None => (self.isa, ty),
-        }
+        factors(self.isa, self.range, &self.operand_types)
     }
 
     /// The rounding of the `r`-th result, for kernels that round while the result is in the cache. If a kernel does not
@@ -118,6 +111,18 @@ impl<'a> Call<'a> {
     /// It is not a map.
     pub fn result_map(&self, i: usize) -> Result<Blocked, KernelError> {
         self.result_types.get(i).and_then(|ty| extent(ty)).ok_or(KernelError::Result { place: i, expected: MAP })
+    }
+}
+
+/// Instructions for a product of the first two operands, and the format of both if it is not f32. Tiles divide fp16
+/// numbers into parts, which infinities do not have, so they are for devices that saturate.
+pub(crate) fn factors(isa: Isa, range: Option<Range>, operands: &[&TensorType]) -> (Isa, Option<HalfType>) {
+    let half = |i: usize| operands.get(i).and_then(|ty| half_type(ty.dtype));
+    let ty = half(0).filter(|ty| half(1) == Some(*ty));
+    let saturates = matches!(range, Some(Range::Format { overflow: Overflow::Saturate, .. }));
+    match ty {
+        Some(HalfType::Fp16) if !saturates => (isa.without_tiles(), None),
+        Some(HalfType::Fp16 | HalfType::Bf16) | None => (isa, ty),
     }
 }
 

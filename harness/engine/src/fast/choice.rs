@@ -1,7 +1,10 @@
 //! The choice of a kernel for a node, shared by execution and memory forecast.
 
-use super::{call::Call, conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update};
-use crate::{KernelError, simulate::half_type};
+use super::{
+    call::{Call, factors},
+    conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update,
+};
+use crate::{KernelError, simulate::Range};
 use zoo_graph::{Layout, Op, TensorType};
 use zoo_kernels::{
     Isa,
@@ -32,25 +35,32 @@ fn fast<'a>(run: impl FnOnce(Call<'_>) -> Result<(), KernelError> + 'a) -> FastK
 
 /// The fast kernel of an operator for operands and results of these types. `None` if there is none; then the
 /// reference kernel computes the operator on row-major copies.
-pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&TensorType]) -> Option<FastKernel<'a>> {
+pub(super) fn choose<'a>(
+    isa: Isa,
+    range: Option<Range>,
+    op: &'a Op,
+    operands: &[&TensorType],
+    results: &[&TensorType],
+) -> Option<FastKernel<'a>> {
+    let factors = factors(isa, range, operands);
     let blocked = operands.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
     let is_packed = |ty: Option<&&TensorType>| ty.is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }));
     let if_blocked = |kernel: FastKernel<'a>| blocked.then_some(kernel);
     match op {
         Op::Conv2D(op) => is_packed(operands.get(1)).then(|| {
-            let workspace = conv::workspace(forward_workspace_len, op, [operands[0], operands[1]], operands[0]);
+            let workspace = conv::workspace(forward_workspace_len, factors, op, [operands[0], operands[1]]);
             fast(|call| conv::forward(op, call)).with_workspace(workspace)
         }),
         Op::Conv2DBackpropFilter(op) => is_packed(results.first()).then(|| {
-            let workspace = conv::workspace(filter_workspace_len, &op.conv, [operands[0], results[0]], operands[0]);
+            let workspace = conv::workspace(filter_workspace_len, factors, &op.conv, [operands[0], results[0]]);
             fast(|call| conv::filter_gradient(op, call)).with_workspace(workspace)
         }),
         Op::Conv2DBackpropInput(op) => is_packed(operands.get(1)).then(|| {
-            let workspace = conv::workspace(input_workspace_len, &op.conv, [results[0], operands[1]], operands[0]);
+            let workspace = conv::workspace(input_workspace_len, factors, &op.conv, [results[0], operands[1]]);
             fast(|call| conv::input_gradient(op, call)).with_workspace(workspace)
         }),
         Op::MatMul(op) => matmul::Kernel::of(op, operands).map(|kernel| {
-            let workspace = kernel.workspace_len(Isa::best(), half_type(operands[0].dtype));
+            let workspace = kernel.workspace_len(factors);
             fast(move |call| kernel.run(op, call)).with_workspace(workspace)
         }),
         Op::Add(_) => Some(fast(elementwise::add)),

@@ -1,7 +1,7 @@
 //! Convolutions.
 
 use super::call::Call;
-use crate::{KernelError, error::MAP, simulate::half_type};
+use crate::{KernelError, error::MAP};
 use zoo_graph::{
     Layout, TensorType,
     ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
@@ -79,15 +79,15 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
     Ok(())
 }
 
-/// Elements of the workspace of a product on this processor, for a convolution of this input and filter, and operands
-/// of this type; zero for an unsupported shape.
+/// Elements of the workspace of a convolution of this input and filter or of a gradient, as `len` has it for its
+/// [factors](super::call::factors); zero for an unsupported shape.
 pub(super) fn workspace(
     len: fn(Isa, &ConvShape, Option<HalfType>) -> usize,
+    (isa, operands): (Isa, Option<HalfType>),
     op: &Conv2D,
     [input, filter]: [&TensorType; 2],
-    operand: &TensorType,
 ) -> usize {
-    shape(op, input, filter).map_or(0, |shape| len(Isa::best(), &shape, half_type(operand.dtype)))
+    shape(op, input, filter).map_or(0, |shape| len(isa, &shape, operands))
 }
 
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {

@@ -43,23 +43,23 @@ impl Kernel {
     }
 
     /// Number of elements that it needs in addition to operands and results.
-    pub fn workspace_len(&self, isa: Isa, factors: Option<HalfType>) -> usize {
+    pub fn workspace_len(&self, (isa, operands): (Isa, Option<HalfType>)) -> usize {
         match self {
             Self::Layer(layer) => layer.workspace_len(),
-            Self::Any(extents, places) => extents.workspace_len(isa, factors, Places(places)),
+            Self::Any(extents, places) => extents.workspace_len(isa, operands, Places(places)),
         }
     }
 
     pub fn run(self, op: &MatMul, mut call: Call<'_>) -> Result<(), KernelError> {
         let bias = call.apart(2);
-        let ((isa, factors), a, b) = (call.factors(), call.operand(0)?, call.operand(1)?);
-        let len = self.workspace_len(isa, factors);
+        let ((isa, operands), a, b) = (call.factors(), call.operand(0)?, call.operand(1)?);
+        let len = self.workspace_len((isa, operands));
         call.workspace.grow(len);
         let workspace = &mut call.workspace[..len];
         let result = &mut *call.results[0];
         match (self, op.transpose_a, op.transpose_b) {
             (Self::Any(extents, places), ..) => {
-                matmul::products(isa, extents, factors, Places(&places), a, b, bias, workspace, result);
+                matmul::products(isa, extents, operands, Places(&places), a, b, bias, workspace, result);
             }
             (Self::Layer(layer), false, true) => linear::forward(isa, layer, a, b, bias, workspace, result),
             (Self::Layer(layer), false, false) => linear::input_gradient(isa, layer, a, b, workspace, result),

@@ -25,7 +25,7 @@ mod update;
 use crate::{
     EngineError, KernelError, Observer,
     elements::Elements,
-    simulate::{Findings, Held, Simulation},
+    simulate::{Findings, Held, Range, Simulation},
     step::{Outcome, Scalars},
 };
 use arena::Arena;
@@ -33,7 +33,7 @@ use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
 use choice::choose;
 use rayon::prelude::*;
-use std::{collections::HashMap, ops::Range, time::Instant};
+use std::{collections::HashMap, ops, time::Instant};
 use transfer::{Travelling, UnderWay};
 use zoo_graph::{Bytes, Graph, MemoryPlan, Node, NodeId, Op, Source, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
@@ -52,7 +52,7 @@ pub(crate) struct Executor {
     plan: MemoryPlan,
     arena: Arena,
     /// Place of each variable: after a step, that of its next value.
-    variables: Vec<Range<usize>>,
+    variables: Vec<ops::Range<usize>>,
     /// Class indices, by input.
     indices: Vec<Vec<u32>>,
     workspace: AlignedBuf,
@@ -357,7 +357,7 @@ impl Executor {
             Call { isa, scalars, operands, operand_types, results, result_types, range, held: &held, workspace, ranks };
         match kept {
             Some(count) => update::keep(call, count),
-            None => match choose(&node.op, &call.operand_types, &call.result_types) {
+            None => match choose(isa, range, &node.op, &call.operand_types, &call.result_types) {
                 Some(kernel) => (kernel.run)(call)?,
                 None => fallback::run(&node.op, call)?,
             },
@@ -370,7 +370,7 @@ impl Executor {
 
     /// Sends copies of the results of a node to be averaged over the ranks. The mean of an unread result is dropped,
     /// because its memory is reused immediately.
-    fn send(&mut self, node: &Node, places: Vec<Range<usize>>) {
+    fn send(&mut self, node: &Node, places: Vec<ops::Range<usize>>) {
         let travelling = places.iter().map(|place| Travelling(AlignedBuf::from_slice(self.arena.at(place)))).collect();
         let come_back = node.outputs.iter().zip(places).map(|(v, place)| (*v, self.read[v.0].then_some(place)));
         self.under_way.push(UnderWay { places: come_back.collect(), means: self.ranks.mean(travelling) });
@@ -378,7 +378,7 @@ impl Executor {
 }
 
 /// The elements of the arena in which a value is stored.
-fn place(plan: &MemoryPlan, v: ValueId) -> Option<Range<usize>> {
+fn place(plan: &MemoryPlan, v: ValueId) -> Option<ops::Range<usize>> {
     plan.place(v).map(|bytes| bytes.start / size_of::<f32>()..bytes.end / size_of::<f32>())
 }
 
@@ -392,11 +392,11 @@ pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
     MemoryPlan::of(&held(graph))
 }
 
-/// The largest workspace of a node, in addition to the arena.
-pub(crate) fn scratch(graph: &Graph) -> Bytes {
+/// The largest workspace of a node with these instructions and exponents of half precision, in addition to the arena.
+pub(crate) fn scratch(graph: &Graph, isa: Isa, range: Option<Range>) -> Bytes {
     let elements = graph.nodes.iter().map(|node| {
         let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
-        match choose(&node.op, &operands, &results) {
+        match choose(isa, range, &node.op, &operands, &results) {
             Some(kernel) => kernel.workspace,
             None => fallback::copies(&operands, &results),
         }

@@ -89,7 +89,8 @@ pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfTy
 /// `dw[o, c, a, b] = sum over n, i, j of dy[n, o, i, j] * x[n, c, i * s0 + a * d0 - top, j * s1 + b * d1 - left]`,
 /// packed as [`super::pack_weights`] does; dy in the layout NC1HWC0.
 ///
-/// `operands` is the format of all elements of x and dy, if it is not f32: tiles multiply them faster then. `workspace` has [`filter_workspace_len`] elements.
+/// `operands` is the format of all elements of x and dy, if it is not f32: tiles multiply them faster then. `workspace`
+/// has [`filter_workspace_len`] elements.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.

@@ -26,8 +26,8 @@ pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfTyp
 /// over the terms whose divisions leave no rest; dy and dx in the layout NC1HWC0.
 ///
 /// `operands` is the format of all elements of dy and the weights, if it is not f32: tiles multiply them faster then.
-/// `workspace` holds the transposed weights meanwhile: [`input_workspace_len`]
-/// elements. `rounding` is how a simulated device holds dx.
+/// `workspace` holds the transposed weights meanwhile: [`input_workspace_len`] elements. `rounding` is how a simulated
+/// device holds dx.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.

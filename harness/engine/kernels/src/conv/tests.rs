@@ -50,6 +50,11 @@ const CASES: &[Case] = &[
     (image(16, 16, 5, 5), 16, [3, 3], [3, 2], [0, 1, 2, 0], [1, 1], 1),
     (image(16, 3, 2, 2), 5, [1, 1], [1, 1], [0; 4], [1, 1], 1),
     (image(16, 1, 2, 2), 2, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    // f32 that tiles multiply, too: enough channels and pixels to pay for the division of numbers.
+    (image(2, 128, 8, 8), 128, [1, 1], [1, 1], [0; 4], [1, 1], 1),
+    (image(2, 34, 11, 12), 70, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    (image(3, 33, 19, 20), 66, [3, 3], [2, 2], [1; 4], [1, 1], 1),
+    (image(1, 36, 17, 18), 72, [3, 2], [1, 1], [2, 2, 0, 1], [2, 1], 1),
     // Groups: aligned to blocks, across blocks, many in a block, depthwise.
     (image(2, 64, 6, 7), 32, [3, 3], [1, 1], [1; 4], [1, 1], 2),
     (image(1, 48, 6, 7), 60, [3, 3], [2, 2], [1; 4], [1, 1], 2),
@@ -227,6 +232,15 @@ fn run_all(isa: Isa, shape: &ConvShape, operands: Option<HalfType>, data: &Data)
 }
 
 #[test]
+fn tiles_multiply_f32_in_some_cases() {
+    let tiles = Isa::available().into_iter().filter(|isa| isa.level() == Level::Amx);
+    for isa in tiles {
+        let on_tiles = CASES.iter().filter(|case| tiles::way(isa, &shape(**case), None).is_some()).count();
+        assert!(on_tiles >= 4, "only {on_tiles} cases test the tiles");
+    }
+}
+
+#[test]
 fn all_kinds_of_convolution_match_sums_in_f64() {
     for (shape, (operands, isas)) in shapes().flat_map(|shape| formats().map(move |format| (shape, format))) {
         if isas.is_empty() {
@@ -300,7 +314,7 @@ fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
 #[test]
 #[cfg_attr(miri, ignore = "large")]
 fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
-    for case in [CASES[0], CASES[4], CASES[5], CASES[24]] {
+    for case in [CASES[0], CASES[4], CASES[5], CASES[24], CASES[32]] {
         let shape = shape(case);
         let mut data = Data::new(&shape);
         // A mean of 1000 with a deviation of about 1: E[y^2] - E[y]^2 in f32 would have no correct digit.

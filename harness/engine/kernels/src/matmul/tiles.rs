@@ -76,12 +76,11 @@ impl OnTiles {
 
     /// Some rows of a product.
     pub(super) fn compute(self, isa: Isa, a: &[f32], b: RightMatrix<'_>, rows: Range<usize>, out: &mut [f32]) {
-        // Taken, not borrowed, as everywhere.
-        let [mut left, mut right] = SCRATCH.take();
-        for steps in self.depths() {
-            self.add_terms(isa, a, b, steps, rows.clone(), [&mut left, &mut right], out);
-        }
-        SCRATCH.set([left, right]);
+        SCRATCH.with_borrow_mut(|scratch| {
+            for steps in self.depths() {
+                self.add_terms(isa, a, b, steps, rows.clone(), scratch, out);
+            }
+        });
     }
 
     /// The sums of some terms, added to those of earlier ones.
@@ -93,7 +92,7 @@ impl OnTiles {
         b: RightMatrix<'_>,
         steps: Range<usize>,
         rows: Range<usize>,
-        [left, right]: [&mut AlignedBuf; 2],
+        [left, right]: &mut [AlignedBuf; 2],
         out: &mut [f32],
     ) {
         let (n, count) = (self.extents.n, self.parts.count());

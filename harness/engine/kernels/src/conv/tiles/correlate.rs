@@ -63,6 +63,8 @@ impl Correlation<'_> {
         dest: &mut [f32],
         moments: bool,
     ) -> Vec<Vec<Moments>> {
+        assert_eq!(dest.len(), self.dest.len(), "destination");
+        assert_eq!(maps.len(), self.source.len(), "blocked maps");
         let offsets: Vec<[isize; 2]> = self.grids.iter().flat_map(|g| g.taps.iter().map(|t| t.0)).collect();
         let outputs = [0, 1].map(|axis| self.grids.iter().map(|g| g.outputs[axis]).max().unwrap_or(0));
         let reach = Reach::new(outputs, self.source_step, &offsets);

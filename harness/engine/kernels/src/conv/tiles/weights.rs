@@ -49,6 +49,8 @@ pub(in crate::conv) fn pack(
     tiles: &mut [u32],
 ) {
     let layout = PackedLayout::forward(shape);
+    assert_eq!(packed.len(), layout.len(), "packed weights");
+    assert_eq!(tiles.len(), packed_words(shape, direction, parts), "workspace");
     let [dest_blocks, source_blocks] = blocks(shape, direction);
     let (taps, sources) = (shape.taps(), source_blocks.div_ceil(2));
     tiles.par_chunks_exact_mut(taps * tap_words(parts)).enumerate().for_each(|(index, tiles)| {
