@@ -23,9 +23,9 @@ import torchvision
 from zoo_golden.port import parse, port
 from zoo_golden.trace import TraceError
 
-SIZES = {"inception_v3": 160, "maxvit_t": 224, "vit_h_14": 56}
+SIZES = {"inception_v3": 160, "timm:inception_v3": 160, "maxvit_t": 224, "vit_h_14": 56}
 ARGUMENTS = {"inception_v3": ["aux_logits=False"], "googlenet": ["aux_logits=False"]}
-BATCHES = {"timm:rexnet_100": 8, "timm:skresnet18": 8, "timm:inception_v3": 8, "timm:inception_v4": 8}
+BATCHES = {"timm:rexnet_100": 8, "timm:skresnet18": 8, "timm:inception_v4": 8}
 """Networks that normalise a few values when there are two samples."""
 GAINS = {"timm:convmixer_768_32": "blocks.*.0.fn.2.*=0.1"}
 """Residual branches that are scaled down: where each of many blocks amplifies, rounding grows a hundred thousandfold per step."""
@@ -60,8 +60,11 @@ def _conditions(name: str) -> list[str]:
 
 
 def _timm_size(name: str) -> int:
-    """96 pixels, where the network takes images of any size."""
+    """The size in `SIZES`, or 96 pixels where the network takes images of any size."""
     import timm
+
+    if name in SIZES:
+        return SIZES[name]
 
     described = timm.get_pretrained_cfg(name.removeprefix("timm:"))
     whole = described.fixed_input_size or name.removeprefix("timm:").startswith(("mixer", "gmlp", "resmlp", "cait", "coat", "levit"))

@@ -71,6 +71,14 @@ class Format(unittest.TestCase):
         self.assertEqual(json.loads(self.path.with_name("golden.json").read_text()), json.loads(json.dumps(golden)))
         return golden, load_file(self.path.with_name("golden.safetensors"))
 
+    def test_constants_that_are_no_part_of_a_state_dict_are_left_out(self):
+        network = Branches()
+        network.register_buffer("filter", torch.ones(3), persistent=False)
+        network.register_buffer("offset", torch.ones(3))
+        golden, _ = self.export(network=network)
+        kept = {name.split("/", 1)[1] for name in golden["tensors"] if name.startswith("buffer1/")}
+        self.assertEqual(kept, {"bn.running_mean", "bn.running_var", "offset"})
+
     def test_outputs_in_call_order_with_keys_of_results(self):
         golden, data = self.export()
         names = ["conv#0", "bn#0", "relu#0", "fc#0", "relu#1", "@root#0.logits", "@root#0.rest.0"]

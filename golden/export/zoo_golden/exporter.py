@@ -227,8 +227,9 @@ class Runs:
                 if slot != "step" and isinstance(kept, torch.Tensor):
                     key = "momentum" if slot == "momentum_buffer" else slot
                     recording.add(f"{key}1/{name}", kept, *_others([state[slot] for state in states[1:]]))
+        persistent = self.truth.network.state_dict(keep_vars=True).keys()  # the others are constants
         for (name, truth), *others in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self._all()[1:])):
-            if truth.is_floating_point():
+            if truth.is_floating_point() and name in persistent:
                 recording.add(f"buffer{step}/{name}", truth, *_others(others))
 
     def _all(self) -> tuple[Run, ...]:

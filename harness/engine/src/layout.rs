@@ -4,7 +4,7 @@
 
 use crate::elements::Elements;
 use candle_core::{DType, Device, Error, Result, Tensor, WithDType};
-use zoo_graph::{C0, Layout, TensorType};
+use zoo_graph::{C0, Layout, TensorType, lies_depthwise};
 
 /// Sizes of the candle tensor that stores a value: its shape if it is row-major, otherwise one axis with all stored
 /// elements.
@@ -91,7 +91,7 @@ fn places(ty: &TensorType) -> Result<Vec<usize>> {
             Box::new(move |n, c| ((n * c1 + c / C0) * pixels * C0 + c % C0, C0))
         }
         // Depthwise: [c1][kh][kw][c0].
-        Layout::FractalZ { groups } if b == 1 && a == groups => {
+        Layout::FractalZ { groups } if lies_depthwise([a, b], groups) => {
             Box::new(move |o, _| (o / C0 * pixels * C0 + o % C0, C0))
         }
         // [o1][i1][kh][kw][i][o0], with i1 from the first to the last input block that the output block reads.

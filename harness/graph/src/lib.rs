@@ -46,6 +46,6 @@ pub use memory::MemoryPlan;
 pub use ops::{Cost, Op, OpError, Operator};
 pub use origin::{Origin, Span};
 pub use spelling::did_you_mean;
-pub use tensor::{C0, DType, Layout, Shape, TensorType};
+pub use tensor::{C0, DType, Layout, Shape, TensorType, lies_depthwise};
 pub use units::{Bytes, Flop};
 pub use verify::verify;

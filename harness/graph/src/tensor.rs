@@ -134,8 +134,8 @@ pub enum Layout {
     /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`. The last block is padded with zeros.
     Nc1hwc0,
     /// Filters in the layout of the matrix unit: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i`
-    /// counts the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs
-    /// over the blocks that an output block uses. Padding is zero.
+    /// counts the `min(C0, channels)` channels of an input block; depthwise, with more channels than the three of an
+    /// image, `[c1][kh][kw][c0]`. With groups, `i1` runs over the blocks that an output block uses. Padding is zero.
     FractalZ {
         /// Groups of the convolution.
         groups: usize,
@@ -205,9 +205,14 @@ impl TensorType {
     }
 }
 
+/// Whether FRACTAL_Z holds filters `[o, i, ..]` channel by channel.
+pub fn lies_depthwise([o, i]: [usize; 2], groups: usize) -> bool {
+    i == 1 && o == groups && o > 3
+}
+
 /// Rows of [`C0`] filters per tap in FRACTAL_Z, for `o` output channels that each read `i` input channels.
 fn fractal_z_matrices(o: usize, i: usize, groups: usize) -> usize {
-    if i == 1 && o == groups {
+    if lies_depthwise([o, i], groups) {
         return o.div_ceil(C0);
     }
     let (groups, o_of_group) = (groups.max(1), (o / groups.max(1)).max(1));
@@ -243,5 +248,7 @@ mod tests {
         assert_eq!(w.with_layout(Layout::FractalZ { groups: 2 }).stored_numel(), 3 * 6 * 16 * 49);
         let w = TensorType::plain([64, 1, 3, 3], DType::F32);
         assert_eq!(w.with_layout(Layout::FractalZ { groups: 64 }).stored_numel(), 64 * 9);
+        let w = TensorType::plain([3, 1, 3, 3], DType::F32);
+        assert_eq!(w.with_layout(Layout::FractalZ { groups: 3 }).stored_numel(), 3 * 16 * 9);
     }
 }

@@ -89,18 +89,20 @@ impl Reader<'_> {
     }
 
     pub(crate) fn pad(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let is_constant = match at.argument(2, &["mode"]) {
-            None => true,
-            Some(Argument::Text(mode)) => mode == "constant",
-            Some(_) => false,
+        let mode = match at.argument(2, &["mode"]) {
+            None => Some(zoo::PadMode::Zeros),
+            Some(Argument::Text(mode)) if mode == "constant" => Some(zoo::PadMode::Zeros),
+            Some(Argument::Text(mode)) if mode == "reflect" => Some(zoo::PadMode::Reflect),
+            Some(_) => None,
         };
-        if !is_constant || at.float(3, "value", 0.0)? != 0.0 {
-            return Err(at.refuse("it does not pad with zeros", "`pad` adds zeros"));
-        }
+        let Some(mode) = mode.filter(|_| at.float(3, "value", 0.0).is_ok_and(|value| value == 0.0)) else {
+            return Err(at.refuse("it pads with other values", "`pad` adds zeros, or mirrors the map"));
+        };
         let sides = at.numbers(1, "pad")?;
         let made = at.made()?;
         // Channels last, with zeros below and on the right: part of what cuts a map into windows.
-        if let ([0, 0, 0, right, 0, bottom], [_, _, _, _]) = (&sides[..], &made.shape[..])
+        if mode == zoo::PadMode::Zeros
+            && let ([0, 0, 0, right, 0, bottom], [_, _, _, _]) = (&sides[..], &made.shape[..])
             && let (Ok(right), Ok(bottom)) = (usize::try_from(*right), usize::try_from(*bottom))
         {
             return self.viewed(at, made, vec![View::Fill(vec![0, bottom, right, 0])]);
@@ -115,7 +117,7 @@ impl Reader<'_> {
         let Some(sides) = sides.ok().and_then(|sides| sides.try_into().ok()) else {
             return Err(at.refuse("it crops margins", "`crop` cuts the same margin from all sides"));
         };
-        self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides) }), x, None)
+        self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides), mode }), x, None)
     }
 
     pub(crate) fn pixel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

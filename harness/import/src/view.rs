@@ -1,7 +1,7 @@
 //! Combines views of PyTorch (view, permute, select and so on) until layers of a recipe can express them.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, Permute, Reshape, Roll, Slice, Take, Tokens};
+use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, PadMode, Permute, Reshape, Roll, Slice, Take, Tokens};
 use zoo_recipe::schema::{Count, Padding, Size};
 
 use crate::operation::Windows;
@@ -221,8 +221,8 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
             ([View::Fill(after), ..], [_, _, _, _]) if after.last() == Some(&0) => {
                 // `pad` takes maps, [C, H, W].
                 let order = |order: [usize; 3]| Layer::Permute(Permute { order: order.to_vec() });
-                let size = Padding([0, after[1], 0, after[2]]);
-                found.extend([order([2, 0, 1]), Layer::Pad(Pad { size })].map(|layer| Piece::Layer(Box::new(layer))));
+                let pad = Pad { size: Padding([0, after[1], 0, after[2]]), mode: PadMode::Zeros };
+                found.extend([order([2, 0, 1]), Layer::Pad(pad)].map(|layer| Piece::Layer(Box::new(layer))));
                 (order([1, 2, 0]), 1)
             }
             ([View::Fill(_) | View::Every(..), ..], _) => return None,

@@ -56,6 +56,13 @@ fn arguments_say_what_the_layer_does() {
         ("zoo.drop_path", json!([]), json!({"p": 0.25, "mode": "row"}), SAME, "- drop_path: {rate: 0.25}"),
         ("torch.Tensor.softmax", json!([]), json!({"dim": -1}), SAME, "- softmax"),
         ("torch.nn.functional.pad", json!([[1, 2, 3, 4]]), json!({}), &[BATCH, 8, 13, 9], "[3, 4, 1, 2]"),
+        (
+            "torch.nn.functional.pad",
+            json!([[1, 1, 1, 1], "reflect"]),
+            json!({}),
+            &[BATCH, 8, 8, 8],
+            "- pad: {size: 1, mode: reflect}",
+        ),
         ("torch.max_pool2d", json!([2]), json!({"stride": []}), &[BATCH, 8, 3, 3], "- max_pool: {kernel: 2}"),
         ("torch.Tensor.mean", json!([[-1, 2]]), json!({}), &[BATCH, 8], "- global_avg_pool"),
         ("torch.Tensor.permute", json!([0, 2, 3, 1]), json!({}), &[BATCH, 6, 6, 8], "- permute: {order: [1, 2, 0]}"),
@@ -118,9 +125,10 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.Tensor.mean", json!([]), json!({}), &[], "a mean over axes [0, 1, 2, 3]"),
         ("torch.Tensor.permute", json!([0, 1, 9, 2, 3]), json!({}), SAME, "`dims` has a form"),
         ("torch.Tensor.T", json!([]), json!({}), &[6, 6, 8, BATCH], "it moves the batch"),
+        ("torch.nn.functional.pad", json!([[1, 1, 1, 1], "replicate"]), json!({}), SAME, "it pads with other values"),
         ("torch.nn.functional.pad", json!([[1, -1, 0, 0]]), json!({}), SAME, "it crops margins"),
         ("torch.nn.functional.pad", json!([[0, 0, 1, 1, 0, 2]]), json!({}), SAME, "it pads axes other"),
-        ("torch.nn.functional.pad", json!([[0, 0, 0, 1, 0, 2]]), json!({"value": 1}), SAME, "does not pad with zeros"),
+        ("torch.nn.functional.pad", json!([[0, 0, 0, 1, 0, 2]]), json!({"value": 1}), SAME, "pads with other values"),
         ("torch.pow", json!([0.5]), json!({}), SAME, "its exponent"),
         ("torch.roll", json!([3]), json!({}), SAME, "`dims` has a form"),
         ("torch.matmul", json!([{"value": 1}]), json!({}), SAME, "it uses the scores of an attention"),
@@ -242,4 +250,27 @@ fn a_factor_and_an_addend_of_the_module_are_an_affine_layer() {
     let text = affine(&[1, 1, 36]).unwrap();
     assert!(text.contains("- affine: {name: norm}"), "{text}");
     assert!(affine(&[1, 8, 1]).unwrap_err().to_string().contains("beta + alpha * x"));
+}
+
+#[test]
+fn a_convolution_with_binomial_filters_is_a_blur_pool() {
+    let filtered = |values: &str, args: Value| {
+        let mut trace = network("torch.conv2d", args, json!({}), &[BATCH, 8, 2, 2]);
+        trace["constants"] = json!([{"shape": [8, 1, 3, 3], "dtype": "float32", "values": values}]);
+        trace["buffers"] = json!({"blur.filt": 0});
+        imported(&trace)
+    };
+    let args = |bias: Value, pad: usize, groups: usize| json!([{"buffer": "blur.filt"}, bias, [2], [pad], [1], groups]);
+    let filter = "0.0625 0.125 0.0625 0.125 0.25 0.125 0.0625 0.125 0.0625 ";
+    let text = filtered(&filter.repeat(8), args(Value::Null, 0, 8)).unwrap();
+    assert!(text.contains("- blur_pool\n"), "{text}");
+    for (values, args) in [
+        ("1*72".to_owned(), args(Value::Null, 0, 8)),
+        (filter.repeat(8), args(Value::Null, 1, 8)),
+        (filter.repeat(8), args(Value::Null, 0, 1)),
+        (filter.repeat(8), args(json!({"value": 1}), 0, 8)),
+    ] {
+        let error = filtered(&values, args).unwrap_err().to_string();
+        assert!(error.contains("its weights are not parameters"), "{error}");
+    }
 }

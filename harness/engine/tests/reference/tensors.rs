@@ -269,6 +269,39 @@ fn a_convolution_along_one_axis_by_hand() {
     expect(&body, [c, 1, l], &x, &[("c.weight", w.clone()), ("c.bias", b.clone())], &expected);
 }
 
+/// Every row and column that padding by reflection adds, and a filter that takes every second pixel of the result.
+#[test]
+fn reflection_and_binomial_filters_by_hand() {
+    let [c, h, w] = [3, 5, 4];
+    let x = noise(2 * c * h * w, 3);
+    let mirror = |at: isize, extent: usize| {
+        let last = extent as isize - 1;
+        (last - (last - at.abs()).abs()) as usize
+    };
+    let mirrored = |plane: usize, row: isize, column: isize| x[(plane * h + mirror(row, h)) * w + mirror(column, w)];
+    let [top, bottom, left, right] = [1, 2, 3, 0];
+    let padded: Vec<f64> = (0..2 * c)
+        .flat_map(|plane| (-top..h as isize + bottom).map(move |row| (plane, row)))
+        .flat_map(|(plane, row)| (-left..w as isize + right).map(move |column| (plane, row, column)))
+        .map(|(plane, row, column)| mirrored(plane, row, column))
+        .collect();
+    let body = "    - pad: {size: [1, 2, 3, 0], mode: reflect}";
+    expect(body, [c, h, w], &x, &[], &padded);
+
+    let filter = [0.25, 0.5, 0.25];
+    let pixel = |(plane, row, column): (usize, isize, isize)| {
+        let taps = (-1..2).flat_map(|i| (-1..2).map(move |j| (i, j)));
+        taps.map(|(i, j)| {
+            filter[(i + 1) as usize] * filter[(j + 1) as usize] * mirrored(plane, 2 * row + i, 2 * column + j)
+        })
+        .sum()
+    };
+    let places =
+        (0..2 * c).flat_map(|plane| (0..3).flat_map(move |row| (0..2).map(move |column| (plane, row, column))));
+    let blurred: Vec<f64> = places.map(pixel).collect();
+    expect("    - pad: {size: 1, mode: reflect}\n    - blur_pool", [c, h, w], &x, &[], &blurred);
+}
+
 #[test]
 fn an_affine_layer_by_hand() {
     let [t, e] = [5, 6];

@@ -17,6 +17,7 @@ mod again;
 mod attention;
 mod avg_pool;
 mod block;
+mod blur_pool;
 mod bn;
 mod channel_shuffle;
 mod concat;
@@ -85,6 +86,7 @@ mod xcorr;
 pub use body::Body;
 pub use concat::Axis;
 pub use gelu::Approximation;
+pub use pad::PadMode;
 pub(crate) use schema::schema_of;
 pub use upsample::UpsampleMode;
 
@@ -181,6 +183,7 @@ layers! {
     "relu6" => relu6::Relu6,
     "max_pool" => max_pool::MaxPool,
     "avg_pool" => avg_pool::AvgPool,
+    "blur_pool" => blur_pool::BlurPool,
     "adaptive_avg_pool" => adaptive_avg_pool::AdaptiveAvgPool,
     "global_avg_pool" => global_avg_pool::GlobalAvgPool,
     "lrn" => lrn::Lrn,
