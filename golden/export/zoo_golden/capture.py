@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .exporter import _tensors
+from .exporter import _tensors, state_buffers
 from .recording import describe, described
 
 
@@ -91,10 +91,8 @@ class Capture:
         for name, parameter in self.network.named_parameters():
             if parameters == "start" or parameter.grad is not None:
                 self._keep(f"{parameters}/{name}", parameter)
-        persistent = self.network.state_dict(keep_vars=True).keys()
-        for name, buffer in self.network.named_buffers():
-            if buffer.is_floating_point() and name in persistent:
-                self._keep(f"{buffers}/{name}", buffer)
+        for name, buffer in state_buffers(self.network):
+            self._keep(f"{buffers}/{name}", buffer)
 
     def _kept(self) -> None:
         """What the optimizer keeps of each parameter, by the golden's names."""

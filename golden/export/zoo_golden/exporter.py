@@ -189,6 +189,12 @@ class Run:
         return {"grad_norm": norm, "clip_coef": min(1.0, self.clip_grad_norm / (norm + 1e-6))}
 
 
+def state_buffers(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Running statistics: the floating-point buffers that are part of the state_dict. The other buffers are constants."""
+    persistent = network.state_dict(keep_vars=True).keys()
+    return ((name, buffer) for name, buffer in network.named_buffers() if buffer.is_floating_point() and name in persistent)
+
+
 class Runs:
     """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 moved in its last place (`moved`), in lockstep."""
 
@@ -227,10 +233,8 @@ class Runs:
                 if slot != "step" and isinstance(kept, torch.Tensor):
                     key = "momentum" if slot == "momentum_buffer" else slot
                     recording.add(f"{key}1/{name}", kept, *_others([state[slot] for state in states[1:]]))
-        persistent = self.truth.network.state_dict(keep_vars=True).keys()  # the others are constants
-        for (name, truth), *others in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self._all()[1:])):
-            if truth.is_floating_point() and name in persistent:
-                recording.add(f"buffer{step}/{name}", truth, *_others(others))
+        for (name, truth), *others in zip(*(state_buffers(run.network) for run in self._all())):
+            recording.add(f"buffer{step}/{name}", truth, *_others([other for _, other in others]))
 
     def _all(self) -> tuple[Run, ...]:
         return (self.truth, *self.rounded, self.moved)

@@ -6,6 +6,7 @@ use zoo_recipe::schema::{BnInit, Count, Padding, Pair, Size, WeightInit};
 
 use crate::Refusal;
 use crate::arguments::{At, NAMED, wrapped};
+use crate::constant::Constant;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
 use crate::trace::Argument;
@@ -15,8 +16,8 @@ use crate::word::Word;
 impl Reader<'_> {
     pub(crate) fn conv(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.maps(at)?;
-        if at.argument(1, &["weight"]).is_some_and(|weight| self.trace.constant(weight).is_some()) {
-            return self.blur_pool(at, x);
+        if let Some(weight) = at.argument(1, &["weight"]).and_then(|weight| self.trace.constant(weight)) {
+            return self.blur_pool(at, x, weight);
         }
         let (name, shape) = self.weight(at, 1)?;
         let [out, _, kh, kw] = shape[..] else { return Err(at.unknown_form("weight")) };
@@ -39,21 +40,21 @@ impl Reader<'_> {
 
     /// A convolution of `[n, c, length]`.
     /// A convolution whose weights are constant: binomial filters are known.
-    fn blur_pool(&mut self, at: &mut At<'_>, x: Tensor) -> Result<(), Refusal> {
+    fn blur_pool(&mut self, at: &mut At<'_>, x: Tensor, weight: &Constant) -> Result<(), Refusal> {
         let channels = self.shape_of(x)[1];
-        let weight = at.argument(1, &["weight"]).and_then(|weight| self.trace.constant(weight));
         let (stride, groups) = (at.pair(3, "stride", Some([1, 1]))?, at.size(6, "groups", Some(1))?);
-        let fits = (at.argument(2, &["bias"]).is_none_or(|bias| *bias == Argument::None))
+        let fits = at.argument(2, &["bias"]).is_none_or(|bias| *bias == Argument::None)
             && at.padding(4, "padding")? == Padding::default()
             && at.pair(5, "dilation", Some([1, 1]))? == [1, 1]
-            && (groups == channels && stride[0] == stride[1]);
-        let kernel = weight.filter(|_| fits).and_then(|weight| {
-            let taps = *weight.shape.last()?;
+            && groups == channels
+            && stride[0] == stride[1];
+        let is_binomial = |taps: usize| {
             let along = zoo::BlurPool::weights(taps);
             let filter = along.iter().flat_map(|row| along.iter().map(move |column| row * column));
-            let filters = (0..channels).flat_map(|_| filter.clone());
-            (weight.shape == [channels, 1, taps, taps] && weight.values().eq(filters)).then_some(taps)
-        });
+            weight.values().eq((0..channels).flat_map(|_| filter.clone()))
+        };
+        let taps = (1..=zoo::BlurPool::MOST).find(|taps| weight.shape == [channels, 1, *taps, *taps]);
+        let kernel = taps.filter(|taps| fits && is_binomial(*taps));
         let Some(kernel) = kernel else {
             return Err(
                 at.refuse("its weights are not parameters", "`blur_pool` has binomial filters, one per channel")

@@ -95,7 +95,8 @@ impl Reader<'_> {
             Some(Argument::Text(mode)) if mode == "reflect" => Some(zoo::PadMode::Reflect),
             Some(_) => None,
         };
-        let Some(mode) = mode.filter(|_| at.float(3, "value", 0.0).is_ok_and(|value| value == 0.0)) else {
+        let value = at.float(3, "value", 0.0)?;
+        let Some(mode) = mode.filter(|_| value == 0.0) else {
             return Err(at.refuse("it pads with other values", "`pad` adds zeros, or mirrors the map"));
         };
         let sides = at.numbers(1, "pad")?;

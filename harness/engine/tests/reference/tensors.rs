@@ -288,6 +288,10 @@ fn reflection_and_binomial_filters_by_hand() {
     let body = "    - pad: {size: [1, 2, 3, 0], mode: reflect}";
     expect(body, [c, h, w], &x, &[], &padded);
 
+    // The row between two edges is on both sides.
+    let (edges, mirrored_edges) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 1.0, 2.0, 3.0, 2.0, 5.0, 4.0, 5.0, 6.0, 5.0]);
+    expect("    - pad: {size: [1, 1, 0, 0], mode: reflect}", [1, 3, 1], &edges, &[], &mirrored_edges);
+
     let filter = [0.25, 0.5, 0.25];
     let pixel = |(plane, row, column): (usize, isize, isize)| {
         let taps = (-1..2).flat_map(|i| (-1..2).map(move |j| (i, j)));

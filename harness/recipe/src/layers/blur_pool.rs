@@ -32,10 +32,10 @@ fn two() -> Size {
     Size(2)
 }
 
-/// Most taps along an axis. A binomial filter of this length has a standard deviation of two pixels.
-const MOST: usize = 17;
-
 impl BlurPool {
+    /// Most taps along an axis. A binomial filter of this length has a standard deviation of two pixels.
+    pub const MOST: usize = 17;
+
     /// The weights along an axis, `C(taps - 1, k) / 2^(taps - 1)`: rows of Pascal's triangle. All are exact.
     pub fn weights(taps: usize) -> Vec<f64> {
         let mut row = vec![1.0];
@@ -51,8 +51,8 @@ impl Word for BlurPool {
     const MODULE: Module = Module::Function;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        if self.kernel.0 > MOST {
-            at.error("kernel", format!("a filter of {} taps; at most {MOST} are possible", self.kernel.0));
+        if self.kernel.0 > Self::MOST {
+            at.error("kernel", format!("a filter of {} taps; at most {} are possible", self.kernel.0, Self::MOST));
             return None;
         }
         Some(())
@@ -94,6 +94,6 @@ mod tests {
         assert_eq!(BlurPool::weights(1), [1.0]);
         assert_eq!(BlurPool::weights(3), [0.25, 0.5, 0.25]);
         assert_eq!(BlurPool::weights(5), [0.0625, 0.25, 0.375, 0.25, 0.0625]);
-        assert_eq!(BlurPool::weights(MOST).iter().sum::<f64>(), 1.0);
+        assert_eq!(BlurPool::weights(BlurPool::MOST).iter().sum::<f64>(), 1.0);
     }
 }

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -37,15 +36,6 @@ impl PadMode {
     }
 }
 
-impl fmt::Display for PadMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Zeros => "zeros",
-            Self::Reflect => "reflect",
-        })
-    }
-}
-
 impl Word for Pad {
     const MODULE: Module = Module::Function;
 
@@ -56,6 +46,9 @@ impl Word for Pad {
                 at.add(ops::Pad { before: vec![0, 0, top, left], after: vec![0, 0, bottom, right] }, &[x])
             }
             PadMode::Reflect => {
+                if at.shape(x).len() != 4 {
+                    return Err(at.refuse(format!("expected [C, H, W], found {}", at.shape(x))));
+                }
                 let x = mirrored(at, "rows", 2, [top, bottom], x)?;
                 mirrored(at, "columns", 3, [left, right], x)
             }
@@ -63,12 +56,15 @@ impl Word for Pad {
     }
 
     fn describe(&self) -> Description<'_> {
-        let mode = if self.mode.is_zeros() { String::new() } else { format!(" {}", self.mode) };
+        let mode = match self.mode {
+            PadMode::Zeros => "",
+            PadMode::Reflect => " reflect",
+        };
         Step::new(Work::Size, format!("pad {}{mode}", self.size)).into()
     }
 }
 
-/// A map with so many places before and after those of an axis, mirrored at the first and at the last one.
+/// A map with so many places added before and after those of an axis, mirrored at its first and last place.
 fn mirrored(
     at: &mut Builder<'_, '_>,
     part: &str,
@@ -77,27 +73,21 @@ fn mirrored(
     x: ValueId,
 ) -> Result<ValueId, GraphError> {
     let shape = at.shape(x).to_vec();
-    let extent = shape.get(axis).copied().unwrap_or(0);
-    if before.max(after) >= extent.max(1) {
-        let message =
-            format!("cannot mirror {} of {extent} {part}: the edge itself is not repeated", before.max(after));
+    let (extent, most) = (shape[axis], shape[axis].saturating_sub(1));
+    if before.max(after) > most {
+        let message = format!("{extent} {part} can be mirrored by {most} at most, not by {}", before.max(after));
         return Err(at.refuse(message));
     }
     if before + after == 0 {
         return Ok(x);
     }
-    let place = |at: &mut Builder<'_, '_>, place: usize| {
+    let mut place = |side: &str, place: usize| {
         let (mut start, mut size) = (vec![0; shape.len()], shape.clone());
         (start[axis], size[axis]) = (place, 1);
-        at.add_part(&format!("{part}_{place}"), ops::Slice { start, size }, &[x])
+        at.add_part(&format!("{part}_{side}_{place}"), ops::Slice { start, size }, &[x])
     };
-    let mut places = Vec::with_capacity(before + 1 + after);
-    for distance in (1..=before).rev() {
-        places.push(place(at, distance)?);
-    }
-    places.push(x);
-    for distance in 1..=after {
-        places.push(place(at, extent - 1 - distance)?);
-    }
+    let first = (1..=before).rev().map(|distance| place("before", distance)).collect::<Result<Vec<_>, _>>()?;
+    let last = (1..=after).map(|distance| place("after", extent - 1 - distance)).collect::<Result<Vec<_>, _>>()?;
+    let places: Vec<ValueId> = first.into_iter().chain([x]).chain(last).collect();
     at.add_part(part, ops::Concat { axis }, &places)
 }
