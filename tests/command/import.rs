@@ -36,6 +36,12 @@ fn shifted_windows_are_one_block_with_a_shift() {
 }
 
 #[test]
+fn cosine_attention_has_its_factor_and_a_bias_from_a_network() {
+    let said = zoo("import tests/fixtures/traces/swin_v2.json --name swin_v2").expect(0);
+    insta::assert_snapshot!("import-swin-v2", said.out);
+}
+
+#[test]
 fn what_is_written_is_valid_and_nothing_is_overwritten() {
     let folder = TempDir::new().unwrap();
     let recipe = folder.path().join("my_net.yaml");

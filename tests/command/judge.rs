@@ -100,7 +100,9 @@ fn faults_are_named_where_they_are() {
 fn a_fault_is_explained() {
     let folder = exported("named", &["--set", "model.bn1.momentum=0.9"]);
     let text = judged(folder.path(), &[]).expect(1).out;
-    insta::assert_snapshot!("judge-momentum", text.replace(folder.path().to_str().unwrap(), "recorded"));
+    // How far f64 is off depends on the instructions of the processor.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("off the golden")).collect();
+    insta::assert_snapshot!("judge-momentum", lines.join("\n").replace(folder.path().to_str().unwrap(), "recorded"));
 }
 
 #[test]

@@ -135,6 +135,18 @@ class Refusals(unittest.TestCase):
         with self.assertRaisesRegex(TraceError, "changed in place"):
             traced_forward(forward)
 
+    def test_zeros_written_through_a_part_are_written_to_the_whole(self):
+        def forward(x):
+            y = x * 2
+            y[:, 1:].zero_()
+            return y
+
+        *_, part, written = traced_forward(forward)["root"]["body"]
+        self.assertEqual(part["function"], "torch.Tensor.__getitem__")
+        self.assertEqual(written["function"], "torch.Tensor.__setitem__")
+        self.assertEqual(written["args"][1:], [part["args"][1], 0.0])
+        self.assertEqual(written["outputs"][""]["shape"], [61, 3, 8, 8])
+
     def test_a_tensor_from_nowhere(self):
         hidden = torch.ones(3, 1, 1, device="meta")
         self.refused(lambda x: x + hidden, "not an input, parameter or buffer")

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .exporter import _tensors, state_buffers
+from .exporter import StateBuffers, _tensors
 from .recording import describe, described
 
 
@@ -37,6 +37,7 @@ class Capture:
     def __init__(self, folder: str | Path, network: nn.Module, optimizer: torch.optim.Optimizer | None = None):
         self.folder, self.network, self.optimizer = Path(folder), network, optimizer
         self.tensors: dict[str, torch.Tensor] = {}
+        self.buffers = StateBuffers(network)
         self._hooks: list = []
         self._calls: Counter[str] = Counter()
 
@@ -91,7 +92,7 @@ class Capture:
         for name, parameter in self.network.named_parameters():
             if parameters == "start" or parameter.grad is not None:
                 self._keep(f"{parameters}/{name}", parameter)
-        for name, buffer in state_buffers(self.network):
+        for name, buffer in self.buffers.now():
             self._keep(f"{buffers}/{name}", buffer)
 
     def _kept(self) -> None:

@@ -189,10 +189,26 @@ class Run:
         return {"grad_norm": norm, "clip_coef": min(1.0, self.clip_grad_norm / (norm + 1e-6))}
 
 
-def state_buffers(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Running statistics: the floating-point buffers that are part of the state_dict. The other buffers are constants."""
-    persistent = network.state_dict(keep_vars=True).keys()
-    return ((name, buffer) for name, buffer in network.named_buffers() if buffer.is_floating_point() and name in persistent)
+class StateBuffers:
+    """Which buffers are state, as running statistics: the floating-point ones of normalisations, and those that a step changes. The others
+    are constants, as tables of positions, and no part of a golden."""
+
+    def __init__(self, network: nn.Module):
+        """`network` before the step."""
+        self.network = network
+        self.before = dict(self._versions())
+
+    def now(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Names and values after the step."""
+        versions = dict(self._versions())
+        for path, module in self.network.named_modules():
+            normalises = getattr(module, "running_mean", None) is not None
+            for name, buffer in module.named_buffers(path, recurse=False):
+                if buffer.is_floating_point() and (normalises or versions[name] != self.before.get(name)):
+                    yield name, buffer
+
+    def _versions(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        return ((name, (id(buffer), buffer._version)) for name, buffer in self.network.named_buffers())
 
 
 class Runs:
@@ -203,6 +219,7 @@ class Runs:
         self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]
         self.moved = Run(*conditions, dtype=torch.float64)
         self.moved.move()
+        self.buffers = [StateBuffers(run.network) for run in self._all()]
 
     def gradients(self, recording: Recording | None = None) -> tuple[dict, dict, dict]:
         """Losses in f64, in f32 (the value farther off) and of the moved run; with `recording`, module outputs and unclipped gradients go into it.
@@ -233,7 +250,7 @@ class Runs:
                 if slot != "step" and isinstance(kept, torch.Tensor):
                     key = "momentum" if slot == "momentum_buffer" else slot
                     recording.add(f"{key}1/{name}", kept, *_others([state[slot] for state in states[1:]]))
-        for (name, truth), *others in zip(*(state_buffers(run.network) for run in self._all())):
+        for (name, truth), *others in zip(*(buffers.now() for buffers in self.buffers)):
             recording.add(f"buffer{step}/{name}", truth, *_others([other for _, other in others]))
 
     def _all(self) -> tuple[Run, ...]:

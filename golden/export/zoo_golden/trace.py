@@ -152,6 +152,7 @@ class _Recorder(TorchFunctionMode):
         self.paths = {module: path for path, module in network.named_modules()}
         self.calls: Counter[str] = Counter()
         self.known: dict[int, _Known] = {}
+        self.parts: dict[int, tuple[torch.Tensor, Any]] = {}
         self.count = 0
         self.body: list[dict] = []
         self.open: list[list[dict]] = []
@@ -194,6 +195,13 @@ class _Recorder(TorchFunctionMode):
         at = _caller()
         module = self.open[-1][0]["module"] if self.open else ""
         call = {"function": name, "at": at, **self._arguments(func, args, kwargs, module, at)}
+        part = self.parts.get(id(args[0])) if args and name == "torch.Tensor.zero_" else None
+        part = part if part is not None and "value" in self.known[id(part[0])].encoded else None
+        if part is not None:
+            # Zeros written through a part of a tensor.
+            whole, key = part
+            written = [self._encode(whole, module, at), self._encode(key, module, at), 0.0]
+            call = {"function": "torch.Tensor.__setitem__", "at": at, "args": written, "kwargs": {}}
         known, values = self._evaluated(func, name.rpartition(".")[2], args, kwargs)
         if known and not any(True for _ in _tensors(values)):
             return values  # a number taken out of a constant, or a decision
@@ -209,6 +217,10 @@ class _Recorder(TorchFunctionMode):
         first = args[0] if args else None
         if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
             results = [("", first)]  # __setitem__
+        if part is not None:
+            results = [("", part[0])]
+        if name == "torch.Tensor.__getitem__" and len(args) == 2 and id(first) in self.known:
+            self.parts |= {id(tensor): (first, args[1]) for _, tensor in results}
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
         short = name.rpartition(".")[2]

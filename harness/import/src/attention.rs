@@ -68,6 +68,7 @@ impl Reader<'_> {
         let layer = zoo::DotProductAttention {
             segments: None,
             bias: None,
+            cosine: None,
             heads: Size(heads),
             kv_heads: None,
             key: None,
@@ -155,6 +156,7 @@ impl Reader<'_> {
                     | Seen::Repeated(_)
                     | Seen::Reshaped(..)
                     | Seen::Picked(_)
+                    | Seen::Computed(_)
                     | Seen::Unsaid(_),
                 )
                 | None => {

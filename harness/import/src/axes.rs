@@ -26,6 +26,13 @@ impl Reader<'_> {
                     None => Seen::Unsaid("it uses the scores of an attention"),
                 },
                 Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
+                Some(Seen::Computed(computed)) => match computed.viewed(made, &views) {
+                    Some(computed) => Seen::Computed(Box::new(computed)),
+                    None => {
+                        let (what, nearest) = computed.refusal();
+                        return Err(at.refuse(what, nearest));
+                    }
+                },
                 Some(Seen::Picked(picked)) => {
                     let mut picked = picked.clone();
                     picked.shape = crate::view::shape(&picked.shape, &views);
@@ -55,7 +62,16 @@ impl Reader<'_> {
     /// A function that changes nothing.
     pub(crate) fn same(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         at.told_by_the_result();
-        self.viewed(at, at.made()?, Vec::new())
+        let made = at.made()?;
+        let parameter = match at.input() {
+            Some(Argument::Parameter(name)) => Some(name.clone()),
+            _ => None,
+        };
+        match parameter {
+            Some(name) => self.is(made.value, Seen::Reshaped(name, made.shape.clone())),
+            None => self.viewed(at, made, Vec::new())?,
+        }
+        Ok(())
     }
 
     pub(crate) fn reshaped(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

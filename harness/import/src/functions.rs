@@ -36,7 +36,9 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["mish"], |network, at| network.unary(at, Layer::Mish(zoo::Mish {}))),
     (&["tanh"], |network, at| network.unary(at, Layer::Tanh(zoo::Tanh {}))),
     (&["neg", "__neg__"], |network, at| network.unary(at, Layer::Scale(zoo::Scale { by: -1.0 }))),
-    (&["exp"], |network, at| network.formula(at, "exp(x)")),
+    (&["exp"], |network, at| network.exponential(at)),
+    (&["normalize"], |network, at| network.of_length_one(at)),
+    (&["__setitem__"], |network, at| network.overwritten(at)),
     (&["log"], |network, at| network.formula(at, "log(x)")),
     (&["sqrt"], |network, at| network.formula(at, "sqrt(x)")),
     (&["rsqrt"], |network, at| network.formula(at, "rsqrt(x)")),
@@ -95,7 +97,6 @@ pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` 
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("einsum", PRODUCTS),
-    ("normalize", "`rms_norm` and `layer_norm` normalise rows"),
     ("conv3d", "`conv` works on maps, [C, H, W], and `conv1d` on [C, L]"),
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
@@ -114,7 +115,9 @@ impl Reader<'_> {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };
         self.check_types(at)?;
-        reading(self, at)?;
+        if self.of_offsets(at, name)?.is_none() {
+            reading(self, at)?;
+        }
         at.all_read()
     }
 

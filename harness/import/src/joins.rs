@@ -7,8 +7,10 @@ use zoo_recipe::schema::{Pair, Size};
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::constant::Constant;
+use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
+use crate::scores::Bias;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
@@ -46,6 +48,7 @@ impl Reader<'_> {
                     | Seen::Expanded(_)
                     | Seen::Repeated(_)
                     | Seen::Picked(_)
+                    | Seen::Computed(_)
                     | Seen::Unsaid(_),
                 )
                 | None => None,
@@ -62,6 +65,7 @@ impl Reader<'_> {
                     | Seen::Expanded(_)
                     | Seen::Repeated(_)
                     | Seen::Reshaped(..)
+                    | Seen::Computed(_)
                     | Seen::Unsaid(_),
                 )
                 | None => None,
@@ -141,7 +145,10 @@ impl Reader<'_> {
             if let Some(Argument::Value(value)) = other
                 && let Some(Seen::Picked(bias)) = self.seen(*value).cloned()
             {
-                return self.bias_of_scores(at, scores, &bias);
+                return self.bias_of_scores(at, scores, Bias::Rows(bias));
+            }
+            if let Some(Computed::Offsets(offsets)) = self.computed(other).cloned() {
+                return self.bias_of_scores(at, scores, Bias::Offsets(offsets));
             }
         }
         match self.operands(at)? {
@@ -204,6 +211,12 @@ impl Reader<'_> {
     }
 
     pub(crate) fn multiply(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if let Some(scores) = self.scores(at.input()) {
+            let other = at.argument(1, &["other"]);
+            if let Some(Computed::Factor(name, bound)) = self.computed(other).cloned() {
+                return self.factor_of_scores(at, scores, (name, bound));
+            }
+        }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
             Operands::Number(x, by, _) => {

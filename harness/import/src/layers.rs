@@ -151,10 +151,13 @@ impl Reader<'_> {
             let what = What::Layer(Word::of(&layer));
             return self.gives_viewed(at, what, vec![x], Some(at.module.to_owned()), shape, views);
         }
-        let bias = self.bias(at, 2, &name)?;
-        let init = WeightInit::default();
-        let functional = name != at.module;
-        let layer = zoo::Linear { out: Size(out), bias, transposed: false, functional, init };
+        let given = at.argument(2, &["bias"]);
+        let (bias, bias_of) = match self.parts_of_bias(given, &name) {
+            Some(parts) => (true, parts),
+            None => (self.bias(at, 2, &name)?, Vec::new()),
+        };
+        let (init, functional) = (WeightInit::default(), name != at.module);
+        let layer = zoo::Linear { out: Size(out), bias, bias_of, transposed: false, functional, init };
         self.gives_viewed(at, What::Layer(Word::of(&Layer::Linear(layer))), vec![x], Some(name), shape, views)
     }
 
@@ -181,7 +184,8 @@ impl Reader<'_> {
             *last = out;
         }
         let init = WeightInit::default();
-        let layer = zoo::Linear { out: Size(out), bias: true, transposed: true, functional: false, init };
+        let layer =
+            zoo::Linear { out: Size(out), bias: true, bias_of: Vec::new(), transposed: true, functional: false, init };
         let what = What::Layer(Word::of(&Layer::Linear(layer)));
         self.gives_viewed(at, what, vec![x], Some(name), shape, views)
     }

@@ -5,6 +5,7 @@ use zoo_recipe::layers as zoo;
 
 use crate::Refusal;
 use crate::arguments::At;
+use crate::cosine::Computed;
 use crate::operation::What;
 use crate::reader::Reader;
 use crate::trace::Argument;
@@ -16,6 +17,14 @@ impl Reader<'_> {
     pub(crate) fn formula(&mut self, at: &mut At<'_>, formula: impl Into<String>) -> Result<(), Refusal> {
         let x = self.first(at)?;
         self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
+    }
+
+    pub(crate) fn exponential(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let input = at.input();
+        if let Some(Computed::Bounded(name, bound)) = self.computed(input).cloned() {
+            return self.is_computed(at, Computed::Factor(name, bound));
+        }
+        self.formula(at, "exp(x)")
     }
 
     pub(crate) fn power(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -48,6 +57,9 @@ impl Reader<'_> {
 
     /// The gradient passes at the bounds, as for `max` and `min` with `x` as the last argument.
     pub(crate) fn clamp(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if let Some(Argument::Parameter(name)) = at.input() {
+            return self.bounded(at, name);
+        }
         let mut bound = |place: usize, key: &str| match at.argument(place, &[key]) {
             None => Ok(None),
             Some(value) => value.number().map(Some).ok_or_else(|| at.unknown_form(key)),

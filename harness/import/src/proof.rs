@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
-use zoo_recipe::layers::{Axis, Description, DotProductAttention, RelativePositionBias};
+use zoo_recipe::layers::{Axis, Description, DotProductAttention};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
 use crate::operation::{Network, Operation, Tensor, Unit, What, Windows};
@@ -92,7 +92,7 @@ impl Account {
     /// The module output of a named layer; none if its name is that of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
-            Kind::Parameter | Kind::Beside => {}
+            Kind::Parameter | Kind::Beside(_) => {}
             // The module is not called.
             Kind::Wide if word.is_on("functional") => {}
             Kind::First => self.module(name, &[("0", number)]),
@@ -176,14 +176,13 @@ impl Written<'_> {
         let name = layer.name.as_deref();
         match &layer.kind {
             Layer::Windows(windows) => return self.windows(windows, x),
-            Layer::RelativePositionBias(bias) => {
-                let own = RelativePositionBias { tap: String::new(), ..bias.clone() };
-                let number =
-                    self.numbers.of(&What::Layer(Word::of(&Layer::RelativePositionBias(own))), name, Vec::new());
-                self.taps.insert(bias.tap.clone(), self.account.operation(number));
-                return x;
+            other => {
+                if let Some((tap, beside)) = beside(other) {
+                    let number = self.numbers.of(&What::Layer(Word::of(&beside)), name, Vec::new());
+                    self.taps.insert(tap, self.account.operation(number));
+                    return x;
+                }
             }
-            _ => {}
         }
         let (result, is_container) = match layer.kind.describe() {
             Description::Tap(tap) => {
@@ -213,8 +212,8 @@ impl Written<'_> {
                     Layer::Mul(_) => What::Mul,
                     // Keys and values are operands.
                     Layer::DotProductAttention(layer) => {
-                        let layer =
-                            DotProductAttention { key: None, value: None, segments: None, bias: None, ..layer.clone() };
+                        let [key, value, segments, bias, cosine] = [const { None }; 5];
+                        let layer = DotProductAttention { key, value, segments, bias, cosine, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
                     other => What::Layer(Word::of(other)),
@@ -239,6 +238,18 @@ impl Written<'_> {
         }
         result
     }
+}
+
+/// The tap of a layer that only makes one of parameters, and the layer without it.
+fn beside(layer: &Layer) -> Option<(String, Layer)> {
+    let mut own = layer.clone();
+    let tap = match &mut own {
+        Layer::RelativePositionBias(bias) => &mut bias.tap,
+        Layer::ContinuousPositionBias(bias) => &mut bias.tap,
+        Layer::LogitScale(scale) => &mut scale.tap,
+        _ => return None,
+    };
+    Some((std::mem::take(tap), own))
 }
 
 /// Compares a recipe with the traced network.

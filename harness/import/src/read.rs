@@ -35,8 +35,7 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
 }
 
 impl Reader<'_> {
-    /// The operations of a module; `None` if it only gives rows of a parameter, which are part of what is done with
-    /// them.
+    /// The operations of a module; `None` if it only gives what is part of a later layer, as rows of a parameter.
     fn call(&mut self, call: &ModuleCall) -> Result<Option<Module>, ImportError> {
         let path = &call.module;
         let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();
@@ -49,6 +48,7 @@ impl Reader<'_> {
                         inputs.push(*tensor);
                     }
                 }
+                Some(Seen::Computed(_)) => {}
                 _ => return Err(self.refuse_module(call, "its argument is not a tensor of samples").into()),
             }
         }
@@ -64,7 +64,7 @@ impl Reader<'_> {
         let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
         if body.is_empty()
             && !given.is_empty()
-            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_))))
+            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_) | Seen::Computed(_))))
         {
             return Ok(None);
         }
@@ -122,6 +122,9 @@ impl Reader<'_> {
             return Ok(());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
+            if matches!(self.seen(value), Some(Seen::Computed(_))) {
+                continue;
+            }
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let Some(mut module) = self.call(call)? else { return Ok(()) };

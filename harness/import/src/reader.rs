@@ -7,6 +7,7 @@ use zoo_recipe::Layer;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
+use crate::cosine::Computed;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
 use crate::scores::Scores;
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
@@ -30,6 +31,8 @@ pub(crate) enum Seen {
     Times(Tensor, Vec<View>, f64),
     /// Scores of an attention.
     Scores(Box<Scores>),
+    /// What has no layer of its own, but is part of one.
+    Computed(Box<Computed>),
     /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
 }
@@ -108,6 +111,11 @@ impl Reader<'_> {
         match self.seen.get(&value)? {
             Seen::Of(tensor, views) | Seen::Times(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
             Seen::Scores(scores) => Some(scores.shape.clone()),
+            Seen::Computed(computed) => match &**computed {
+                Computed::OfLengthOne(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
+                Computed::Offsets(offsets) => Some(offsets.shape.clone()),
+                Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,
+            },
             Seen::Expanded(_) | Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }
@@ -171,6 +179,10 @@ impl Reader<'_> {
                     "`positions` adds a row to each token by its position; for rows by an input, add the input to the \
                      example batch (`--indices`)",
                 ));
+            }
+            Some(Seen::Computed(computed)) => {
+                let (what, nearest) = computed.refusal();
+                return Err(refuse(&what, nearest));
             }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),

@@ -8,7 +8,9 @@ use zoo_recipe::schema::{Pair, Size};
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
+use crate::cosine::Computed;
 use crate::functions::PRODUCTS;
+use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
 use crate::trace::Argument;
@@ -21,6 +23,24 @@ const MASKED: f64 = -100.0;
 /// Most tokens of a window with a bias of relative positions.
 const MOST_TOKENS: usize = 4096;
 
+/// A learned bias of scores.
+#[derive(Clone, Debug)]
+pub(crate) enum Bias {
+    /// Rows of a parameter.
+    Rows(Picked),
+    /// What a small network makes of offsets.
+    Offsets(Offsets),
+}
+
+/// Queries and keys are divided by their lengths.
+#[derive(Clone, Debug, PartialEq)]
+enum Cosine {
+    /// Their products are not multiplied yet.
+    Plain,
+    /// Multiplied by e^min(x, bound) of a parameter.
+    Times(String, f64),
+}
+
 /// Scores, or the weights that softmax makes of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Scores {
@@ -32,7 +52,8 @@ pub(crate) struct Scores {
     /// The same, samples perhaps as several axes.
     pub shape: Vec<usize>,
     scale: f64,
-    bias: Option<Picked>,
+    bias: Option<Bias>,
+    cosine: Option<Cosine>,
     segments: bool,
     causal: bool,
     is_softmax: bool,
@@ -55,6 +76,20 @@ pub(crate) fn is_usual(scale: f64, width: usize) -> bool {
     (scale - usual).abs() <= 4.0 * f64::EPSILON * usual
 }
 
+/// Whether views make `[heads, query, key]` of rows for each query and key.
+pub(crate) fn is_by_head(rows: &Constant, views: &[View], shape: &[usize], [heads, t, s]: [usize; 3]) -> bool {
+    let views = simplified(&[&rows.shape[..], &[heads]].concat(), views);
+    let views = match &views[..] {
+        [View::Reshape(apart), rest @ ..] if apart == &[t, s, heads] => rest,
+        all => all,
+    };
+    let by_head = match views {
+        [View::Permute(order)] | [View::Permute(order), View::Reshape(_)] => order == &[2, 0, 1],
+        _ => false,
+    };
+    by_head && shape.ends_with(&[heads, t, s]) && shape.iter().product::<usize>() == heads * t * s
+}
+
 impl Reader<'_> {
     /// The scores that an argument is.
     pub(crate) fn scores(&self, argument: Option<&Argument>) -> Option<Scores> {
@@ -67,6 +102,7 @@ impl Reader<'_> {
                 | Seen::Repeated(_)
                 | Seen::Reshaped(..)
                 | Seen::Picked(_)
+                | Seen::Computed(_)
                 | Seen::Unsaid(_) => None,
             },
             _ => None,
@@ -89,6 +125,7 @@ impl Reader<'_> {
             | Seen::Repeated(_)
             | Seen::Reshaped(..)
             | Seen::Picked(_)
+            | Seen::Computed(_)
             | Seen::Unsaid(_) => {
                 return None;
             }
@@ -118,8 +155,16 @@ impl Reader<'_> {
             return self.weighted(at, scores, second);
         }
         let made = at.made()?;
-        let (Some((queries, q)), Some((keys, k))) = (self.factor(at, first), self.factor(at, second)) else {
-            return Err(at.refuse("it multiplies matrices", PRODUCTS));
+        let of_length_one = |argument| match self.computed(argument) {
+            Some(Computed::OfLengthOne(base, views)) => Some((*base, views.clone())),
+            _ => None,
+        };
+        let (((queries, q), (keys, k)), cosine) = match [first, second].map(of_length_one) {
+            [Some(queries), Some(keys)] => (((queries, 1.0), (keys, 1.0)), Some(Cosine::Plain)),
+            _ => match (self.factor(at, first), self.factor(at, second)) {
+                (Some(queries), Some(keys)) => ((queries, keys), None),
+                _ => return Err(at.refuse("it multiplies matrices", PRODUCTS)),
+            },
         };
         let [Some(from), Some(to)] = [first, second].map(|argument| match argument {
             Some(Argument::Value(value)) => self.shape(*value),
@@ -139,6 +184,7 @@ impl Reader<'_> {
                     shape: made.shape.clone(),
                     scale: q * k,
                     bias: None,
+                    cosine,
                     segments: false,
                     causal: false,
                     is_softmax: false,
@@ -158,6 +204,22 @@ impl Reader<'_> {
         self.becomes(at, Scores { scale: scores.scale * by, ..scores })
     }
 
+    /// Cosines times e^min(x, bound) of a parameter.
+    pub(crate) fn factor_of_scores(
+        &mut self,
+        at: &mut At<'_>,
+        scores: Scores,
+        (name, bound): (String, f64),
+    ) -> Result<(), Refusal> {
+        if scores.cosine != Some(Cosine::Plain) || scores.is_softmax || scores.bias.is_some() {
+            return Err(at.refuse(
+                format!("scores are multiplied by the parameter `{name}`"),
+                "cosines are: `dot_product_attention` with `cosine`, and `logit_scale`",
+            ));
+        }
+        self.becomes(at, Scores { cosine: Some(Cosine::Times(name, bound)), ..scores })
+    }
+
     pub(crate) fn softmax_of_scores(&mut self, at: &mut At<'_>, scores: Scores, axis: usize) -> Result<(), Refusal> {
         if scores.is_softmax || axis + 1 != scores.shape.len() {
             return Err(at.refuse("softmax of scores is not along the keys", SCORES));
@@ -173,11 +235,11 @@ impl Reader<'_> {
     }
 
     /// Scores with a learned bias.
-    pub(crate) fn bias_of_scores(&mut self, at: &mut At<'_>, scores: Scores, bias: &Picked) -> Result<(), Refusal> {
+    pub(crate) fn bias_of_scores(&mut self, at: &mut At<'_>, scores: Scores, bias: Bias) -> Result<(), Refusal> {
         if scores.is_softmax || scores.bias.is_some() {
             return Err(at.refuse("there are two biases, or one after softmax", SCORES));
         }
-        self.becomes(at, Scores { bias: Some(bias.clone()), ..scores })
+        self.becomes(at, Scores { bias: Some(bias), ..scores })
     }
 
     /// Scores with a mask that is 0 for keys that a query sees.
@@ -230,12 +292,30 @@ impl Reader<'_> {
         if !scores.is_softmax || scores.shape.len() != 4 {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
-        let Scores { queries, keys, scale, bias, segments, causal, dropout, .. } = scores;
-        if !is_usual(scale, d) {
+        let Scores { queries, keys, scale, bias, segments, causal, dropout, cosine, .. } = scores;
+        if cosine.is_none() && !is_usual(scale, d) {
             let what = format!("scores of heads of width {d} have the scale {scale}");
             return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
         }
-        let bias = bias.map(|bias| self.relative_bias(at, queries.0, &bias, [heads, t, s])).transpose()?;
+        let cosine = match cosine {
+            None => None,
+            Some(Cosine::Times(name, bound)) if scale == 1.0 => Some(self.logit_scale(at, &name, bound, heads)?),
+            Some(Cosine::Times(..) | Cosine::Plain) => {
+                return Err(at.refuse(
+                    "cosines are not multiplied by a parameter, or by a number too",
+                    "`logit_scale` gives a learned factor of cosines",
+                ));
+            }
+        };
+        let extents = [heads, t, s];
+        let bias = match bias {
+            None => None,
+            Some(Bias::Rows(bias)) => Some(self.relative_bias(at, queries.0, &bias, extents)?),
+            Some(Bias::Offsets(bias)) => {
+                let window = self.windows(queries.0).map(|windows| windows.size);
+                Some(self.continuous_bias(at, &bias, extents, window)?)
+            }
+        };
         // Windows that are not moved are one part each: the same layer says both, where others are moved.
         let in_one = |windows: &Windows| windows.shift == [0, 0] && self.moves_windows;
         let windows = self.windows(queries.0).filter(|windows| segments || in_one(windows)).cloned();
@@ -252,10 +332,11 @@ impl Reader<'_> {
             mask: None,
             segments: None,
             bias: None,
+            cosine: None,
             rotary: None,
             dropout,
         };
-        let beside: Vec<Tensor> = segments.into_iter().chain(bias).collect();
+        let beside: Vec<Tensor> = segments.into_iter().chain(bias).chain(cosine).collect();
         self.attend(at, layer, [queries, keys, values], [n, t, s, d], &beside)
     }
 
@@ -279,19 +360,8 @@ impl Reader<'_> {
             }
         };
         let size = own.into_iter().chain(squares).find(is_index);
-        // `[query, key, heads]` becomes `[heads, query, key]`.
-        let from = [&bias.rows.shape[..], &[heads]].concat();
-        let views = simplified(&from, &bias.views);
-        let views = match &views[..] {
-            [View::Reshape(apart), rest @ ..] if apart == &[t, s, heads] => rest,
-            all => all,
-        };
-        let by_head = match views {
-            [View::Permute(order)] | [View::Permute(order), View::Reshape(_)] => order == &[2, 0, 1],
-            _ => false,
-        };
-        let size = size.filter(|_| by_head && bias.shape.ends_with(&[heads, t, s]));
-        let Some(size) = size.filter(|_| bias.shape.iter().product::<usize>() == heads * t * s) else {
+        let by_head = is_by_head(&bias.rows, &bias.views, &bias.shape, [heads, t, s]);
+        let Some(size) = size.filter(|_| by_head) else {
             return Err(at.refuse(
                 format!("scores have a bias of rows of `{}` that are not those of relative positions", bias.table),
                 "`relative_position_bias` has a row for each distance of two pixels of a window",
@@ -300,10 +370,6 @@ impl Reader<'_> {
         let init = zoo_graph::Init::Constant(0.0);
         let layer = RelativePositionBias { size: Pair(size), heads: Size(heads), tap: String::new(), init };
         let what = What::Layer(Word::of(&Layer::RelativePositionBias(layer)));
-        let result = self.inner(at, what, Vec::new(), vec![heads, t, s]);
-        if let Some(Unit::Operation(operation)) = at.units.last_mut() {
-            operation.name = Some(bias.table.clone());
-        }
-        Ok(result)
+        Ok(self.beside(at, what, bias.table.clone(), vec![heads, t, s]))
     }
 }

@@ -50,7 +50,7 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
 fn beside(module: &Module) -> HashMap<Tensor, usize> {
     let is_beside = |what: &What| match what {
         What::Segments(_) => true,
-        What::Layer(word) => word.kind == Kind::Beside,
+        What::Layer(word) => matches!(word.kind, Kind::Beside(_)),
         What::Add | What::Subtract | What::Mul | What::Concat(_) | What::Cut(_) | What::Join(_) => false,
     };
     let one = |(index, unit): (usize, &Unit)| match unit {
@@ -215,12 +215,12 @@ impl Body<'_> {
             let Some(index) = self.beside.get(tensor).copied() else { continue };
             self.done.insert(index);
             match &self.module.body[index] {
-                Unit::Operation(Operation { what: What::Layer(word), name, .. }) => {
-                    items.push(Item::Layer {
-                        word: attending(word, vec![("tap", "bias".to_owned())]),
-                        name: name.clone(),
-                    });
-                    taps.push(("bias", "bias".to_owned()));
+                Unit::Operation(Operation { what: What::Layer(word), name, .. })
+                    if let Kind::Beside(key) = word.kind =>
+                {
+                    let word = attending(word, vec![("tap", key.to_owned())]);
+                    items.push(Item::Layer { word, name: name.clone() });
+                    taps.push((key, key.to_owned()));
                 }
                 Unit::Operation(_) | Unit::Module(_) => taps.push((SEGMENTS, SEGMENTS.to_owned())),
             }

@@ -100,8 +100,8 @@ pub enum Kind {
     Gate,
     /// Applies others to the windows of a map.
     Windows,
-    /// Makes a tap of a parameter, and changes nothing.
-    Beside,
+    /// Makes a tap of parameters for attention, which has it under this key; changes nothing.
+    Beside(&'static str),
     /// Any other layer: a module where it has a name.
     Plain,
 }
@@ -115,7 +115,8 @@ impl Kind {
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,
             Layer::Windows(_) => Self::Windows,
-            Layer::RelativePositionBias(_) => Self::Beside,
+            Layer::RelativePositionBias(_) | Layer::ContinuousPositionBias(_) => Self::Beside("bias"),
+            Layer::LogitScale(_) => Self::Beside("cosine"),
             _ => Self::Plain,
         }
     }

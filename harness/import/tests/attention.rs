@@ -104,6 +104,40 @@ fn its_steps_are_one_layer() {
     assert!(text.contains("- dot_product_attention: {heads: 2, key: key, value: value}"), "{text}");
 }
 
+/// A small Swin Transformer of version 2, with one text of its trace replaced wherever it is.
+fn changed(from: &str, to: &str) -> Result<String, ImportError> {
+    let text = std::fs::read_to_string("../../tests/fixtures/traces/swin_v2.json").unwrap();
+    assert!(text.contains(from), "{from}");
+    import(&Trace::read(text.replace(from, to).as_bytes()).unwrap(), "net").map(|imported| imported.text)
+}
+
+#[test]
+fn cosine_attention_is_read_to_the_last_number() {
+    for (from, to, reason) in [
+        // The offset of the farthest pixels, the bias of neighbours, the factor of the bias.
+        ("1.0566416", "1.0566417", "its table is another one"),
+        (r#""values":"24 23"#, r#""values":"24 24"#, "its rows are not those"),
+        (
+            r#""function":"torch.Tensor.mul","#,
+            r#""function":"torch.Tensor.div","#,
+            "with constants and parameters alone",
+        ),
+        ("torch.sigmoid", "torch.tanh", "with constants and parameters alone"),
+        (r#"{"value":13},16]"#, r#"{"value":13},8]"#, "its factor is not 16"),
+        (r#""function":"torch.Tensor.exp""#, r#""function":"torch.Tensor.sqrt""#, "it bounds the parameter"),
+        (r#""slice":[8,16,null]"#, r#""slice":[8,15,null]"#, "that are no part"),
+        (r#""dim":-1,"eps":1e-12"#, r#""dim":-1,"eps":1e-6"#, "its eps is 1e-6"),
+        (r#""p":2.0"#, r#""p":1.0"#, "its p is 1.0"),
+    ] {
+        match changed(from, to) {
+            Err(ImportError::Refused(refusal)) => assert!(refusal.what.contains(reason), "{from}: {}", refusal.what),
+            other => panic!("{from}: {other:?}"),
+        }
+    }
+    let bounded = changed("4.605170185988092", "3.912023005428146").unwrap();
+    assert!(bounded.contains("- logit_scale: {name: logit_scale, heads: $heads, most: 50, tap: cosine}"), "{bounded}");
+}
+
 #[test]
 fn what_the_layer_does_not_do_is_refused() {
     let usual = Attention::default;

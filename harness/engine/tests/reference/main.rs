@@ -1,6 +1,7 @@
 //! The reference kernels against hand-worked cases, naive loops, central differences and candle's autograd.
 
 mod autograd;
+mod cosine;
 mod dense;
 mod determinism;
 mod device_passes;

@@ -6,6 +6,7 @@
 
 mod forced;
 mod hints;
+mod rounded_loss;
 mod simulated;
 mod targets;
 
@@ -121,10 +122,19 @@ pub fn judge(
         forced.failed.map_or(Ok(forced.found), Err)
     };
     progress("the recording, in f64");
-    let found = forced(&mut |place| {
+    let mut found = forced(&mut |place| {
         let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
         given(entry, options.loss_scale).map(Some)
     })?;
+    if let Declared::Half(dtype) = options.declared
+        && let Some((place, loss)) =
+            rounded_loss::rounded_loss(setup.graph(), golden, &targets, &matched.entries, dtype)?
+        && let Some(found) = &mut found[place]
+        && let Given::Elements(values, _) = given(matched.entries[&place], 1.0)?
+        && let Some(recorded) = values.first()
+    {
+        found.error = found.error.min((recorded - loss).abs() / loss.abs());
+    }
     progress(&format!("the step in {}", options.declared.name()));
     let own = simulated::simulate(recipe, golden, &options.declared, options.engine, &targets, &places)?;
     progress("its cost, in f64");

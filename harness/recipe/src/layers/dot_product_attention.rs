@@ -42,6 +42,10 @@ pub struct DotProductAttention {
     /// Tap `[heads, T, T]` that is added to the scores, for example of `relative_position_bias`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<String>,
+    /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and keys
+    /// times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<String>,
     /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<Rotary>,
@@ -117,6 +121,7 @@ impl Word for DotProductAttention {
             ("mask", &mut self.mask),
             ("segments", &mut self.segments),
             ("bias", &mut self.bias),
+            ("cosine", &mut self.cosine),
         ];
         for (key, tap) in taps {
             if let Some(name) = tap {
@@ -130,7 +135,12 @@ impl Word for DotProductAttention {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
         let heads = Heads { heads: self.heads.0, kv_heads, causal: self.causal, dropout: self.dropout };
         let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
-        let beside = Beside { mask: beside(&self.mask)?, segments: beside(&self.segments)?, bias: beside(&self.bias)? };
+        let beside = Beside {
+            mask: beside(&self.mask)?,
+            segments: beside(&self.segments)?,
+            bias: beside(&self.bias)?,
+            cosine: beside(&self.cosine)?,
+        };
         let operands = match (&self.key, &self.value) {
             (Some(key), Some(value)) => {
                 let (key, value) = (at.tapped(key)?, at.tapped(value)?);
@@ -147,11 +157,15 @@ impl Word for DotProductAttention {
             Some(rotary) => [rotary.turned(at, "q", q)?, rotary.turned(at, "k", k)?, v],
             None => [q, k, v],
         };
+        let operands = match (self.cosine.is_some(), operands) {
+            (true, [q, k, v]) => [of_length_one(at, "q", q)?, of_length_one(at, "k", k)?, v],
+            (false, operands) => operands,
+        };
         heads.attend(at, operands, beside)
     }
 
     fn describe(&self) -> Description<'_> {
-        let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias]
+        let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias, &self.cosine]
             .into_iter()
             .flatten()
             .map(String::as_str)
@@ -159,6 +173,15 @@ impl Word for DotProductAttention {
         Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }
 }
+
+/// Queries or keys, each divided by its length, or by 1e-12 if it is shorter (PyTorch's normalize).
+fn of_length_one(at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
+    let formula = Formula::define(1, |[x]| [x * x.square().row_sum().max(SHORTEST * SHORTEST).rsqrt()]);
+    at.unnamed_part(&format!("{part}_of_length_one"), formula, &[x])
+}
+
+/// The `eps` of PyTorch's normalize.
+const SHORTEST: f64 = 1e-12;
 
 /// Optional operands of attention.
 #[derive(Clone, Copy, Default)]
@@ -169,6 +192,8 @@ pub(super) struct Beside {
     pub segments: Option<ValueId>,
     /// `[heads, t, s]`, added to scores.
     pub bias: Option<ValueId>,
+    /// `[heads, 1, 1]`, by which scores are multiplied instead of 1 / sqrt(d).
+    pub cosine: Option<ValueId>,
 }
 
 /// The computation of attention, independent of the layers of its operands.
@@ -263,6 +288,7 @@ impl Heads {
             operands.len() - 1
         };
         let bias = beside.bias.map(&mut place);
+        let cosine = beside.cosine.map(&mut place);
         let mask = match beside.mask {
             None => None,
             Some(mask) => {
@@ -287,7 +313,7 @@ impl Heads {
         let scale = 1.0 / (d as f64).sqrt();
         let (query, key) = (leading.len() + 1, leading.len() + 2);
         let formula = Formula::over(1, operands.len(), |x| {
-            let score = x[0] * scale;
+            let score = cosine.map_or_else(|| x[0] * scale, |factor| x[0] * x[factor]);
             let score = bias.map_or(score, |bias| score + x[bias]);
             // Each is 1 if a query sees a key; in causal attention, if the key is not after the query.
             let causal = self.causal.then(|| (x[0].coordinate(query) + before).at_least(x[0].coordinate(key)));

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_graph::formula::Formula;
 use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
@@ -19,6 +20,10 @@ pub struct Linear {
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
+    /// Which of as many equal parts of the outputs the bias is added to; by default all. `[true, false, true]` for a
+    /// layer that makes queries, keys and values, if keys have no bias; the parameter has elements for them too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bias_of: Vec<bool>,
     /// Whether the weight is `[in, out]`, as in the Conv1D of transformers and in Keras. Its fans are the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub transposed: bool,
@@ -36,6 +41,15 @@ impl Word for Linear {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         self.init = self.init.or(&at.init().linear);
+        let parts = self.bias_of.len();
+        if parts > 0 && (!self.bias || parts > MOST_PARTS || !self.out.0.is_multiple_of(parts)) {
+            let message = match self.bias {
+                false => "the layer has no bias".to_owned(),
+                true => format!("{} outputs cannot be divided into {parts} equal parts", self.out.0),
+            };
+            at.error("bias_of", message);
+            return None;
+        }
         Some(())
     }
 
@@ -52,13 +66,35 @@ impl Word for Linear {
         };
         let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &init[0])?];
         if self.bias {
-            operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &init[1])?);
+            let bias = at.parameter("bias", VariableRole::Bias, &[self.out.0], &init[1])?;
+            operands.push(if self.bias_of.iter().all(|part| *part) { bias } else { self.partly(at, bias)? });
         }
         at.add(ops::MatMul { transpose_a: false, transpose_b: !self.transposed }, &operands)
     }
 
     fn describe(&self) -> Description<'_> {
         Step::new(Work::Dense, "linear").into()
+    }
+}
+
+/// Most parts of the outputs for `bias_of`.
+const MOST_PARTS: usize = 16;
+
+impl Linear {
+    /// The bias, 0 for parts without.
+    fn partly(&self, at: &mut Builder<'_, '_>, bias: ValueId) -> Result<ValueId, GraphError> {
+        let size = (self.out.0 / self.bias_of.len()) as f64;
+        let formula = Formula::define(0, |[bias]| {
+            let (place, zero) = (bias.coordinate(1), bias.number(0.0));
+            let chosen = |before, (part, has): (f64, &bool)| {
+                place.at_least(part * size).select(if *has { bias } else { zero }, before)
+            };
+            [(0..).map(f64::from).zip(&self.bias_of).fold(zero, chosen)]
+        });
+        // Positions along the first axis are those of samples.
+        let row = at.add_part("bias_row", ops::Reshape { shape: [1, self.out.0].into() }, &[bias])?;
+        let row = at.unnamed_part("bias_of_parts", formula, &[row])?;
+        at.add_part("partial_bias", ops::Reshape { shape: [self.out.0].into() }, &[row])
     }
 }
 

@@ -21,6 +21,7 @@ mod blur_pool;
 mod bn;
 mod channel_shuffle;
 mod concat;
+mod continuous_position_bias;
 mod conv;
 mod conv1d;
 mod conv_transpose;
@@ -43,6 +44,7 @@ mod layer_norm;
 mod layer_scale;
 mod leaky_relu;
 mod linear;
+mod logit_scale;
 mod lrn;
 mod map;
 mod max_pool;
@@ -244,6 +246,8 @@ layers! {
     "attention" => attention::Attention,
     "dot_product_attention" => dot_product_attention::DotProductAttention,
     "relative_position_bias" => relative_position_bias::RelativePositionBias,
+    "continuous_position_bias" => continuous_position_bias::ContinuousPositionBias,
+    "logit_scale" => logit_scale::LogitScale,
     "take" => take::Take,
     "drop_path" => drop_path::DropPath,
     "gate" => gate::Gate,

@@ -93,6 +93,12 @@ impl Network<'_> {
                 Gives::Result => self.tap(name, y, Some(origin)),
                 Gives::Value(value) => self.tap(name, value, Some(origin)),
                 Gives::Parts(parts) => self.tap_parts(name, parts, &origin),
+                Gives::Inside(parts, value) => {
+                    for (inside, value) in parts {
+                        self.tap(&format!("{name}.{inside}"), value, Some(origin.clone()));
+                    }
+                    self.tap(name, value, Some(origin));
+                }
                 Gives::Nothing => {}
             }
         }
@@ -130,6 +136,8 @@ pub(crate) enum Gives {
     Value(ValueId),
     /// Several values by key.
     Parts(Vec<(String, ValueId)>),
+    /// A value, after those of modules inside by their names.
+    Inside(Vec<(&'static str, ValueId)>, ValueId),
     /// Nothing: it is a parameter there, no module.
     Nothing,
 }

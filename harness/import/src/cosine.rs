@@ -1,0 +1,191 @@
+//! What Swin Transformers of version 2 compute from parameters and constants before attention: cosines for scores, a
+//! learned factor of them, a bias without a part for keys, and a bias that a small network computes (`offsets`).
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers::LogitScale;
+
+use crate::Refusal;
+use crate::arguments::At;
+use crate::offsets::Offsets;
+use crate::operation::{Tensor, Unit, What};
+use crate::reader::{Reader, Seen};
+use crate::trace::{Argument, Made};
+use crate::view::View;
+use crate::word::Word;
+
+/// Most parts of a bias.
+const MOST_PARTS: usize = 16;
+
+const LENGTHS: &str = "`dot_product_attention` with `cosine` divides queries and keys by their lengths";
+
+/// What has no layer of its own.
+#[derive(Clone, Debug)]
+pub(crate) enum Computed {
+    /// A view of the result of an operation, each row divided by its length.
+    OfLengthOne(Tensor, Vec<View>),
+    /// min(x, bound) of a parameter.
+    Bounded(String, f64),
+    /// e^min(x, bound) of a parameter.
+    Factor(String, f64),
+    /// A bias, without those of as many equal parts that are false.
+    Bias(String, Vec<bool>),
+    /// What a small network makes of offsets.
+    Offsets(Offsets),
+}
+
+impl Computed {
+    /// This in another shape, if attention takes it so.
+    pub fn viewed(&self, made: &Made, views: &[View]) -> Option<Self> {
+        match self {
+            Self::OfLengthOne(base, known) => Some(Self::OfLengthOne(*base, [known, views].concat())),
+            Self::Offsets(offsets) => Some(Self::Offsets(offsets.viewed(made, views))),
+            Self::Bounded(..) | Self::Factor(..) | Self::Bias(..) => views.is_empty().then(|| self.clone()),
+        }
+    }
+
+    /// Why nothing else can be done with it, and what can.
+    pub fn refusal(&self) -> (String, &'static str) {
+        match self {
+            Self::OfLengthOne(..) => ("it divides rows by their lengths".to_owned(), LENGTHS),
+            Self::Bounded(name, _) | Self::Factor(name, _) => {
+                (format!("it bounds the parameter `{name}`"), "`logit_scale` gives a bounded factor of scores")
+            }
+            Self::Bias(name, _) => {
+                (format!("it sets a part of the parameter `{name}` to 0"), "`linear` has `bias_of`, for its own bias")
+            }
+            Self::Offsets(_) => (
+                "it computes with constants and parameters alone".to_owned(),
+                "`continuous_position_bias` is a bias of attention scores that a small network computes",
+            ),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// What an argument is, if it has no layer of its own.
+    pub(crate) fn computed(&self, argument: Option<&Argument>) -> Option<&Computed> {
+        let Some(Argument::Value(value)) = argument else { return None };
+        match self.seen(*value)? {
+            Seen::Computed(computed) => Some(computed),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_computed(&mut self, at: &At<'_>, computed: Computed) -> Result<(), Refusal> {
+        self.is(at.made()?.value, Seen::Computed(Box::new(computed)));
+        Ok(())
+    }
+
+    /// PyTorch's normalize, along the last axis.
+    pub(crate) fn of_length_one(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let input = at.input();
+        let seen = match input {
+            Some(Argument::Value(value)) => self.seen(*value).cloned(),
+            _ => None,
+        };
+        let (Some(Seen::Of(base, views)), rank) = (seen, at.made()?.shape.len()) else {
+            return Err(at.refuse("it divides rows by their lengths", LENGTHS));
+        };
+        let (norm, least) = (at.float(1, "p", 2.0)?, at.float(3, "eps", 1e-12)?);
+        let axis = match at.argument(2, &["dim"]) {
+            None => Some(1),
+            Some(axis) => axis.int().and_then(|axis| crate::arguments::wrapped(axis, rank)),
+        };
+        at.only("p", norm, 2.0)?;
+        at.only("eps", least, 1e-12)?;
+        match axis {
+            Some(axis) if axis + 1 == rank => self.is_computed(at, Computed::OfLengthOne(base, views)),
+            _ => Err(at.refuse("it divides by lengths along another axis than the last", LENGTHS)),
+        }
+    }
+
+    /// The bound of a parameter.
+    pub(crate) fn bounded(&mut self, at: &mut At<'_>, name: &str) -> Result<(), Refusal> {
+        let most = at.argument(2, &["max"]).and_then(Argument::number);
+        match (at.argument(1, &["min"]), most) {
+            (None, Some(most)) => self.is_computed(at, Computed::Bounded(name.to_owned(), most)),
+            _ => Err(at.refuse(
+                format!("it bounds the parameter `{name}` from below"),
+                "`logit_scale` bounds its parameter from above",
+            )),
+        }
+    }
+
+    /// A part of a tensor is overwritten.
+    pub(crate) fn overwritten(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (input, key, value) = (at.input(), at.argument(1, &["key"]), at.argument(2, &["value"]));
+        let nearest = "`linear` with `bias_of` has a bias for some of its outputs; nothing else is overwritten";
+        let name = match input {
+            Some(Argument::Value(value)) => match self.seen(*value) {
+                Some(Seen::Reshaped(name, shape)) if shape == self.trace.shape(name) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (Some(name), Some(Argument::Slice([start, stop, None | Some(1)])), Some(0.0)) =
+            (name, key, value.and_then(Argument::number))
+        else {
+            return Err(at.refuse("a part of a tensor is overwritten", nearest));
+        };
+        let extent = match self.trace.shape(&name) {
+            [extent] => *extent,
+            _ => return Err(at.refuse("a part of a tensor is overwritten", nearest)),
+        };
+        let place = |index: Option<i64>, usual| index.map_or(Some(usual), |index| usize::try_from(index).ok());
+        let (from, to) = (place(*start, 0), place(*stop, extent));
+        let parts = (2..=MOST_PARTS).filter(|parts| extent.is_multiple_of(*parts)).find_map(|parts| {
+            let size = extent / parts;
+            let (from, to) = (from?, to?);
+            let fits = from < to && to <= extent && from.is_multiple_of(size) && to.is_multiple_of(size);
+            fits.then(|| (0..parts).map(|part| !(from..to).contains(&(part * size))).collect())
+        });
+        match parts {
+            Some(parts) => self.is_computed(at, Computed::Bias(name, parts)),
+            None => {
+                Err(at.refuse(format!("it sets elements of the parameter `{name}` to 0 that are no part"), nearest))
+            }
+        }
+    }
+
+    /// The layer that gives the factor of cosines.
+    pub(crate) fn logit_scale(
+        &mut self,
+        at: &mut At<'_>,
+        name: &str,
+        bound: f64,
+        heads: usize,
+    ) -> Result<Tensor, Refusal> {
+        if self.trace.shape(name) != [heads, 1, 1] {
+            return Err(at.refuse(
+                format!("scores of {heads} heads are multiplied by `{name}`, {:?}", self.trace.shape(name)),
+                "`logit_scale` has a parameter [heads, 1, 1]",
+            ));
+        }
+        // The shortest number of which this is the logarithm.
+        let most = bound.exp();
+        let most = (1..16).filter_map(|digits| format!("{most:.digits$e}").parse::<f64>().ok());
+        let Some(most) = most.into_iter().find(|most| most.ln() == bound) else {
+            return Err(at.refuse(format!("the parameter `{name}` is at most {bound}"), "`logit_scale` has `most`"));
+        };
+        let layer = LogitScale { most, ..LogitScale::of(heads) };
+        let what = What::Layer(Word::of(&Layer::LogitScale(layer)));
+        Ok(self.beside(at, what, name.to_owned(), vec![heads, 1, 1]))
+    }
+
+    /// A layer with parameters that gives what an attention takes beside tensors.
+    pub(crate) fn beside(&mut self, at: &mut At<'_>, what: What, name: String, shape: Vec<usize>) -> Tensor {
+        let result = self.inner(at, what, Vec::new(), shape);
+        if let Some(Unit::Operation(operation)) = at.units.last_mut() {
+            operation.name = Some(name);
+        }
+        result
+    }
+
+    /// Which parts of its outputs a dense layer adds its own bias to; all if the list is empty.
+    pub(crate) fn parts_of_bias(&self, argument: Option<&Argument>, owner: &str) -> Option<Vec<bool>> {
+        match self.computed(argument)? {
+            Computed::Bias(name, parts) if *name == format!("{owner}.bias") => Some(parts.clone()),
+            _ => None,
+        }
+    }
+}
