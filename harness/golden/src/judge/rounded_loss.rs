@@ -62,6 +62,11 @@ fn cross_entropy(
         return Ok(None);
     }
     let classes = logits.len() / labels.len();
+    let narrow = match dtype {
+        DType::F16 => CandleType::F16,
+        DType::Bf16 => CandleType::BF16,
+        DType::F32 | DType::F64 | DType::U32 => return Ok(None),
+    };
     let (of_label, of_other) = op.targets(classes);
     let (mut sum, mut rows) = (0.0, 0);
     for (row, label) in logits.chunks_exact(classes).zip(labels) {
@@ -72,7 +77,7 @@ fn cross_entropy(
         let log_sum = row.iter().map(|x| (x - largest).exp()).sum::<f64>().ln() + largest;
         // PyTorch computes them in f32 before it rounds them.
         let exact: Vec<f32> = row.iter().map(|x| (x - log_sum) as f32).collect();
-        let rounded = Tensor::from_vec(exact, classes, &Device::Cpu)?.to_dtype(zoo_engine::candle_dtype(dtype))?;
+        let rounded = Tensor::from_vec(exact, classes, &Device::Cpu)?.to_dtype(narrow)?;
         let rounded: Vec<f64> = rounded.to_dtype(CandleType::F64)?.to_vec1()?;
         let Some(own) = rounded.get(*label as usize) else { return Ok(None) };
         sum -= of_label * own + of_other * (rounded.iter().sum::<f64>() - own);
