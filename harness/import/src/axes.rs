@@ -68,7 +68,8 @@ impl Reader<'_> {
             _ => None,
         };
         match parameter {
-            Some(name) => self.is(made.value, Seen::Reshaped(name, made.shape.clone())),
+            Some(name) if made.is_real() => self.is(made.value, Seen::Reshaped(name, made.shape.clone())),
+            Some(_) => self.is(made.value, Seen::Unsaid("it rounds a parameter to whole numbers")),
             None => self.viewed(at, made, Vec::new())?,
         }
         Ok(())

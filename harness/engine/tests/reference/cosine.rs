@@ -51,10 +51,9 @@ fn cosine_attention_by_hand() {
     let mut expected = Vec::new();
     for n in 0..2 {
         for query in 0..TOKENS {
-            for head in 0..HEADS {
+            for (head, factor) in factor.iter().enumerate() {
                 let q = row(n, query, 0, head);
-                let weight =
-                    |key: usize| (factor[head] * cosine(&q, &row(n, key, 1, head)) + bias(head, query, key)).exp();
+                let weight = |key: usize| (factor * cosine(&q, &row(n, key, 1, head)) + bias(head, query, key)).exp();
                 let total: f64 = (0..TOKENS).map(weight).sum();
                 let value = |d: usize| (0..TOKENS).map(|key| weight(key) / total * row(n, key, 2, head)[d]).sum();
                 expected.extend((0..WIDTH).map(value).collect::<Vec<f64>>());
