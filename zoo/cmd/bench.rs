@@ -1,7 +1,6 @@
 //! `zoo bench`: the cost of a training step on this machine.
 
 mod collectives;
-mod peak;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::cli::{Change, Format};
@@ -20,6 +19,7 @@ use std::time::Instant;
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory};
 use zoo_graph::{Bytes, Flop, Graph};
+use zoo_kernels::{Isa, peak};
 use zoo_npu::Work;
 use zoo_recipe::{BuildOptions, Recipe, schema::InputShape};
 
@@ -184,7 +184,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     let images_per_s = f64::from(args.batch) * 1e3 / step_ms_median;
     let tokens = recipe.model.inputs.values().filter_map(InputShape::tokens).max();
     let gflops = work.0 as f64 / step_ms_median / 1e6;
-    let peak_gflops = peak::gflops(threads);
+    let peak_gflops = peak::gflops(Isa::best(), threads);
     let all_reduce = (ranks.size() > 1).then(|| Collectives::measure(ranks)).transpose()?;
     let (kernels, fusion) = match options.kernels {
         Kernels::Fast { fusion } => ("fast", fusion),

@@ -40,6 +40,7 @@ pub mod parallel;
 pub mod partial_sums;
 mod parts;
 pub mod patches;
+pub mod peak;
 mod planes;
 pub mod rectifier;
 pub mod resize;
