@@ -11,6 +11,9 @@ use crate::hash::{GOLDEN_GAMMA, splitmix64};
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
+    seed: u64,
+    epoch: u64,
+    sample: u64,
 }
 
 impl Rng {
@@ -23,7 +26,17 @@ impl Rng {
             key = splitmix64(key ^ words[i]).wrapping_add(GOLDEN_GAMMA);
             i += 1;
         }
-        Self { state: splitmix64(key) }
+        Self { state: splitmix64(key), seed, epoch, sample }
+    }
+
+    /// The epoch of the stream.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// A stream of the sample that is the same in every epoch, and independent of those of the epochs.
+    pub const fn of_all_epochs(&self) -> Self {
+        Self::new(self.seed, u64::MAX, self.sample)
     }
 
     /// The next 64 random bits.

@@ -20,7 +20,7 @@ mod trivial_augment;
 
 pub use color_jitter::ColorJitter;
 pub use covering_crop::RandomCoveringCrop;
-pub use crop::{CenterCrop, RandomCrop};
+pub use crop::{Border, CenterCrop, RandomCrop};
 pub use flip::HorizontalFlip;
 pub use normalize::{ChannelOrder, Normalize, PixelScale};
 pub use plan::Plan;
@@ -111,7 +111,7 @@ impl Step {
                 ordered("area", step.area)?;
                 ordered("ratio", step.ratio)
             }
-            Self::HorizontalFlip(HorizontalFlip { probability }) => is_probability(probability),
+            Self::HorizontalFlip(HorizontalFlip { probability, alternate: _ }) => is_probability(probability),
             Self::ColorJitter(ColorJitter { brightness, contrast, saturation, hue }) => {
                 let sane = [brightness, contrast, saturation].iter().all(|within| *within >= 0.0 && within.is_finite());
                 if !sane {
@@ -209,7 +209,7 @@ impl Pipeline {
     pub fn training(crop: usize, normalize: Normalize) -> Result<Self, DataError> {
         let steps = vec![
             Step::RandomResizedCrop(RandomResizedCrop::new(Size::square(crop))),
-            Step::HorizontalFlip(HorizontalFlip { probability: 0.5 }),
+            Step::HorizontalFlip(HorizontalFlip { probability: 0.5, alternate: false }),
         ];
         Self::new(steps, normalize)
     }

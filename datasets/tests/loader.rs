@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zoo_datasets::transforms::{HorizontalFlip, PixelScale, RandomCrop, Step};
+use zoo_datasets::transforms::{Border, HorizontalFlip, PixelScale, RandomCrop, Step};
 use zoo_datasets::{
     Batch, DataError, Dataset, Image, Loader, LoaderConfig, Mix, Normalize, OnError, Pipeline, Share, Size, Source,
     shuffled,
@@ -63,8 +63,8 @@ fn plain() -> Pipeline {
 }
 
 fn augmented() -> Pipeline {
-    let crop = RandomCrop { size: Size::new(4, 5), padding: 1, fill: [9; 3] };
-    let flip = HorizontalFlip { probability: 0.5 };
+    let crop = RandomCrop { size: Size::new(4, 5), padding: 1, border: Border::Colour([9; 3]) };
+    let flip = HorizontalFlip { probability: 0.5, alternate: false };
     Pipeline::new(vec![Step::RandomCrop(crop), Step::HorizontalFlip(flip)], RAW).unwrap()
 }
 

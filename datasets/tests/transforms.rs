@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use zoo_datasets::transforms::{
-    CenterCrop, ColorJitter, Filter, HorizontalFlip, RandAugment, RandomCoveringCrop, RandomCrop, RandomResizedCrop,
-    Resize, ShorterSide, Step, TrivialAugment,
+    Border, CenterCrop, ColorJitter, Filter, HorizontalFlip, RandAugment, RandomCoveringCrop, RandomCrop,
+    RandomResizedCrop, Resize, ShorterSide, Step, TrivialAugment,
 };
 use zoo_datasets::{Image, Normalize, Pipeline, Rect, Rng, Size, hash};
 
@@ -27,16 +27,25 @@ fn filters() -> impl Strategy<Value = Filter> {
     prop_oneof![Just(Filter::Bilinear), Just(Filter::Bicubic)]
 }
 
+fn borders() -> impl Strategy<Value = Border> {
+    prop_oneof![Just(Border::Colour([7; 3])), Just(Border::Reflected)]
+}
+
 fn steps() -> impl Strategy<Value = Step> {
     let small = || (1..30_usize, 1..30_usize).prop_map(|(w, h)| Size::new(w, h));
     prop_oneof![
         (1..30_usize, filters()).prop_map(|(size, filter)| Step::ShorterSide(ShorterSide { size, filter })),
         (small(), filters()).prop_map(|(size, filter)| Step::Resize(Resize { size, filter })),
         small().prop_map(|size| Step::CenterCrop(CenterCrop { size })),
-        (small(), 0..20_usize).prop_map(|(size, padding)| Step::RandomCrop(RandomCrop { size, padding, fill: [7; 3] })),
+        (small(), 0..20_usize, borders()).prop_map(|(size, padding, border)| Step::RandomCrop(RandomCrop {
+            size,
+            padding,
+            border
+        })),
         small().prop_map(|size| Step::RandomResizedCrop(RandomResizedCrop::new(size))),
         Just(Step::RandomCoveringCrop(RandomCoveringCrop::default())),
-        (0.0..=1.0).prop_map(|probability| Step::HorizontalFlip(HorizontalFlip { probability })),
+        (0.0..=1.0, any::<bool>())
+            .prop_map(|(probability, alternate)| Step::HorizontalFlip(HorizontalFlip { probability, alternate })),
         (0.0..2.0, 0.0..=0.5).prop_map(|(within, hue)| {
             Step::ColorJitter(ColorJitter { brightness: within, contrast: within, saturation: within, hue })
         }),
@@ -85,8 +94,11 @@ proptest! {
 #[test]
 fn a_certain_flip_is_undone_by_another() {
     let image = noise(Size::new(5, 3));
-    let flip =
-        Pipeline::new(vec![Step::HorizontalFlip(HorizontalFlip { probability: 1.0 })], Normalize::IMAGENET).unwrap();
+    let flip = Pipeline::new(
+        vec![Step::HorizontalFlip(HorizontalFlip { probability: 1.0, alternate: false })],
+        Normalize::IMAGENET,
+    )
+    .unwrap();
     let once = flip.apply(&image, &mut Rng::new(0, 0, 0));
     assert_eq!(once.row(1)[..3], image.row(1)[12..]);
     assert_eq!(flip.apply(&once, &mut Rng::new(0, 0, 0)), image);
@@ -104,7 +116,7 @@ fn impossible_steps_are_refused() {
             ..RandomResizedCrop::new(Size::square(4))
         }),
         Step::RandomCoveringCrop(RandomCoveringCrop { area: (-1.0, 1.0), ..Default::default() }),
-        Step::HorizontalFlip(HorizontalFlip { probability: 1.5 }),
+        Step::HorizontalFlip(HorizontalFlip { probability: 1.5, alternate: false }),
     ] {
         assert!(Pipeline::new(vec![step], Normalize::IMAGENET).is_err(), "{step:?}");
     }

@@ -20,7 +20,7 @@ impl CenterCrop {
             let missing = |crop: usize, side: usize| crop.saturating_sub(side);
             let (x, y) = (missing(self.size.width, from.width), missing(self.size.height, from.height));
             size = Size::new(from.width + x, from.height + y);
-            ops.push(Op::Pad { left: x / 2, top: y / 2, to: size, fill: [0; 3] });
+            ops.push(Op::Pad { left: x / 2, top: y / 2, to: size, border: Border::BLACK });
         }
         let offset = |side: usize, crop: usize| half_to_even(side - crop);
         let (x, y) = (offset(size.width, self.size.width), offset(size.height, self.size.height));
@@ -40,10 +40,24 @@ fn half_to_even(n: usize) -> usize {
 pub struct RandomCrop {
     /// Size of the result.
     pub size: Size,
-    /// Pixels of `fill` put around the image first.
+    /// Pixels put around the image first.
     pub padding: usize,
-    /// Colour of the padding.
-    pub fill: [u8; 3],
+    /// What the padding shows.
+    pub border: Border,
+}
+
+/// What the padding around an image shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Border {
+    /// One colour.
+    Colour([u8; 3]),
+    /// The image, mirrored at its edge rows and columns, which are not repeated (`padding_mode="reflect"`).
+    Reflected,
+}
+
+impl Border {
+    /// Padding with zeros.
+    pub const BLACK: Self = Self::Colour([0; 3]);
 }
 
 impl RandomCrop {
@@ -55,7 +69,7 @@ impl RandomCrop {
         let y = rng.below(padded.height - self.size.height + 1);
         let x = rng.below(padded.width - self.size.width + 1);
         vec![
-            Op::Pad { left, top, to: padded, fill: self.fill },
+            Op::Pad { left, top, to: padded, border: self.border },
             Op::Crop(Rect::new(x, y, self.size.width, self.size.height)),
         ]
     }
@@ -63,7 +77,9 @@ impl RandomCrop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Plan;
     use super::*;
+    use crate::image::Image;
 
     #[test]
     fn offsets_round_half_to_even() {
@@ -77,13 +93,24 @@ mod tests {
     fn a_small_image_is_padded_as_torchvision_does() {
         let ops = CenterCrop { size: Size::square(10) }.plan(Size::new(7, 20));
         // 3 columns missing: 1 on the left, 2 on the right; rows: (20 - 10) / 2.
-        let pad = Op::Pad { left: 1, top: 0, to: Size::new(10, 20), fill: [0; 3] };
+        let pad = Op::Pad { left: 1, top: 0, to: Size::new(10, 20), border: Border::BLACK };
         assert_eq!(ops, [pad, Op::Crop(Rect::new(0, 5, 10, 10))]);
+    }
+
+    /// Crops of a padded image of 3x2 pixels, numbered row by row: `torch.nn.functional.pad(x, (2, 2, 1, 1), "reflect")`
+    /// has the rows 5 4 3 4 5 4 3, 2 1 0 1 2 1 0, 5 4 3 4 5 4 3 and 2 1 0 1 2 1 0.
+    #[test]
+    fn borders_are_reflected() {
+        let image = Image::new(Size::new(3, 2), (0..6).flat_map(|n| [n; 3]).collect()).unwrap();
+        let pad = Op::Pad { left: 2, top: 1, to: Size::new(7, 4), border: Border::Reflected };
+        let plan = Plan::new(image.size(), &[pad, Op::Crop(Rect::new(1, 1, 6, 3))], None);
+        let pixels: Vec<u8> = plan.run(image).pixels().iter().step_by(3).copied().collect();
+        assert_eq!(pixels, [1, 0, 1, 2, 1, 0, 4, 3, 4, 5, 4, 3, 1, 0, 1, 2, 1, 0]);
     }
 
     #[test]
     fn random_crops_reach_every_offset() {
-        let crop = RandomCrop { size: Size::square(32), padding: 4, fill: [0; 3] };
+        let crop = RandomCrop { size: Size::square(32), padding: 4, border: Border::BLACK };
         let mut seen = std::collections::HashSet::new();
         for sample in 0..2000 {
             let ops = crop.plan(Size::square(32), &mut Rng::new(1, 0, sample));

@@ -2,7 +2,7 @@
 
 use super::adjust::Adjust;
 use super::resize::WindowedResize;
-use super::{Filter, Resize};
+use super::{Border, Filter, Resize};
 use crate::image::{Image, Rect, Size};
 
 /// A geometric operation on an image of known size, with everything random already drawn.
@@ -17,7 +17,7 @@ pub(super) enum Op {
         left: usize,
         top: usize,
         to: Size,
-        fill: [u8; 3],
+        border: Border,
     },
     Mirror,
     /// A colour operation.
@@ -41,7 +41,8 @@ impl Op {
         match self {
             Self::Crop(rect) => Rect { x: rect.x + window.x, y: rect.y + window.y, ..window },
             Self::Resize { to, filter } => WindowedResize { from, to, filter, window }.source(),
-            Self::Pad { left, top, .. } => {
+            Self::Pad { border: Border::Reflected, .. } => Rect::full(from),
+            Self::Pad { left, top, border: Border::Colour(_), .. } => {
                 let (x, width) = overlap(window.x..window.right(), left, from.width);
                 let (y, height) = overlap(window.y..window.bottom(), top, from.height);
                 Rect::new(x, y, width, height)
@@ -127,7 +128,10 @@ impl Stage {
         match self.op {
             Op::Crop(_) => part,
             Op::Resize { to, filter } => WindowedResize { from: self.from, to, filter, window: self.window }.run(part),
-            Op::Pad { left, top, fill, .. } => pad(&part, self.window, left, top, self.from, fill),
+            Op::Pad { left, top, border: Border::Reflected, .. } => reflected(&part, self.window, left, top),
+            Op::Pad { left, top, border: Border::Colour(fill), .. } => {
+                pad(&part, self.window, left, top, self.from, fill)
+            }
             Op::Mirror => mirror(part),
             Op::Adjust(adjust) if adjust.is_local() => adjust.run(part),
             Op::Adjust(adjust) => cut(adjust.run(part), self.window),
@@ -139,7 +143,8 @@ impl Stage {
 /// The `window` of an image of size `from` with padding, from the part of it that the window shows.
 fn pad(part: &Image, window: Rect, left: usize, top: usize, from: Size, fill: [u8; 3]) -> Image {
     let mut image = Image::filled(window.size(), fill);
-    let source = Op::Pad { left, top, to: from, fill }.source(from, window);
+    let border = Border::Colour(fill);
+    let source = Op::Pad { left, top, to: from, border }.source(from, window);
     let (x, y) = (source.x + left, source.y + top);
     // The part lies outside of a window that shows padding alone.
     let inside = x >= window.x && x < window.right() && y >= window.y && y < window.bottom();
@@ -151,6 +156,26 @@ fn pad(part: &Image, window: Rect, left: usize, top: usize, from: Size, fill: [u
         }
     }
     image
+}
+
+/// The `window` of a whole image with reflected padding.
+fn reflected(image: &Image, window: Rect, left: usize, top: usize) -> Image {
+    // Padding of more than the image is reflected at both edges in turn.
+    let place = |at: usize, start: usize, side: usize| {
+        let period = (2 * side - 2).max(1);
+        let place = at.abs_diff(start) % period;
+        place.min(period - place)
+    };
+    let mut taken = Image::filled(window.size(), [0; 3]);
+    let pixels = taken.pixels_mut().as_chunks_mut::<3>().0.chunks_exact_mut(window.width);
+    for (y, row) in (window.y..).zip(pixels) {
+        let from = image.row(place(y, top, image.height()));
+        for (x, pixel) in (window.x..).zip(row) {
+            let x = place(x, left, image.width());
+            pixel.copy_from_slice(&from[3 * x..3 * x + 3]);
+        }
+    }
+    taken
 }
 
 fn mirror(mut image: Image) -> Image {
