@@ -54,6 +54,16 @@ enum Distribution {
     Normal(f64),
     /// As `Normal`, with values beyond two standard deviations drawn again.
     TruncatedNormal(f64),
+    /// The first filters copy one channel each; the others are uniform with this bound.
+    Dirac {
+        /// Channels, and filters that copy one.
+        channels: u64,
+        /// Elements of a filter per channel.
+        taps: u64,
+        /// Which of them is the centre.
+        centre: u64,
+        bound: f64,
+    },
 }
 
 impl Distribution {
@@ -68,6 +78,15 @@ impl Distribution {
             Init::Normal(normal) => Self::Normal(normal.std),
             Init::TruncatedNormal(normal) => Self::TruncatedNormal(normal.std),
             Init::Constant(value) => Self::Constant(*value),
+            Init::Dirac(_) => {
+                let shape = &graph.ty(variable.value).shape;
+                let extents: Vec<u64> = shape.iter().skip(2).map(|extent| *extent as u64).collect();
+                // PyTorch's centre of an even extent is behind the middle.
+                let centre = extents.iter().fold(0, |centre, extent| centre * extent + extent / 2);
+                let channels = shape.get(1).map_or(0, |channels| *channels as u64);
+                let bound = 1.0 / fans()?.fan_in.sqrt();
+                Self::Dirac { channels, taps: extents.iter().product(), centre, bound }
+            }
             Init::TorchDefault(_) => Self::Uniform(1.0 / fans()?.fan_in.sqrt()),
         })
     }
@@ -75,7 +94,12 @@ impl Distribution {
     fn draw(self, words: &Words, element: u64) -> f64 {
         match self {
             Self::Constant(value) => value,
-            Self::Uniform(bound) => bound * (2.0 * words.uniform(element, 0) - 1.0),
+            Self::Dirac { channels, taps, centre, .. } if element < channels * channels * taps => {
+                let (row, tap) = (element / taps, element % taps);
+                let copies = row / channels == row % channels && tap == centre;
+                f64::from(u8::from(copies))
+            }
+            Self::Uniform(bound) | Self::Dirac { bound, .. } => bound * (2.0 * words.uniform(element, 0) - 1.0),
             Self::Normal(std) => std * words.normal(element, 0),
             Self::TruncatedNormal(std) => {
                 let mut attempt = 0;
@@ -184,7 +208,7 @@ fn mix(mut z: u64) -> u64 {
 mod tests {
     use super::*;
     use zoo_graph::{DType, TensorType};
-    use zoo_recipe::schema::{Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
+    use zoo_recipe::schema::{Dirac, Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
 
     /// A layer with a weight of fan_in 72 and fan_out 1152, and a bias.
     fn layer(init: Init) -> Graph {
@@ -241,6 +265,20 @@ mod tests {
         let torch = 1.0 / fan_in.sqrt();
         expect(Init::TorchDefault(TorchDefault {}), torch / root3, Some(torch));
         assert!(values(Init::Constant(0.5)).iter().all(|v| *v == 0.5));
+    }
+
+    /// Of 128 filters of 8 channels, 8 copy a channel.
+    #[test]
+    fn dirac_copies_channels() {
+        let values = values(Init::Dirac(Dirac {}));
+        let (copies, rest) = values.split_at(8 * 8 * 9);
+        let ones: Vec<usize> = (0..copies.len()).filter(|i| copies[*i] == 1.0).collect();
+        assert_eq!(ones, (0..8).map(|k| (k * 8 + k) * 9 + 4).collect::<Vec<_>>());
+        assert!(copies.iter().filter(|value| **value != 0.0).count() == 8);
+        let bound = 1.0 / 72f64.sqrt();
+        assert!(
+            rest.iter().all(|value| value.abs() <= bound + 1e-9) && rest.iter().any(|value| value.abs() > 0.99 * bound)
+        );
     }
 
     #[test]

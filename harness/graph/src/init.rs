@@ -27,9 +27,18 @@ pub enum Init {
     TruncatedNormal(NormalInit),
     /// All elements are equal.
     Constant(f64),
+    /// The first filters of a convolution copy the channels of its input, one each: 1 at the centre, 0 elsewhere.
+    /// Further filters are drawn as `torch_default` (PyTorch's `dirac_` on the first filters, arXiv 2404.00498, section
+    /// 3.3).
+    Dirac(Dirac),
     /// U(-b, b), b = 1/sqrt(fan_in): PyTorch's default for weights and biases of convolutions and dense layers.
     TorchDefault(TorchDefault),
 }
+
+/// [`Init::Dirac`] has nothing to set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dirac {}
 
 /// [`Init::TorchDefault`] has nothing to set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -125,7 +125,7 @@ fn schedules_are_those_of_the_goldens() {
         let recipe = load(name, None, &[]).recipe;
         assert_eq!((recipe.train.batch, recipe.train.epochs), (count("batch"), count("epochs")), "{name}");
         for (step, rate) in golden["lr"].as_object().unwrap() {
-            let own = recipe.schedule.lr(step.parse().unwrap(), count("steps_per_epoch"), count("epochs"));
+            let own = recipe.schedule.lr(step.parse().unwrap(), (count("steps_per_epoch"), count("epochs")));
             let rate = rate.as_f64().unwrap();
             assert!((own - rate).abs() <= 1e-12, "{name} at {step}: {own} instead of {rate}");
         }

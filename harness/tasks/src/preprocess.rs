@@ -3,6 +3,7 @@
 use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
 use zoo_recipe::{
     Recipe,
+    layers::PadMode,
     schema::{self, ImageSize, Levels},
 };
 
@@ -143,9 +144,6 @@ pub(crate) fn size(size: ImageSize) -> Size {
 fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     use transforms::Step;
     let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });
-    let random_crop = |size: usize, padding| {
-        Step::RandomCrop(transforms::RandomCrop { size: Size::square(size), padding, fill: [0; 3] })
-    };
     match step {
         schema::Step::Resize(s) => vec![shorter(s.shorter, s.filter)],
         schema::Step::ResizeTo(s) => {
@@ -164,9 +162,15 @@ fn transform(step: &schema::Step) -> Vec<transforms::Step> {
             ratio: (s.ratio[0], s.ratio[1]),
             ..transforms::RandomCoveringCrop::default()
         })],
-        schema::Step::RandomCrop(s) => vec![random_crop(s.size, s.pad)],
+        schema::Step::RandomCrop(s) => {
+            let border = match s.mode {
+                PadMode::Zeros => transforms::Border::BLACK,
+                PadMode::Reflect => transforms::Border::Reflected,
+            };
+            vec![Step::RandomCrop(transforms::RandomCrop { size: Size::square(s.size), padding: s.pad, border })]
+        }
         schema::Step::HorizontalFlip(s) => {
-            vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p })]
+            vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p, alternate: s.alternate })]
         }
         schema::Step::ColorJitter(s) => {
             let &schema::ColorJitter { brightness, contrast, saturation, hue } = s;

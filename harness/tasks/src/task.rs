@@ -100,6 +100,15 @@ pub trait SampleSets: Send + Sync {
     /// samples.
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
+    /// The training samples in order, prepared as for evaluation.
+    ///
+    /// # Errors
+    /// As [`SampleSets::feed`]; samples that are no images of one class.
+    fn unvaried(&self, recipe: &Recipe, _inputs: &[Input], _config: LoaderConfig) -> Result<Feed, InputError> {
+        let message = format!("{} have no patches to whiten: only images with one class do", self.noun());
+        Err(InputError::at(recipe, "train.whiten", message))
+    }
+
     /// The held-out samples, prepared for a network.
     ///
     /// # Errors

@@ -1,16 +1,18 @@
 //! A training job: the network, and the data for training and evaluation.
 
+use candle_core::Tensor;
 use zoo_datasets::{LoaderConfig, Share};
 use zoo_engine::Arithmetic;
 use zoo_graph::Graph;
 use zoo_ranks::Ranks;
-use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_recipe::{Recipe, ResolvedModel, schema::Whiten};
 use zoo_tasks::{Baseline, DataSets, Feed};
 
 use crate::{
     TrainError,
     event::{GoldenVerdict, HOST},
     inputs::declared,
+    whiten,
 };
 
 /// A simulated device.
@@ -66,6 +68,15 @@ impl Job<'_> {
     pub fn feed(&self, step: &Graph, ranks: &Ranks) -> Result<Feed, TrainError> {
         let share = Share { part: ranks.rank(), of: ranks.size() };
         Ok(self.data.feed(self.recipe, &declared(step), self.threads(), share)?)
+    }
+
+    /// The name and the initial value of the weight that `train.whiten` computes.
+    ///
+    /// # Errors
+    /// Images that cannot be read, or a convolution that they do not fit.
+    pub(crate) fn whitening(&self, step: &Graph, whiten: &Whiten) -> Result<(String, Tensor), TrainError> {
+        let feed = self.data.samples.unvaried(self.recipe, &declared(step), self.eval_loader_config())?;
+        whiten::filters(whiten, step, feed.epoch(0, 0)?)
     }
 
     /// How to load held-out samples: all of them in order, independent of the seed of the training.

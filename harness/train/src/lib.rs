@@ -27,6 +27,7 @@ mod gradient_norm;
 mod inputs;
 mod job;
 mod launch;
+mod lookahead;
 mod loss_scale;
 pub mod memory;
 mod network;
@@ -38,6 +39,7 @@ pub mod tensorboard;
 mod timetable;
 mod trainer;
 pub mod weights;
+mod whiten;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use environment::Environment;

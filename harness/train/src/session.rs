@@ -11,6 +11,7 @@ use zoo_tasks::Batch;
 use crate::{
     TrainError,
     inputs::inputs,
+    lookahead::SlowWeights,
     loss_scale::LossScale,
     weights::{Fit, Naming, Weights},
 };
@@ -23,6 +24,8 @@ pub struct Session {
     done: u64,
     rule: schema::LossScale,
     loss_scale: LossScale,
+    /// Empty without `train.lookahead`.
+    slow: SlowWeights,
     ranks: Ranks,
 }
 
@@ -53,7 +56,7 @@ impl Session {
     }
 
     /// Switches to the parts that are trained from this epoch on: another graph with the same weights, statistics and
-    /// averages. The optimizer is reset, as in the reference when parameters join.
+    /// averages. If parameters join, the optimizer is reset, as in the reference of SiamMask.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -67,6 +70,8 @@ impl Session {
         let mut step = initial(recipe, model, arithmetic, epoch, &self.ranks)?;
         let names: Vec<(String, VariableRole)> =
             step.graph().variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
+        let known = |name: &str| self.step.graph().find_variable(name).is_some();
+        let join = names.iter().any(|(name, role)| matches!(role, VariableRole::Slot { .. }) && !known(name));
         for (name, role) in names {
             let from = match role {
                 VariableRole::Average { parameter } => match self.step.graph().find_variable(&name) {
@@ -74,8 +79,9 @@ impl Session {
                     // An average that starts now has the current value of the parameter.
                     None => step.graph().variable(parameter).name.clone(),
                 },
-                VariableRole::Slot { .. } => continue,
-                VariableRole::Weight
+                VariableRole::Slot { .. } if join => continue,
+                VariableRole::Slot { .. }
+                | VariableRole::Weight
                 | VariableRole::Bias
                 | VariableRole::NormWeight
                 | VariableRole::NormBias
@@ -117,7 +123,33 @@ impl Session {
     /// Training with a step whose variables are already initialised.
     pub fn new(step: Step, seed: u64) -> Self {
         let rule = schema::LossScale::None;
-        Self { step, seed, done: 0, loss_scale: LossScale::start(&rule), rule, ranks: Ranks::alone() }
+        let (loss_scale, slow) = (LossScale::start(&rule), SlowWeights::default());
+        Self { step, seed, done: 0, loss_scale, rule, slow, ranks: Ranks::alone() }
+    }
+
+    /// Replaces the initial value of a parameter.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it has another shape.
+    pub(crate) fn set(&mut self, parameter: &str, value: &Tensor) -> Result<(), TrainError> {
+        Ok(self.step.set_variable(parameter, value)?)
+    }
+
+    /// Starts the slow weights of `train.lookahead` from the current weights.
+    ///
+    /// # Errors
+    /// Errors of the engine while it converts values to row-major order.
+    pub fn start_lookahead(&mut self) -> Result<(), TrainError> {
+        self.slow = SlowWeights::of(&self.step)?;
+        Ok(())
+    }
+
+    /// Changes the slow weights, of which the share `decay` is kept, and continues from them.
+    ///
+    /// # Errors
+    /// Errors of the engine while it converts values.
+    pub fn look_back(&mut self, decay: f64) -> Result<(), TrainError> {
+        self.slow.pull(&mut self.step, decay)
     }
 
     /// The loss scale, and the number of skipped updates.
@@ -169,12 +201,13 @@ impl Session {
         self.train_step(&inputs, learning_rate, observer)
     }
 
-    /// All variables by name.
+    /// All variables by name, and the slow weights.
     ///
     /// # Errors
     /// Errors of the engine while it converts values to row-major order.
     pub fn variables(&self) -> Result<BTreeMap<String, Tensor>, TrainError> {
-        Ok(self.step.variables()?.into_iter().map(|(variable, tensor)| (variable.name.clone(), tensor)).collect())
+        let own = self.step.variables()?.into_iter().map(|(variable, tensor)| (variable.name.clone(), tensor));
+        Ok(own.chain(self.slow.named()).collect())
     }
 
     /// Restores a state that [`Session::variables`] returned after `done` steps.
@@ -187,6 +220,8 @@ impl Session {
         done: u64,
         loss_scale: Option<LossScale>,
     ) -> Result<(), TrainError> {
+        let mut variables = variables.clone();
+        let slow = SlowWeights::take(&mut variables);
         let own: BTreeSet<String> = self.step.graph().variables.iter().map(|v| v.name.clone()).collect();
         let given: BTreeSet<String> = variables.keys().cloned().collect();
         let list = |names: Vec<&String>| names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
@@ -198,9 +233,10 @@ impl Session {
         if !unknown.is_empty() {
             return Err(TrainError::Variables(format!("the network has no {}", list(unknown))));
         }
-        for (name, tensor) in variables {
+        for (name, tensor) in &variables {
             self.step.set_variable(name, tensor)?;
         }
+        self.slow = slow;
         self.done = done;
         self.loss_scale = loss_scale.unwrap_or_else(|| LossScale::start(&self.rule));
         Ok(())

@@ -1,11 +1,11 @@
 //! Steps, epochs, and the actions due after each step.
 
-use zoo_recipe::schema::{Period, Train};
+use zoo_recipe::schema::{Length, Period, Train};
 
 /// The division of a training. All counts are steps done since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timetable {
-    steps_per_epoch: u64,
+    length: Length,
     epochs: u64,
     evaluation: Period,
     checkpoint: Period,
@@ -24,7 +24,7 @@ impl Timetable {
     /// The division of a training with `steps_per_epoch` batches per epoch (at least one).
     pub fn new(train: &Train, steps_per_epoch: usize) -> Self {
         Self {
-            steps_per_epoch: steps_per_epoch.max(1) as u64,
+            length: train.length(steps_per_epoch),
             epochs: train.epochs as u64,
             evaluation: train.eval_every,
             checkpoint: train.checkpoint_every,
@@ -33,27 +33,32 @@ impl Timetable {
 
     /// Batches per pass through the training set.
     pub fn steps_per_epoch(&self) -> u64 {
-        self.steps_per_epoch
+        self.length.steps_per_epoch() as u64
     }
 
-    /// Passes through the training set.
+    /// Its length.
+    pub fn length(&self) -> Length {
+        self.length
+    }
+
+    /// Passes through the training set; the last one may end early.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
 
     /// Steps of the whole training.
     pub fn steps(&self) -> u64 {
-        self.epochs * self.steps_per_epoch
+        self.length.steps() as u64
     }
 
     /// Position of the batch for step number `done` (from 0).
     pub fn position(&self, done: u64) -> Position {
-        Position { epoch: done / self.steps_per_epoch, batch: done % self.steps_per_epoch }
+        Position { epoch: done / self.steps_per_epoch(), batch: done % self.steps_per_epoch() }
     }
 
     /// Passes done, with fraction.
     pub fn epoch(&self, done: u64) -> f64 {
-        done as f64 / self.steps_per_epoch as f64
+        done as f64 / self.steps_per_epoch() as f64
     }
 
     /// Whether the held-out set is evaluated after `done` steps.
@@ -71,7 +76,7 @@ impl Timetable {
     /// and one shorter than a step ends after every step.
     fn due(&self, period: Period, done: u64) -> bool {
         let length = match period {
-            Period::Epochs(epochs) => epochs * self.steps_per_epoch as f64,
+            Period::Epochs(epochs) => epochs * self.steps_per_epoch() as f64,
             Period::Steps(steps) => steps as f64,
         };
         if done == 0 || length <= 0.0 {
@@ -95,7 +100,10 @@ mod tests {
         let train = Train {
             batch: 1,
             epochs,
+            max_steps: None,
             seed: 0,
+            whiten: None,
+            lookahead: None,
             parts: Vec::new(),
             ema: None,
             ema_warmup: false,

@@ -116,12 +116,12 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Loads the weights of `train.init_from` into the step, once; not needed if the training is resumed from a
-    /// checkpoint. [`Trainer::run`] calls it if necessary. If it is called earlier, a missing or unsuitable file is
-    /// reported before anything is written.
+    /// Loads the weights of `train.init_from` into the step, and computes those of `train.whiten`, once; not needed if
+    /// the training is resumed from a checkpoint. [`Trainer::run`] calls it if necessary. If it is called earlier, a
+    /// missing or unsuitable file is reported before anything is written.
     ///
     /// # Errors
-    /// A file that cannot be read, or that does not fit the network.
+    /// A file or images that cannot be read, or that do not fit the network.
     pub fn initialise(&mut self) -> Result<(), TrainError> {
         if self.initialised {
             return Ok(());
@@ -131,6 +131,13 @@ impl<'a> Trainer<'a> {
             let fit = self.session.init_from(source)?;
             let rest = if fit.is_enough() { "" } else { "\n tensors that are not in the file are initialised" };
             tracing::info!("init_from: {fit}{rest}");
+        }
+        if let Some(whiten) = &self.job.recipe.train.whiten {
+            let (weight, filters) = self.job.whitening(self.session.step().graph(), whiten)?;
+            self.session.set(&weight, &filters)?;
+        }
+        if self.job.recipe.train.lookahead.is_some() {
+            self.session.start_lookahead()?;
         }
         self.initialised = true;
         Ok(())
@@ -312,14 +319,19 @@ impl<'a> Trainer<'a> {
         };
         let batch = batches.next().ok_or_else(|| TrainError::Mismatch("an epoch ended early".into()))??;
         let samples = batch.n * self.ranks.size();
-        let lr = self.job.recipe.schedule.lr(
-            number as usize,
-            self.timetable.steps_per_epoch() as usize,
-            self.timetable.epochs() as usize,
-        );
+        let lr = self.job.recipe.schedule.lr(number as usize, self.timetable.length());
         let loss_scale = self.session.loss_scale().scale;
         let result = self.session.train_batch(batch, lr, observer)?;
         let (losses, skipped, step) = (result.losses, result.skipped, self.session.done());
+        if let Some(lookahead) = &self.job.recipe.train.lookahead {
+            let steps = self.timetable.steps();
+            if let Some(decay) = lookahead.decay(step, steps) {
+                self.session.look_back(decay)?;
+            }
+            if step == steps {
+                self.session.look_back(1.0)?;
+            }
+        }
         if skipped {
             let overflowed = self.session.step().findings().is_some_and(|findings| findings.skipped);
             let loss = losses.first().map_or(f64::NAN, |l| l.1);

@@ -33,8 +33,9 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
             .max(1),
     };
     let epochs = recipe.train.epochs;
-    let lr = |step| recipe.schedule.lr(step, steps_per_epoch, epochs);
-    let steps = epochs * steps_per_epoch;
+    let length = recipe.train.length(steps_per_epoch);
+    let lr = |step| recipe.schedule.lr(step, length);
+    let steps = length.steps();
     if context.format == Format::Json {
         let lr = (0..steps).map(lr).collect();
         let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, epochs, steps_per_epoch, lr };
@@ -54,7 +55,8 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
         table.row([step.into(), format!("{epoch:.2}").into(), format!("{:.4e}", lr(step)).into(), bar.into()]);
     }
     write!(context.out, "{table}")?;
-    writeln!(context.out, "\n{epochs} epochs of {steps_per_epoch} steps")?;
+    let ends = if steps < epochs * steps_per_epoch { format!(", {steps} in all") } else { String::new() };
+    writeln!(context.out, "\n{epochs} epochs of {steps_per_epoch} steps{ends}")?;
     Ok(())
 }
 

@@ -28,6 +28,11 @@ impl Check<'_> {
         if recipe.preprocess.masking.is_some() {
             self.masking();
         }
+        let kind = recipe.data.source.kind();
+        if recipe.preprocess.tta.is_some() && kind != SampleKind::Image {
+            let message = format!("the outputs for {} cannot be averaged", kind.describe());
+            self.error("preprocess.tta", message, "only those for images with one class can");
+        }
         self.steps("train", &recipe.preprocess.train);
         self.steps("eval", &recipe.preprocess.eval);
         self.same_levels();

@@ -110,6 +110,7 @@ fn of_transposed(init: Init, inputs: usize) -> Init {
         | Init::Uniform(_)
         | Init::Normal(_)
         | Init::TruncatedNormal(_)
+        | Init::Dirac(_)
         | Init::Constant(_) => init,
     }
 }

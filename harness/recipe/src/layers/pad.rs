@@ -31,7 +31,7 @@ pub enum PadMode {
 }
 
 impl PadMode {
-    fn is_zeros(&self) -> bool {
+    pub(crate) fn is_zeros(&self) -> bool {
         *self == Self::Zeros
     }
 }

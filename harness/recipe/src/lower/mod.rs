@@ -5,7 +5,7 @@ mod loss;
 mod optimizer;
 mod ranks;
 
-use crate::{ConfigPath, Recipe, ResolvedModel, schema::Training};
+use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean, schema::Training};
 use zoo_graph::{
     DType, Graph, GraphError, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, differentiate,
     passes::PrecisionPolicy, verify,
@@ -69,6 +69,7 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     let parts = &recipe.train.parts;
     builder::lower(&mut graph, model, parts, options)?;
     if options.mode == Mode::Train {
+        refuse_unknown_modules(&graph, recipe)?;
         loss::lower(&mut graph, recipe, options)?;
         let training = |name: &str| Training::of(parts, name, options.epoch);
         let wanted = graph.parameters().filter(|(_, v)| {
@@ -89,9 +90,53 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     Ok(graph)
 }
 
-/// Epochs at which the set of trained parts changes, including 0: each needs its own graph and a new optimizer.
+/// An error if `train.parts` or `train.whiten` names nothing of the network.
+fn refuse_unknown_modules(graph: &Graph, recipe: &Recipe) -> Result<(), GraphError> {
+    let variables = || graph.variables.iter().map(|variable| variable.name.as_str());
+    let known = |name: &str| {
+        let inside = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        variables().any(|variable| variable.strip_prefix(name).is_some_and(inside))
+    };
+    let error = |path: String, message| {
+        Err(GraphError::Model { origin: section(recipe, &path, Phase::Forward).origin, message })
+    };
+    for (n, part) in recipe.train.parts.iter().enumerate() {
+        for (m, name) in part.modules.iter().enumerate().filter(|(_, name)| !known(name)) {
+            // Modules are what parameters are in.
+            let modules = variables().flat_map(|name| name.match_indices('.').map(|(dot, _)| &name[..dot]));
+            let hint = did_you_mean(name, modules.chain(variables()));
+            let hint = hint.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+            return error(
+                format!("train.parts[{n}].modules[{m}]"),
+                format!("no module with parameters, and no parameter, is named `{}`{hint}", name.escape_debug()),
+            );
+        }
+    }
+    let Some(whiten) = &recipe.train.whiten else { return Ok(()) };
+    let weight = graph.find_variable(&format!("{}.weight", whiten.module));
+    let shape = weight.map(|id| graph.ty(graph.variable(id).value).shape.to_vec());
+    let planes = graph.inputs.first().and_then(|input| graph.ty(input.value).shape.get(1).copied());
+    match shape.as_deref() {
+        Some([filters, channels, height, width])
+            if Some(*channels) == planes && *filters == 2 * channels * height * width =>
+        {
+            Ok(())
+        }
+        Some([filters, channels, height, width]) if Some(*channels) == planes => {
+            let needed = 2 * channels * height * width;
+            error("train.whiten.module".into(), format!("whitening makes {needed} filters, but it has {filters}"))
+        }
+        _ => {
+            let message = format!("`{}` is no convolution of the images", whiten.module.escape_debug());
+            error("train.whiten.module".into(), message)
+        }
+    }
+}
+
+/// Epochs at which the set of trained parts changes, including 0: each needs its own graph.
 pub fn stages(recipe: &Recipe) -> Vec<usize> {
-    let later = recipe.train.parts.iter().filter(|part| part.trained).map(|part| part.from_epoch);
+    let trained = recipe.train.parts.iter().filter(|part| part.trained);
+    let later = trained.flat_map(|part| [Some(part.from_epoch), part.until_epoch]).flatten();
     let mut epochs: Vec<usize> = later.filter(|epoch| *epoch < recipe.train.epochs).chain([0]).collect();
     epochs.sort_unstable();
     epochs.dedup();

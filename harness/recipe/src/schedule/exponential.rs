@@ -41,9 +41,9 @@ impl Curve for Exponential {
     fn lr(&self, clock: Clock) -> f64 {
         let steps = match self.per {
             Per::Step => clock.step,
-            Per::Epoch => clock.epoch() * clock.steps_per_epoch,
+            Per::Epoch => clock.epoch() * clock.steps_per_epoch(),
         };
-        let every = self.every.steps(clock.steps_per_epoch).max(1);
+        let every = self.every.steps(clock.steps_per_epoch()).max(1);
         self.base_lr * libm::pow(self.gamma, steps as f64 / every as f64)
     }
 

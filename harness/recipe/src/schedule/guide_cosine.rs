@@ -28,7 +28,7 @@ pub struct GuideCosine {
 impl Curve for GuideCosine {
     fn lr(&self, clock: Clock) -> f64 {
         let (i, total) = (clock.step.min(clock.total()) as f64, clock.total() as f64);
-        let warm = self.warmup.steps(clock.steps_per_epoch) as f64;
+        let warm = self.warmup.steps(clock.steps_per_epoch()) as f64;
         if i < warm {
             return self.lr_init + (self.lr_max - self.lr_init) / warm * (i + 1.0);
         }

@@ -22,7 +22,7 @@ pub struct InverseSqrt {
 impl Curve for InverseSqrt {
     fn lr(&self, clock: Clock) -> f64 {
         let count = self.warmup.as_ref().map_or(WarmupCount::FromOne, |warmup| warmup.count);
-        let length = self.warmup.as_ref().map_or(0, |warmup| warmup.over.steps(clock.steps_per_epoch)).max(1);
+        let length = self.warmup.as_ref().map_or(0, |warmup| warmup.over.steps(clock.steps_per_epoch())).max(1);
         self.base_lr * (length as f64 / count.number(clock.step).max(1.0)).sqrt()
     }
 

@@ -25,7 +25,7 @@ pub use multi_step::MultiStep;
 pub use one_cycle::{Anneal, OneCycle};
 pub use poly::Poly;
 pub use step::StepDecay;
-pub use time::{Per, TMax};
+pub use time::{Length, Per, TMax};
 pub use warmup::{Warmup, WarmupCount, WarmupShape};
 
 use schemars::JsonSchema;
@@ -115,11 +115,10 @@ trait Curve {
 }
 
 impl Schedule {
-    /// The learning rate that the update of `step` uses (from 0) in a training of `epochs` with `steps_per_epoch` each:
-    /// that of the warm-up ([`Warmup`]) and then that of the schedule's own formula. Past the end of training it stays
-    /// finite.
-    pub fn lr(&self, step: usize, steps_per_epoch: usize, epochs: usize) -> f64 {
-        let clock = Clock { step, steps_per_epoch: steps_per_epoch.max(1), epochs };
+    /// The learning rate that the update of `step` uses (from 0) in a training of this length: that of the warm-up
+    /// ([`Warmup`]) and then that of the schedule's own formula. Past the end of training it stays finite.
+    pub fn lr(&self, step: usize, length: impl Into<Length>) -> f64 {
+        let clock = Clock { step, length: length.into() };
         let warm = self.warmup().and_then(|warmup| warmup.lr(clock, self.peak_lr()));
         warm.unwrap_or_else(|| self.curve().lr(clock))
     }
@@ -163,7 +162,7 @@ mod tests {
     pub(super) fn agrees(yaml: &str, (steps_per_epoch, epochs): (usize, usize), rates: &[(usize, f64)]) {
         let schedule = read(yaml);
         for (step, rate) in rates {
-            let own = schedule.lr(*step, steps_per_epoch, epochs);
+            let own = schedule.lr(*step, (steps_per_epoch, epochs));
             assert!(
                 (own - rate).abs() <= 1e-12 * rate.abs().max(1e-3),
                 "{yaml} at step {step}: {own} instead of {rate}"
@@ -204,7 +203,7 @@ mod tests {
             let mut doubled = schedule.clone();
             *doubled.peak_lr_mut() *= 2.0;
             for step in 0..20 {
-                let (rate, twice) = (schedule.lr(step, 5, 4), doubled.lr(step, 5, 4));
+                let (rate, twice) = (schedule.lr(step, (5, 4)), doubled.lr(step, (5, 4)));
                 assert!((twice - 2.0 * rate).abs() <= 1e-15, "{yaml} at {step}: {rate} and {twice}");
             }
         }

@@ -29,7 +29,7 @@ pub struct MultiStep {
 
 impl Curve for MultiStep {
     fn lr(&self, clock: Clock) -> f64 {
-        let reached = |milestone: &&Period| milestone.steps(clock.steps_per_epoch) <= clock.step as u64;
+        let reached = |milestone: &&Period| milestone.steps(clock.steps_per_epoch()) <= clock.step as u64;
         self.base_lr * self.gamma.powi(self.milestones.iter().filter(reached).count() as i32)
     }
 

@@ -32,7 +32,7 @@ pub(super) fn gamma() -> f64 {
 
 impl Curve for StepDecay {
     fn lr(&self, clock: Clock) -> f64 {
-        let drops = clock.step as u64 / self.every.steps(clock.steps_per_epoch).max(1);
+        let drops = clock.step as u64 / self.every.steps(clock.steps_per_epoch()).max(1);
         self.base_lr * self.gamma.powi(drops.min(i32::MAX as u64) as i32)
     }
 

@@ -29,33 +29,72 @@ pub enum TMax {
     AllPlusOne,
 }
 
+/// The length of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// Updates per pass through the training set, at least 1.
+    steps_per_epoch: usize,
+    /// Updates in all.
+    steps: usize,
+}
+
+impl Length {
+    /// A training of `epochs` with `steps_per_epoch` each (at least one), which ends after `max_steps` if it is longer.
+    pub fn new(steps_per_epoch: usize, epochs: usize, max_steps: Option<usize>) -> Self {
+        let steps_per_epoch = steps_per_epoch.max(1);
+        let steps = epochs.saturating_mul(steps_per_epoch);
+        Self { steps_per_epoch, steps: max_steps.map_or(steps, |most| steps.min(most)) }
+    }
+
+    /// Updates per pass through the training set.
+    pub fn steps_per_epoch(self) -> usize {
+        self.steps_per_epoch
+    }
+
+    /// Updates in all.
+    pub fn steps(self) -> usize {
+        self.steps
+    }
+}
+
+impl From<(usize, usize)> for Length {
+    /// A number of steps per epoch, and of whole epochs.
+    fn from((steps_per_epoch, epochs): (usize, usize)) -> Self {
+        Self::new(steps_per_epoch, epochs, None)
+    }
+}
+
 /// A moment of a training.
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     /// Updates before this one.
     pub(super) step: usize,
-    /// At least 1.
-    pub(super) steps_per_epoch: usize,
-    pub(super) epochs: usize,
+    pub(super) length: Length,
 }
 
 impl Clock {
     /// Whole epochs before this step.
     pub(super) fn epoch(self) -> usize {
-        self.step / self.steps_per_epoch
+        self.step / self.steps_per_epoch()
+    }
+
+    /// Updates per epoch, at least 1.
+    pub(super) fn steps_per_epoch(self) -> usize {
+        self.length.steps_per_epoch
     }
 
     /// Steps of the training.
     pub(super) fn total(self) -> usize {
-        self.epochs * self.steps_per_epoch
+        self.length.steps
     }
 
     /// t/T of a decay, in [0, 1], where T is shorter by `less`; a decay without length is at its end.
     pub(super) fn decay(self, per: Per, t_max: TMax, warmup: Option<&Warmup>, less: f64) -> f64 {
-        let warm_steps = warmup.map_or(0, |warmup| warmup.over.steps(self.steps_per_epoch)) as f64;
+        let per_epoch = self.steps_per_epoch() as f64;
+        let warm_steps = warmup.map_or(0, |warmup| warmup.over.steps(self.steps_per_epoch())) as f64;
         let (t, total, warm) = match per {
             Per::Step => (self.step as f64, self.total() as f64, warm_steps),
-            Per::Epoch => (self.epoch() as f64, self.epochs as f64, warm_steps / self.steps_per_epoch as f64),
+            Per::Epoch => (self.epoch() as f64, self.total() as f64 / per_epoch, warm_steps / per_epoch),
         };
         let (t, length) = match t_max {
             TMax::AfterWarmup => (t - warm, total - warm),

@@ -62,13 +62,13 @@ impl WarmupCount {
 impl Warmup {
     /// The learning rate on the way to `base`; `None` after the warm-up.
     pub(super) fn lr(&self, clock: Clock, base: f64) -> Option<f64> {
-        let length = self.over.steps(clock.steps_per_epoch);
+        let length = self.over.steps(clock.steps_per_epoch());
         if clock.step as u64 >= length {
             return None;
         }
         let (i, n) = match self.per {
             Per::Step => (clock.step, length as f64),
-            Per::Epoch => (clock.epoch(), length as f64 / clock.steps_per_epoch as f64),
+            Per::Epoch => (clock.epoch(), length as f64 / clock.steps_per_epoch() as f64),
         };
         let way = self.count.number(i) / n;
         Some(match self.shape {

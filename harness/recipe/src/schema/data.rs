@@ -10,6 +10,7 @@ use super::{
     Metric, PairPreparation, Sentences, Shapes, TextDetection, TextFile, TextFolder, TextPreparation, TextScenes,
     Tracking, Videos,
 };
+use crate::layers::PadMode;
 
 /// The source of the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -317,6 +318,9 @@ pub struct Preprocess {
     /// How the images of a training batch are mixed, after all steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
+    /// How images are varied in evaluation, to average what the network makes of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tta: Option<TestTimeAugmentation>,
     /// How images with text become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPreparation>,
@@ -374,7 +378,7 @@ pub enum Step {
     /// Crops a rectangle of random height and aspect ratio that covers a part of the image (TensorFlow's
     /// sample_distorted_bounding_box with the whole image as the box). `resize_to` usually follows.
     RandomCoveringCrop(RandomCoveringCrop),
-    /// Pads with zeros and crops a square at a random position.
+    /// Pads the image and crops a square at a random position.
     RandomCrop(RandomCrop),
     /// Flips horizontally with probability p.
     HorizontalFlip(HorizontalFlip),
@@ -500,7 +504,7 @@ impl Default for RandomCoveringCrop {
     }
 }
 
-/// Pads with zeros and crops a square at a random position.
+/// Pads the image and crops a square at a random position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
@@ -511,6 +515,9 @@ pub struct RandomCrop {
     #[serde(default)]
     #[schemars(range(max = 4096))]
     pub pad: usize,
+    /// What they contain.
+    #[serde(default, skip_serializing_if = "PadMode::is_zeros")]
+    pub mode: PadMode,
 }
 
 /// Flips horizontally.
@@ -520,11 +527,15 @@ pub struct HorizontalFlip {
     /// Probability.
     #[schemars(range(min = 0, max = 1))]
     pub p: f64,
+    /// Whether `p` only applies to the first epoch, and each further epoch flips the images that the previous one did
+    /// not (arXiv 2404.00498, section 3.6).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub alternate: bool,
 }
 
 impl Default for HorizontalFlip {
     fn default() -> Self {
-        Self { p: 0.5 }
+        Self { p: 0.5, alternate: false }
     }
 }
 
@@ -627,6 +638,25 @@ pub struct Mix {
 impl Default for Mix {
     fn default() -> Self {
         Self { mixup: 0.0, cutmix: 0.0, p: 1.0 }
+    }
+}
+
+/// Test-time augmentation: evaluation averages the outputs of the network over variants of each image, after all steps.
+/// In training, images are not affected. The samples are images of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TestTimeAugmentation {
+    /// Whether each variant and its mirror image count half each.
+    pub mirror: bool,
+    /// Pixels by which the image is moved, to the lower right and to the upper left, with reflected borders; each counts
+    /// a quarter, and the unmoved image a half. 0: it is not moved.
+    #[schemars(range(max = 4096))]
+    pub shift: usize,
+}
+
+impl Default for TestTimeAugmentation {
+    fn default() -> Self {
+        Self { mirror: true, shift: 0 }
     }
 }
 

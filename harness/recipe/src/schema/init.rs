@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use zoo_graph::init::{FanMode, Init, Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
+pub use zoo_graph::init::{Dirac, FanMode, Init, Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
 
 /// Initialisation of the parameters of a convolution or dense layer. The defaults come from the enclosing block, then
 /// from `model.init`, then from PyTorch (`torch_default`).

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Modules that are frozen, join the training later, or have another learning rate.
+/// Modules that are frozen, join or leave the training later, or have another learning rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Full names of modules, including everything inside them. For each parameter, the innermost listed module
-    /// applies.
+    /// Full names of modules, including everything inside them, or of parameters. For each parameter, the innermost
+    /// listed name applies.
     #[schemars(length(min = 1))]
     pub modules: Vec<String>,
     /// Whether they are trained.
@@ -20,6 +20,10 @@ pub struct Part {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 100000))]
     pub from_epoch: usize,
+    /// First epoch in which they are no longer trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100000))]
+    pub until_epoch: Option<usize>,
     /// Factor on the learning rate.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
@@ -31,6 +35,13 @@ pub struct Part {
     /// are not updated (as in the refinement stage of the SiamMask code).
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaks: bool,
+}
+
+impl Part {
+    /// Whether they are trained in an epoch (from 0).
+    pub fn trains(&self, epoch: usize) -> bool {
+        self.trained && epoch >= self.from_epoch && self.until_epoch.is_none_or(|until| epoch < until)
+    }
 }
 
 /// Weights and running statistics from which a training starts.
@@ -96,7 +107,7 @@ impl Training {
         let innermost = matches.filter(|(len, part)| part.modules.iter().any(|m| m.len() == *len && inside(m)));
         match innermost.max_by_key(|(len, _)| *len).map(|(_, part)| part) {
             Some(part) => {
-                let trained = part.trained && epoch >= part.from_epoch;
+                let trained = part.trains(epoch);
                 Self { trained, lr: part.lr, statistics: part.statistics, leaks: part.leaks && !trained }
             }
             None => Self { trained: true, lr: 1.0, statistics: Statistics::Batch, leaks: false },
@@ -114,6 +125,7 @@ mod tests {
             modules: modules.iter().map(|m| m.to_string()).collect(),
             trained: true,
             from_epoch,
+            until_epoch: (from_epoch > 0).then_some(from_epoch + 1),
             lr,
             statistics: Statistics::Stored,
             leaks: false,
@@ -124,5 +136,6 @@ mod tests {
         assert_eq!([lr("network.weight"), lr("head")], [1.0, 0.1]);
         assert!(!Training::of(&parts, "net.layer1.0.weight", 2).trained);
         assert!(Training::of(&parts, "net.layer1.0.weight", 3).trained);
+        assert!(!Training::of(&parts, "net.layer1.0.weight", 4).trained);
     }
 }

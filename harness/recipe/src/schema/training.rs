@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitFrom, Metric, Part, Period};
+use super::{InitFrom, Length, Metric, Part, Period};
 
 /// Batch size, length, evaluations and checkpoints of the training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,12 +18,19 @@ pub struct Train {
     /// Passes over the training set; an incomplete last batch is dropped.
     #[schemars(range(min = 1, max = 100000))]
     pub epochs: usize,
+    /// Largest number of updates: the training, and with it the schedule, ends there, in the middle of an epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_steps: Option<usize>,
     /// Seed of initialisation, sample order, augmentation and dropout.
     #[serde(default)]
     pub seed: u64,
     /// Pretrained weights and running statistics, for example of a backbone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<InitFrom>,
+    /// A convolution that starts by whitening the patches of the training images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whiten: Option<Whiten>,
     /// Modules that are trained differently: frozen, later, or with another learning rate. All other modules are
     /// trained from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,6 +44,9 @@ pub struct Train {
     /// tf.train.ExponentialMovingAverage).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ema_warmup: bool,
+    /// Slow weights that the network returns to at regular intervals (arXiv 1907.08610).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookahead: Option<Lookahead>,
     /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead of
     /// each process its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -51,6 +61,77 @@ pub struct Train {
 
 fn each_epoch() -> Period {
     Period::Epochs(1.0)
+}
+
+impl Train {
+    /// The length of the training with this number of batches per epoch.
+    pub fn length(&self, steps_per_epoch: usize) -> Length {
+        Length::new(steps_per_epoch, self.epochs, self.max_steps)
+    }
+}
+
+/// A convolution whose initial filters make the patches of the training images uncorrelated, with variances of about 1.
+///
+/// The patches are those of the first training images, preprocessed as for evaluation, without padding. With the
+/// eigenvalues v and eigenvectors of their second moments, in decreasing order, the filters are each eigenvector divided
+/// by sqrt(v + eps), and then the same with opposite signs (arXiv 2404.00498, section 3.2). `train.parts` freezes them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Whiten {
+    /// Full name of the convolution, which reads the images: two filters for each number of a patch, one group.
+    pub module: String,
+    /// Number of images.
+    #[serde(default = "five_thousand")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub images: usize,
+    /// Added to the eigenvalues.
+    #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eps: f64,
+}
+
+fn five_thousand() -> usize {
+    5000
+}
+
+fn eps() -> f64 {
+    5e-4
+}
+
+/// Slow weights, which start as the weights. After every `every`-th update n of N, slow = d*slow + (1 - d)*weights with
+/// d = `decay`*(n/N)^`power`, and the weights continue from there. At the end, the weights are the slow ones. Running
+/// statistics are treated as weights, moments of the optimizer are not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lookahead {
+    /// Number of updates between the changes of the slow weights (k in the paper).
+    #[serde(default = "five")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub every: u64,
+    /// Largest share of the slow weights that is kept (1 - alpha in the paper).
+    #[serde(default = "half")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub decay: f64,
+    /// How this share grows over the training; 0: it is constant.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub power: f64,
+}
+
+fn five() -> u64 {
+    5
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+impl Lookahead {
+    /// The share of the slow weights that is kept after `done` of `steps` updates; `None` if they do not change then.
+    pub fn decay(&self, done: u64, steps: u64) -> Option<f64> {
+        let progress = done as f64 / steps.max(1) as f64;
+        done.is_multiple_of(self.every.max(1)).then(|| self.decay * progress.powf(self.power))
+    }
 }
 
 /// The target that the training has to reach.

@@ -3,16 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use zoo_datasets::{Batch, Image, Loader, Size};
-use zoo_recipe::schema::Metric;
+use zoo_recipe::schema::{Metric, TestTimeAugmentation};
 
 use crate::{
-    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Place, Sight, Witness,
+    Evaluation, EvaluationError, Found, HeldOut, Network, Place, Sight, Witness,
+    classification::tta,
     evaluation::first_input,
     metrics::{Classified, Confusion, CrossEntropy, Meter, TopK},
 };
 
 /// All held-out images with their classes, in order.
-pub(super) struct HeldOutImages(pub Loader);
+pub(super) struct HeldOutImages {
+    pub loader: Loader,
+    pub tta: Option<TestTimeAugmentation>,
+}
 
 impl HeldOut for HeldOutImages {
     fn evaluate(
@@ -21,11 +25,11 @@ impl HeldOut for HeldOutImages {
         cancel: &AtomicBool,
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError> {
-        let Self(loader) = self;
+        let Self { loader, tta } = self;
         let of = loader.dataset().len();
         let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
         let mut confusion = Confusion::new(loader.dataset().classes());
-        let image = first_input(network)?.name;
+        let image = first_input(network)?;
         let mut samples = 0;
         for batch in loader.epoch(0, 0)? {
             if cancel.load(Ordering::Relaxed) {
@@ -35,10 +39,7 @@ impl HeldOut for HeldOutImages {
             if n == 0 {
                 continue;
             }
-            let outputs = network.run(n, vec![Field::real(&image, images)])?;
-            let logits =
-                outputs.first().ok_or_else(|| EvaluationError::Mismatch("the network has no output".into()))?;
-            let logits: Vec<f64> = logits.values.iter().copied().map(f64::from).collect();
+            let logits = tta::outputs(network, &image, n, &images, *tta)?;
             for (i, (logits, &label)) in logits.chunks_exact(logits.len() / n).zip(&labels).enumerate() {
                 let sample = Classified { logits, label };
                 let taken_for = confusion.add(&sample);
@@ -64,8 +65,7 @@ impl HeldOut for HeldOutImages {
 impl HeldOutImages {
     /// An image with its true and its predicted class.
     fn show(&self, index: usize, sample: &Classified<'_>, taken_for: usize, witness: &mut Witness<'_>) {
-        let Self(loader) = self;
-        let images = loader.dataset();
+        let images = self.loader.dataset();
         let class = |index: usize| images.classes().get(index).cloned().unwrap_or_else(|| index.to_string());
         let share = |index: usize| format!("{:.0} %", 100.0 * probability(sample.logits, index));
         let (truth, found) = (sample.label as usize, taken_for);

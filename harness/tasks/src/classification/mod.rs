@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod sources;
+mod tta;
 
 use std::{
     path::{Path, PathBuf},
@@ -175,6 +176,12 @@ impl SampleSets for LabelledImages {
         Ok(Feed::of_images(loader, first.name.clone()))
     }
 
+    fn unvaried(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        let first = first(recipe, inputs)?;
+        let pipeline = pipeline(recipe, Split::Eval, self.train.image_size(), image(first))?;
+        Ok(Feed::of_images(Loader::new(self.train.clone(), pipeline, config)?, first.name.clone()))
+    }
+
     fn held_out(
         &self,
         recipe: &Recipe,
@@ -183,7 +190,8 @@ impl SampleSets for LabelledImages {
     ) -> Result<Box<dyn HeldOut>, EvaluationError> {
         let image = image(&first_input(network)?);
         let pipeline = pipeline(recipe, Split::Eval, self.val.image_size(), image)?;
-        Ok(Box::new(evaluate::HeldOutImages(Loader::new(self.val.clone(), pipeline, config)?)))
+        let loader = Loader::new(self.val.clone(), pipeline, config)?;
+        Ok(Box::new(evaluate::HeldOutImages { loader, tta: recipe.preprocess.tta }))
     }
 
     fn linear_baseline(&self, recipe: &Recipe) -> Option<LinearBaseline> {

@@ -1,8 +1,9 @@
 //! Parts that join later, moving averages, and weights to start from.
 
-use crate::support::{Case, numbers, weights};
+use crate::support::{Case, numbers, recipe, weights};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use zoo_tasks::{Element, Input, Numbers};
 use zoo_train::weights::{Shaped, Unlike};
 use zoo_train::{Checkpoint, CheckpointStore, Outcome, Session, Trainer, Weights, evaluate};
 
@@ -164,4 +165,128 @@ fn a_loss_above_the_bound_updates_nothing_and_is_counted() {
     let end = weights(dir.path(), &case);
     let fc = start["fc.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_eq!(end["fc.weight"], fc.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+}
+
+/// A part that leaves stays as it is from then on, and the momentum of the others goes on.
+#[test]
+fn a_part_that_leaves_keeps_what_it_has_learnt() {
+    let case = Case::new(&["train.parts=[{modules: [conv.weight], until_epoch: 1}]"]);
+    let until = |stop| {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), stop).unwrap();
+        weights(dir.path(), &case)
+    };
+    // Five steps per epoch.
+    let (there, after, end) = (until(Some(5)), until(Some(6)), until(None));
+    let initial = Session::start(&case.recipe, &case.model, None).unwrap().variables().unwrap()["conv.weight"].clone();
+    let initial = initial.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_ne!(bits(&there, "conv.weight"), initial.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    assert_eq!(bits(&end, "conv.weight"), bits(&there, "conv.weight"));
+    assert!(there.contains_key("conv.weight/momentum_buffer") && !end.contains_key("conv.weight/momentum_buffer"));
+    // v = 0.9*v + g: what a reset momentum could not have.
+    let momentum = |weights: &BTreeMap<String, Vec<u32>>| -> f64 {
+        bits(weights, "bn.bias/momentum_buffer").into_iter().map(|bits| f64::from(f32::from_bits(bits)).powi(2)).sum()
+    };
+    assert!(momentum(&there) > 0.0 && momentum(&after) > 0.3 * momentum(&there));
+    for stop in [4, 5, 6, 11] {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), Some(stop)).unwrap();
+        case.resume(dir.path(), None).unwrap();
+        assert_eq!(weights(dir.path(), &case), end, "stopped after {stop}");
+    }
+}
+
+/// The first change by hand, after step 2 of 7.
+#[test]
+fn lookahead_returns_to_the_slow_weights() {
+    let plain = Case::new(&["train.max_steps=7"]);
+    let slow = Case::new(&["train.max_steps=7", "train.lookahead={every: 2, decay: 0.8, power: 1}"]);
+    let numbers = |case: &Case, stop| -> BTreeMap<String, Vec<f32>> {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), stop).unwrap();
+        let floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect();
+        weights(dir.path(), case).into_iter().map(|(name, bits)| (name, floats(bits))).collect()
+    };
+    let start = Session::start(&plain.recipe, &plain.model, None).unwrap().variables().unwrap();
+    let (fast, found) = (numbers(&plain, Some(2)), numbers(&slow, Some(2)));
+    let decay = 0.8 * 2.0 / 7.0;
+    for name in ["conv.weight", "bn.bias", "bn.running_var", "fc.bias"] {
+        let start = start[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        for ((start, fast), found) in start.iter().zip(&fast[name]).zip(&found[name]) {
+            let expected = decay * f64::from(*start) + (1.0 - decay) * f64::from(*fast);
+            assert!((expected - f64::from(*found)).abs() < 1e-6, "{name}: {found} instead of {expected}");
+        }
+        assert_eq!(found[name], found[&format!("{name}/lookahead")], "{name}");
+    }
+    assert_eq!(found["fc.bias/momentum_buffer"], fast["fc.bias/momentum_buffer"]);
+    // Between changes, weights move on alone; at the end, they are the slow ones of step 6.
+    let third = numbers(&slow, Some(3));
+    assert_eq!(third["fc.bias/lookahead"], found["fc.bias"]);
+    assert_ne!(third["fc.bias"], third["fc.bias/lookahead"]);
+    let end = numbers(&slow, None);
+    assert_eq!(end["fc.bias"], numbers(&slow, Some(6))["fc.bias"]);
+    for stop in [1, 2, 3, 6] {
+        let dir = tempfile::tempdir().unwrap();
+        slow.run(dir.path(), Some(stop)).unwrap();
+        slow.resume(dir.path(), None).unwrap();
+        let resumed = weights(dir.path(), &slow);
+        assert!(
+            resumed["fc.bias"].iter().map(|bits| f32::from_bits(*bits)).eq(end["fc.bias"].iter().copied()),
+            "{stop}"
+        );
+    }
+}
+
+/// Filters of 2x2 patches: the second moments of what the convolution makes of the images are those of the identity.
+#[test]
+fn a_convolution_starts_by_whitening_patches() {
+    let layers = "model.body=[conv: {name: conv, out: 24, kernel: 2}, global_avg_pool: {name: pool}, flatten, \
+                  linear: {name: fc, out: $classes}]";
+    let case = Case::new(&[layers, "train.whiten={module: conv, images: 20, eps: 1e-6}", "train.epochs=1"]);
+    let mut trainer = Trainer::new(case.job()).unwrap();
+    trainer.initialise().unwrap();
+    let filters =
+        trainer.session().variables().unwrap()["conv.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let half = filters.len() / 2;
+    assert!(filters[..half].iter().zip(&filters[half..]).all(|(a, b)| *a == -b));
+    let images = case
+        .data
+        .samples
+        .unvaried(
+            &case.recipe,
+            &[Input { name: "image".into(), shape: vec![3, 8, 8], element: Element::Real }],
+            case.job().eval_loader_config(),
+        )
+        .unwrap();
+    let mut sums = vec![0.0; 12 * 12];
+    let mut count = 0.0;
+    let mut left = 20;
+    for batch in images.epoch(0, 0).unwrap() {
+        let batch = batch.unwrap();
+        let Numbers::Real(pixels) = &batch.fields[0].numbers else { panic!("images") };
+        for image in pixels.chunks_exact(192).take(left) {
+            for (y, x) in (0..7).flat_map(|y| (0..7).map(move |x| (y, x))) {
+                let patch: Vec<f64> = [0, 1, 2]
+                    .into_iter()
+                    .flat_map(|c| [(y, x), (y, x + 1), (y + 1, x), (y + 1, x + 1)].map(|(y, x)| (c * 8 + y) * 8 + x))
+                    .map(|place| f64::from(image[place]))
+                    .collect();
+                let of: Vec<f64> = filters[..half]
+                    .chunks_exact(12)
+                    .map(|filter| filter.iter().zip(&patch).map(|(a, b)| f64::from(*a) * b).sum())
+                    .collect();
+                (0..144).for_each(|i| sums[i] += of[i / 12] * of[i % 12]);
+                count += 1.0;
+            }
+        }
+        left = left.saturating_sub(batch.n);
+    }
+    for (i, sum) in sums.iter().enumerate() {
+        let expected = f64::from(u8::from(i / 12 == i % 12));
+        assert!((sum / count - expected).abs() < 1e-3, "{i}: {}", sum / count);
+    }
+    let wrong = recipe(&[layers, "train.whiten={module: fc}"]);
+    let model = wrong.resolve().unwrap();
+    let error = zoo_recipe::build(&wrong, &model, &zoo_recipe::BuildOptions::train(8)).unwrap_err().to_string();
+    assert!(error.contains("`fc` is no convolution of the images"), "{error}");
 }
