@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
 from zoo_golden.detection import Retinanet
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
+from zoo_golden.airbench import Airbench94
 from zoo_golden.small import LeNet5, ResNet8, ResNet20
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -51,6 +52,12 @@ def truncated_normal(std: float) -> Distribution:
     """Normal of this deviation, without what lies beyond two of them; its own deviation is smaller."""
     left = math.erf(math.sqrt(2))
     return Distribution("truncated_normal", 0.0, std * math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / left), 2 * std)
+
+
+def dirac(module: nn.Conv2d) -> Distribution:
+    """The first filters copy a channel each; these are the mean, the deviation and the bound of the others."""
+    rest = torch_default(module, "weight")
+    return Distribution("dirac", rest.mean, rest.std, rest.absmax_bound)
 
 
 def constant(value: float) -> Distribution:
@@ -245,6 +252,14 @@ def resnet8(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else normal(math.sqrt(2 / fan_in(module)))
 
 
+def airbench(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    if local == "bias":
+        return constant(0.0)
+    return dirac(module) if isinstance(module, nn.Conv2d) and module.padding == "same" else torch_default(module, local)
+
+
 def lenet(module: nn.Module, local: str) -> Distribution:
     if local == "bias":
         return constant(0.0)
@@ -358,6 +373,12 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         resnet20,
         ResNet20,
     ),
+    "airbench94": (
+        "3x3 convolutions dirac, the first one U(+-1/sqrt(fan_in)) until it whitens, its bias 0, normalisations 1 and 0, linear layer "
+        "U(+-1/sqrt(fan_in))",
+        airbench,
+        Airbench94,
+    ),
     "resnet8_tiny": (
         "convolutions and linear layer kaiming normal (fan_in; Keras' he_normal is cut off at two deviations), normalisations 1 and 0, "
         "biases 0",
@@ -372,6 +393,12 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
 
 def check(name: str, values: torch.Tensor, expected: Distribution) -> None:
     """Raises ArithmeticError where drawn values contradict the analytic distribution."""
+    if expected.kind == "dirac":
+        channels = values.shape[1]
+        copies, rest = values[:channels], values[channels:]
+        if not torch.equal(copies, nn.init.dirac_(torch.empty_like(copies))):
+            raise ArithmeticError(f"{name}: the first filters do not copy channels")
+        return check(name, rest, replace(expected, kind="uniform")) if len(rest) else None
     values = values.detach().double().flatten()
     count, largest = values.numel(), values.abs().max().item()
     if expected.kind == "constant":

@@ -50,6 +50,7 @@ RECIPES = {
 # Small images. A network for grey ones takes Pillow's luminance.
 RECIPES |= {
     "resnet20": {"resize": 32, "crop": 32, **IMAGENET},
+    "airbench94": {"resize": 32, "crop": 32, **IMAGENET, "mean": [0.4914, 0.4822, 0.4465], "std": [0.2470, 0.2435, 0.2616]},
     "resnet8_tiny": {"resize": 32, "crop": 32, "scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3},
     "lenet": {"resize": 32, "crop": 32, "grey": True, "scale": 255.0, "mean": [0.1307] * 3, "std": [0.3081] * 3},
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch.optim import lr_scheduler
 
@@ -34,6 +35,8 @@ class Schedule:
     scheduler: Scheduler
     images: int = IMAGES
     batch: int = BATCH
+    ends: int | None = None
+    """Number of steps, if the last epoch is not complete."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -41,7 +44,14 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        return self.epochs * self.steps_per_epoch
+        return self.ends or self.epochs * self.steps_per_epoch
+
+
+def triangle(step: int) -> float:
+    """airbench94's get_lr."""
+    if step < 109:
+        return 0.2 * (1 - step / 109) + step / 109
+    return 1 - (step - 109) / 367 + 0.07 * (step - 109) / 367
 
 
 def cosine_per_step(base: float, epochs: int, warmup_epochs: int) -> Schedule:
@@ -330,6 +340,18 @@ SCHEDULES = {
         lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [100 * 390, 150 * 390]),
         images=50000,
         batch=128,
+    ),
+    "airbench94": Schedule(
+        "N = 476, W = floor(0.23 * N); 1.5 times the interpolation of 0.2 at step 0, 1 at step W and 0.07 at step N",
+        "KellerJordan/cifar10-airbench legacy/airbench94.py: get_lr, 9.9 epochs of 48 steps",
+        1.5,
+        10,
+        109,
+        lambda step: 1.5 * np.interp(step, [0, 109, 476], [0.2, 1, 0.07]).item(),
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, triangle),
+        images=50000,
+        batch=1024,
+        ends=476,
     ),
     "resnet8_tiny": Schedule(
         "0.001 * 0.99^e with e = floor(i/1562)",

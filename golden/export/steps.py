@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import bert, detection, language, segmentation, text, tracking
+from zoo_golden import airbench, bert, detection, language, segmentation, text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -88,6 +88,8 @@ GOLDENS = {
     ),
     **{name: (GOLDEN / name / "step", f"--image-size 96 {conditions}") for name, conditions in SMALLER.items()},
     **{name: (GOLDEN / name / "step", f"--image-size 32 --classes 10 {conditions}") for name, conditions in SMALL.items()},
+    # Eight images in place of 1024.
+    "airbench94": (GOLDEN / "airbench94/step", partial(airbench.step, batch=8)),
     # Two windows in place of twelve.
     "gpt_shakespeare": (
         GOLDEN / "gpt_shakespeare/step",

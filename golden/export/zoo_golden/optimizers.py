@@ -97,6 +97,9 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
         raise ValueError(f"goldens support the optimizers {known}, not {_named(type(optimizer))}")
     names = {parameter: name for name, parameter in network.named_parameters()}
     form["clip_grad_norm"] = clip_grad_norm
+    rates = [group["lr"] for group in optimizer.param_groups]
+    if (base := optimizer.defaults["lr"]) in rates and base < max(rates):
+        form["lr"] = base
     form["groups"] = [
         {
             "lr": group["lr"],

@@ -11,7 +11,7 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use zoo_datasets::{Rng, hash::sample_positions, image};
-use zoo_recipe::Recipe;
+use zoo_recipe::{Recipe, schema::Length};
 
 /// Largest relative difference of a learning rate.
 pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
@@ -36,6 +36,7 @@ pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<I
         same("train.epochs", recipe.train.epochs as f64, table.epochs as f64),
         same("train.batch", recipe.train.batch as f64, table.batch as f64),
     ];
+    let length = Length::new(table.steps_per_epoch, table.epochs, recipe.train.max_steps);
     let mut rates: Vec<(usize, f64)> = Vec::new();
     for (step, lr) in &table.lr {
         let malformed = |_| GoldenError::Malformed { path: path.clone(), message: format!("step `{step}`") };
@@ -44,7 +45,7 @@ pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<I
     }
     rates.sort_unstable_by_key(|(step, _)| *step);
     items.extend(rates.into_iter().map(|(step, truth)| {
-        let ours = recipe.schedule.lr(step, table.steps_per_epoch, table.epochs);
+        let ours = recipe.schedule.lr(step, length);
         let error = if truth == 0.0 { ours.abs() } else { ((ours - truth) / truth).abs() };
         Item::measured(format!("lr of step {step}"), error, SCHEDULE_TOLERANCE)
     }));

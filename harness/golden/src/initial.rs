@@ -46,6 +46,8 @@ struct InitFacts {
 #[serde(rename_all = "snake_case")]
 enum Kind {
     Constant,
+    /// The first filters of a convolution copy a channel each; the other ones are uniform.
+    Dirac,
     Normal,
     /// Truncated at two standard deviations, which is the bound.
     TruncatedNormal,
@@ -71,6 +73,16 @@ pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Ite
         let draw = |seed: usize| first_values(graph, *id, seed as u64, numel.min(DRAWN.end));
         let seeds = if matches!(facts.kind, Kind::Constant) { 1 } else { DRAWN.start.div_ceil(numel.max(1)) };
         let values = (0..seeds).map(draw).collect::<Result<Vec<_>, _>>()?;
+        let (values, copies) = match facts.kind {
+            Kind::Dirac => without_copies(values, &graph.ty(variable.value).shape),
+            Kind::Constant | Kind::Normal | Kind::TruncatedNormal | Kind::Uniform => (values, true),
+        };
+        if !copies {
+            return Ok((Item::wrong(name, "the first filters do not copy the channels"), None));
+        }
+        if values.iter().all(Vec::is_empty) {
+            return Ok((Item::measured(name, 0.0, INIT_SIGMAS), None));
+        }
         let beginning = values.first().and_then(|values| beginning(values, facts));
         Ok((judge(&name, &values, facts), beginning))
     });
@@ -111,6 +123,20 @@ fn start(variable: &Variable, manifest: &Manifest) -> Option<f64> {
         | VariableRole::NormBias
         | VariableRole::Average { .. } => None,
     }
+}
+
+/// The values of the filters that copy no channel, and whether the others do: `torch.nn.init.dirac_`.
+fn without_copies(mut seeds: Vec<Vec<f32>>, shape: &[usize]) -> (Vec<Vec<f32>>, bool) {
+    let &[_, channels, ref extents @ ..] = shape else { return (seeds, false) };
+    let taps: usize = extents.iter().product();
+    let centre = extents.iter().fold(0, |centre, extent| centre * extent + extent / 2);
+    let mut right = true;
+    for values in &mut seeds {
+        let copies: Vec<f32> = values.drain(..values.len().min(channels * channels * taps)).collect();
+        let expected = |i: usize| i / taps % channels == i / taps / channels && i % taps == centre;
+        right &= copies.iter().enumerate().all(|(i, value)| *value == f32::from(u8::from(expected(i))));
+    }
+    (seeds, right)
 }
 
 /// The first values, in standard deviations and rounded; `None` for constants and if there are too few values.
@@ -177,7 +203,7 @@ fn distance(mut values: Vec<f64>, facts: &InitFacts) -> f64 {
             }
             Err(_) => return f64::INFINITY,
         },
-        Kind::Uniform => {
+        Kind::Uniform | Kind::Dirac => {
             let half = facts.std * 3f64.sqrt();
             match Uniform::new(facts.mean - half, facts.mean + half) {
                 Ok(uniform) => Box::new(move |x| uniform.cdf(x)),

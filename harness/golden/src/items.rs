@@ -338,7 +338,7 @@ impl Changing<'_> {
             let start = start.as_deref().unwrap_or_default();
             let mut updates = graph.nodes.iter().filter_map(|node| graph.optimized(node));
             let update = updates.find(|update| graph.variable(update.parameter).name == *name);
-            let rate = manifest.optimizer.base_lr();
+            let rate = manifest.optimizer.lr_of(name);
             if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, start)) {
                 return Ok(Some(bounded_change(name, &now, start, longest, precision)));
             }
@@ -356,7 +356,7 @@ impl Changing<'_> {
             }
         };
         let Some(level) = level else { return Ok(Some(item)) };
-        let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
+        let rate = if is_parameter { steps as f64 * manifest.optimizer.lr_of(name) } else { 1.0 };
         let allowed = rate * steps as f64 * level;
         Ok(Some(match facts.delta_l2.filter(|_| is_parameter) {
             // The reference's own change was lost in the last bit of the parameter.

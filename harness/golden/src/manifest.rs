@@ -144,6 +144,9 @@ pub struct Optimizer {
     /// Limit of the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
+    /// The learning rate that those of the groups are multiples of, if it is not the largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lr: Option<f64>,
     /// Parameters, grouped by learning rate and decay.
     pub groups: Vec<Group>,
 }
@@ -169,6 +172,7 @@ impl Optimizer {
             eps: Some(value("eps ")?.parse().ok()?),
             settings: BTreeMap::new(),
             clip_grad_norm: main.clip_grad_norm,
+            lr: None,
             groups: main.groups.iter().map(group).collect(),
         })
     }
@@ -199,9 +203,15 @@ impl Optimizer {
         settings
     }
 
-    /// The largest learning rate. The other groups have a factor on it.
+    /// The learning rate that the groups have a factor on: by default the largest.
     pub fn base_lr(&self) -> f64 {
-        self.groups.iter().map(|group| group.lr).fold(0.0, f64::max)
+        self.lr.unwrap_or_else(|| self.groups.iter().map(|group| group.lr).fold(0.0, f64::max))
+    }
+
+    /// The learning rate of a parameter.
+    pub fn lr_of(&self, parameter: &str) -> f64 {
+        let group = self.groups.iter().find(|group| group.params.iter().any(|name| name == parameter));
+        group.map_or_else(|| self.base_lr(), |group| group.lr)
     }
 }
 
@@ -553,6 +563,7 @@ mod tests {
             settings: BTreeMap::new(),
             eps: None,
             clip_grad_norm: None,
+            lr: None,
             groups: vec![group],
         };
         let rule = "Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay, same batch, 3 steps";

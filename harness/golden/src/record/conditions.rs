@@ -42,7 +42,7 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
         salt: options.salt.clone(),
         precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
         made_with: BTreeMap::from([(MAKER.to_string(), env!("CARGO_PKG_VERSION").to_string())]),
-        optimizer: optimizer(recipe, groups),
+        optimizer: optimizer(recipe, groups, options.learning_rate),
         hyper: Hyper {
             label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
             l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
@@ -66,7 +66,7 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
     }
 }
 
-fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
+fn optimizer(recipe: &Recipe, groups: Vec<Group>, lr: f64) -> Optimizer {
     let norm = |clip: &schema::Clip| match clip {
         schema::Clip::Norm(bound) => Some(*bound),
         schema::Clip::Value(_) => None,
@@ -76,6 +76,7 @@ fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
     let settings = settings[tag].as_object().cloned().unwrap_or_default().into_iter();
     // Decay and learning rates are in the groups.
     let settings = settings.filter(|(key, _)| !matches!(key.as_str(), "weight_decay" | "no_decay" | "groups"));
+    let is_largest = groups.iter().map(|group| group.lr).fold(0.0, f64::max) == lr;
     Optimizer {
         kind: tag.into(),
         momentum: None,
@@ -84,6 +85,7 @@ fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
         eps: None,
         settings: settings.collect(),
         clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
+        lr: (!is_largest).then_some(lr),
         groups,
     }
 }
@@ -123,8 +125,8 @@ const STEPS_PER_EPOCH: usize = 100;
 
 /// Learning rates at every tenth of an epoch.
 fn schedule(recipe: &Recipe) -> ScheduleTable {
-    let epochs = recipe.train.epochs;
-    let steps = (0..epochs * STEPS_PER_EPOCH).step_by(STEPS_PER_EPOCH / 10);
-    let lr = steps.map(|step| (step.to_string(), recipe.schedule.lr(step, STEPS_PER_EPOCH, epochs))).collect();
-    ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs, batch: recipe.train.batch, lr }
+    let length = recipe.train.length(STEPS_PER_EPOCH);
+    let steps = (0..length.steps()).step_by(STEPS_PER_EPOCH / 10);
+    let lr = steps.map(|step| (step.to_string(), recipe.schedule.lr(step, length))).collect();
+    ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs: recipe.train.epochs, batch: recipe.train.batch, lr }
 }
