@@ -109,6 +109,7 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("retinanet_resnet50_fpn", 34_068_119),
         ("resnet20", 269_722),
         ("resnet8_tiny", 78_186),
+        ("airbench94", 1_972_792),
         ("lenet", 61_684),
     ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");

@@ -72,6 +72,7 @@ const SLOW: &[(&str, Truth)] = &[
     ("deeplabv3_resnet50", Full),
     ("resnet20", Full),
     ("resnet8_tiny", Full),
+    ("airbench94", Full),
     ("lenet", Full),
     ("vgg11_bn", Recorded(32)),
     ("vgg16", Recorded(32)),
