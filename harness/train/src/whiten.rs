@@ -20,49 +20,52 @@ pub(crate) fn filters(
     let weight = format!("{}.weight", whiten.module);
     let shape = graph.find_variable(&weight).map(|id| graph.ty(graph.variable(id).value).shape.to_vec());
     let image = graph.inputs.first().map(|input| graph.ty(input.value).shape.to_vec());
-    let (Some([filters, channels, height, width]), Some([_, planes, rows, columns])) =
+    let (Some(&[filters, channels, height, width]), Some(&[_, _, rows, columns])) =
         (shape.as_deref(), image.as_deref())
     else {
         return Err(TrainError::Mismatch(format!("`{}` is no convolution of images", whiten.module)));
     };
-    let patch = Patch { size: [*channels, *height, *width], image: [*planes, *rows, *columns] };
+    if height > rows || width > columns {
+        let message = format!("images of {rows}x{columns} have no patches of {height}x{width} for `train.whiten`");
+        return Err(TrainError::Mismatch(message));
+    }
+    let patch = Patch { size: [channels, height, width], image: [rows, columns] };
     let mut moments = Moments::new(patch.size.iter().product());
     let mut left = whiten.images;
     for batch in batches {
         let Batch { n, fields } = batch?;
         let Some(Numbers::Real(pixels)) = fields.into_iter().next().map(|field| field.numbers) else { break };
-        pixels.chunks_exact(pixels.len() / n.max(1)).take(left).for_each(|image| patch.add(image, &mut moments));
+        let len = (pixels.len() / n.max(1)).max(1);
+        pixels.chunks_exact(len).take(left).for_each(|image| patch.add(image, &mut moments));
         left = left.saturating_sub(n);
         if left == 0 {
             break;
         }
     }
     let values = moments.whitening(whiten.eps);
-    if values.len() != filters * moments.n || channels != planes {
-        let message = format!("`{weight}` has {filters} filters, but whitening makes {}", 2 * moments.n);
-        return Err(TrainError::Mismatch(message));
-    }
-    Ok((weight, Tensor::from_vec(values, vec![*filters, *channels, *height, *width], &Device::Cpu)?))
+    Ok((weight, Tensor::from_vec(values, vec![filters, channels, height, width], &Device::Cpu)?))
 }
 
-/// Patches of images: channels, rows, columns.
+/// Patches of images.
 struct Patch {
+    /// Channels, rows, columns.
     size: [usize; 3],
-    image: [usize; 3],
+    /// Rows and columns, at least those of a patch.
+    image: [usize; 2],
 }
 
 impl Patch {
     /// Adds all patches of an image, `[channels, rows, columns]`, each with its numbers in the order of a filter.
     fn add(&self, image: &[f32], moments: &mut Moments) {
-        let ([channels, height, width], [_, rows, columns]) = (self.size, self.image);
+        let ([channels, height, width], [rows, columns]) = (self.size, self.image);
         let mut patch = vec![0.0; moments.n];
-        for top in 0..=rows.saturating_sub(height) {
-            for left in 0..=columns.saturating_sub(width) {
+        for top in 0..=rows - height {
+            for left in 0..=columns - width {
                 let mut numbers = patch.iter_mut();
                 for channel in 0..channels {
                     for row in top..top + height {
                         let from = (channel * rows + row) * columns + left;
-                        for (number, pixel) in numbers.by_ref().zip(&image[from..from + width]) {
+                        for (pixel, number) in image[from..from + width].iter().zip(numbers.by_ref()) {
                             *number = f64::from(*pixel);
                         }
                     }
@@ -174,7 +177,7 @@ mod tests {
     /// commit 1b8f794) computes them in f64 with PyTorch 2.15.
     #[test]
     fn filters_are_those_of_airbench() {
-        let patch = Patch { size: [2, 1, 2], image: [2, 2, 3] };
+        let patch = Patch { size: [2, 1, 2], image: [2, 3] };
         let mut moments = Moments::new(4);
         for image in 0..2 {
             let pixels: Vec<f32> =
