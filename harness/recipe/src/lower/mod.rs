@@ -101,7 +101,7 @@ fn refuse_unknown_modules(graph: &Graph, recipe: &Recipe) -> Result<(), GraphErr
         Err(GraphError::Model { origin: section(recipe, &path, Phase::Forward).origin, message })
     };
     for (n, part) in recipe.train.parts.iter().enumerate() {
-        for (m, name) in part.modules.iter().enumerate().filter(|(_, name)| !known(name)) {
+        if let Some((m, name)) = part.modules.iter().enumerate().find(|(_, name)| !known(name)) {
             // Modules are what parameters are in.
             let modules = variables().flat_map(|name| name.match_indices('.').map(|(dot, _)| &name[..dot]));
             let hint = did_you_mean(name, modules.chain(variables()));
