@@ -1,6 +1,6 @@
 //! Parts that join later, moving averages, and weights to start from.
 
-use crate::support::{Case, numbers, recipe, weights};
+use crate::support::{Case, numbers, recipe, weights, weights_after};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use zoo_tasks::{Element, Input, Numbers};
@@ -173,11 +173,11 @@ fn a_part_that_leaves_keeps_what_it_has_learnt() {
     let case = Case::new(&["train.parts=[{modules: [conv.weight], until_epoch: 1}]"]);
     let until = |stop| {
         let dir = tempfile::tempdir().unwrap();
-        case.run(dir.path(), stop).unwrap();
-        weights(dir.path(), &case)
+        case.run(dir.path(), Some(stop)).unwrap();
+        weights_after(dir.path(), stop)
     };
     // Five steps per epoch.
-    let (there, after, end) = (until(Some(5)), until(Some(6)), until(None));
+    let (there, after, end) = (until(5), until(6), until(15));
     let initial = Session::start(&case.recipe, &case.model, None).unwrap().variables().unwrap()["conv.weight"].clone();
     let initial = initial.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_ne!(bits(&there, "conv.weight"), initial.into_iter().map(f32::to_bits).collect::<Vec<_>>());
@@ -203,12 +203,12 @@ fn lookahead_returns_to_the_slow_weights() {
     let slow = Case::new(&["train.max_steps=7", "train.lookahead={every: 2, decay: 0.8, power: 1}"]);
     let numbers = |case: &Case, stop| -> BTreeMap<String, Vec<f32>> {
         let dir = tempfile::tempdir().unwrap();
-        case.run(dir.path(), stop).unwrap();
+        case.run(dir.path(), Some(stop)).unwrap();
         let floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect();
-        weights(dir.path(), case).into_iter().map(|(name, bits)| (name, floats(bits))).collect()
+        weights_after(dir.path(), stop).into_iter().map(|(name, bits)| (name, floats(bits))).collect()
     };
     let start = Session::start(&plain.recipe, &plain.model, None).unwrap().variables().unwrap();
-    let (fast, found) = (numbers(&plain, Some(2)), numbers(&slow, Some(2)));
+    let (fast, found) = (numbers(&plain, 2), numbers(&slow, 2));
     let decay = 0.8 * 2.0 / 7.0;
     for name in ["conv.weight", "bn.bias", "bn.running_var", "fc.bias"] {
         let start = start[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -220,11 +220,11 @@ fn lookahead_returns_to_the_slow_weights() {
     }
     assert_eq!(found["fc.bias/momentum_buffer"], fast["fc.bias/momentum_buffer"]);
     // Between changes, weights move on alone; at the end, they are the slow ones of step 6.
-    let third = numbers(&slow, Some(3));
+    let third = numbers(&slow, 3);
     assert_eq!(third["fc.bias/lookahead"], found["fc.bias"]);
     assert_ne!(third["fc.bias"], third["fc.bias/lookahead"]);
-    let end = numbers(&slow, None);
-    assert_eq!(end["fc.bias"], numbers(&slow, Some(6))["fc.bias"]);
+    let end = numbers(&slow, 7);
+    assert_eq!(end["fc.bias"], numbers(&slow, 6)["fc.bias"]);
     for stop in [1, 2, 3, 6] {
         let dir = tempfile::tempdir().unwrap();
         slow.run(dir.path(), Some(stop)).unwrap();

@@ -194,10 +194,14 @@ pub fn numbers(folder: &Path) -> Vec<(u64, Vec<u64>)> {
 
 /// Bits of all variables at the end.
 pub fn weights(folder: &Path, case: &Case) -> BTreeMap<String, Vec<u32>> {
+    weights_after(folder, Trainer::new(case.job()).unwrap().timetable().steps())
+}
+
+/// Bits of all variables of a run that stopped after this many steps.
+pub fn weights_after(folder: &Path, steps: u64) -> BTreeMap<String, Vec<u32>> {
     let store = zoo_train::CheckpointStore::new(folder.join("checkpoints"));
     let found = store.latest().unwrap().unwrap();
-    let step = Trainer::new(case.job()).unwrap().timetable().steps();
-    assert_eq!(found.checkpoint.progress.step, step);
+    assert_eq!(found.checkpoint.progress.step, steps);
     let bits =
         |t: &candle_core::Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits);
     found.checkpoint.variables.iter().map(|(name, tensor)| (name.clone(), bits(tensor).collect())).collect()
