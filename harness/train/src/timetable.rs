@@ -6,7 +6,6 @@ use zoo_recipe::schema::{Length, Period, Train};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timetable {
     length: Length,
-    epochs: u64,
     evaluation: Period,
     checkpoint: Period,
 }
@@ -23,12 +22,7 @@ pub struct Position {
 impl Timetable {
     /// The division of a training with `steps_per_epoch` batches per epoch (at least one).
     pub fn new(train: &Train, steps_per_epoch: usize) -> Self {
-        Self {
-            length: train.length(steps_per_epoch),
-            epochs: train.epochs as u64,
-            evaluation: train.eval_every,
-            checkpoint: train.checkpoint_every,
-        }
+        Self { length: train.length(steps_per_epoch), evaluation: train.eval_every, checkpoint: train.checkpoint_every }
     }
 
     /// Batches per pass through the training set.
@@ -43,7 +37,7 @@ impl Timetable {
 
     /// Passes through the training set; the last one may end early.
     pub fn epochs(&self) -> u64 {
-        self.epochs
+        self.steps().div_ceil(self.steps_per_epoch())
     }
 
     /// Steps of the whole training.
@@ -128,6 +122,15 @@ mod tests {
         assert_eq!(evaluations(&table(2, 3, Period::Steps(0))), [6]);
         assert_eq!(evaluations(&table(1, 4, Period::Epochs(1e-6))), [1, 2, 3, 4]);
         assert_eq!(evaluations(&table(1, 4, Period::Epochs(100.0))), [4]);
+    }
+
+    #[test]
+    fn the_last_epoch_may_end_early() {
+        let whole = table(3, 4, Period::Epochs(1.0));
+        assert_eq!((whole.epochs(), whole.steps()), (3, 12));
+        let most = |steps| Timetable { length: Length::new(4, 3, Some(steps)), ..whole };
+        assert_eq!((most(9).epochs(), most(9).steps(), evaluations(&most(9))), (3, 9, vec![4, 8, 9]));
+        assert_eq!((most(8).epochs(), most(100).epochs(), most(100).steps()), (2, 3, 12));
     }
 
     #[test]
