@@ -23,7 +23,7 @@ pub use covering_crop::RandomCoveringCrop;
 pub use crop::{Border, CenterCrop, RandomCrop};
 pub use flip::HorizontalFlip;
 pub use normalize::{ChannelOrder, Normalize, PixelScale};
-pub use plan::Plan;
+pub use plan::{Plan, reflected_place};
 pub use rand_augment::RandAugment;
 pub use random_erasing::RandomErasing;
 pub use random_resized_crop::RandomResizedCrop;

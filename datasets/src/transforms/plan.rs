@@ -160,12 +160,7 @@ fn pad(part: &Image, window: Rect, left: usize, top: usize, from: Size, fill: [u
 
 /// The `window` of a whole image with reflected padding.
 fn reflected(image: &Image, window: Rect, left: usize, top: usize) -> Image {
-    // Padding of more than the image is reflected at both edges in turn.
-    let place = |at: usize, start: usize, side: usize| {
-        let period = (2 * side - 2).max(1);
-        let place = at.abs_diff(start) % period;
-        place.min(period - place)
-    };
+    let place = |at: usize, start: usize, side: usize| reflected_place(at as isize - start as isize, side);
     let mut taken = Image::filled(window.size(), [0; 3]);
     let pixels = taken.pixels_mut().as_chunks_mut::<3>().0.chunks_exact_mut(window.width);
     for (y, row) in (window.y..).zip(pixels) {
@@ -176,6 +171,14 @@ fn reflected(image: &Image, window: Rect, left: usize, top: usize) -> Image {
         }
     }
     taken
+}
+
+/// The pixel of `side` pixels that is shown at a place before, inside of or behind them: they are mirrored at the first
+/// and the last one, which are not repeated, as often as necessary (`padding_mode="reflect"`).
+pub fn reflected_place(at: isize, side: usize) -> usize {
+    let period = (2 * side.max(1) - 2).max(1);
+    let place = at.unsigned_abs() % period;
+    place.min(period - place)
 }
 
 fn mirror(mut image: Image) -> Image {

@@ -33,6 +33,13 @@ pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagn
         check.layers(model);
     }
     check.npu();
+    for (n, part) in recipe.train.parts.iter().enumerate() {
+        if part.until_epoch.is_some_and(|until| until <= part.from_epoch) {
+            let message =
+                format!("the part leaves before it joins in epoch {}, so it is never trained", part.from_epoch);
+            check.error(&format!("train.parts[{n}].until_epoch"), message, "write a later epoch, or `trained: false`");
+        }
+    }
     if recipe.train.ema_warmup && recipe.train.ema.is_none() {
         let message = "there is no average, so its warm-up has no effect";
         check.warn("train.ema_warmup", message, "set train.ema, for example 0.9999, or remove ema_warmup");

@@ -298,6 +298,14 @@ fn slips_are_named_with_their_sources() {
 }
 
 #[test]
+fn a_part_joins_before_it_leaves() {
+    let parts = |until| format!("batch: 32, parts: [{{modules: [fc], from_epoch: 1, until_epoch: {until}}}]");
+    let said = of(&with(&[("batch: 32", &parts(1))]));
+    assert!(said.contains("error: the part leaves before it joins in epoch 1, so it is never trained"), "{said}");
+    assert_eq!(of(&with(&[("batch: 32", &parts(2))])), "");
+}
+
+#[test]
 fn targets_are_values_of_their_metric() {
     let of_target = |target: &str| of(&with(&[("target: {metric: top1, value: 50%, of: three runs}", target)]));
     assert_eq!(of_target("target: {metric: cross_entropy, value: 1.88, of: three runs}"), "");

@@ -1,5 +1,6 @@
 //! Test-time augmentation: `preprocess.tta`.
 
+use zoo_datasets::transforms::reflected_place;
 use zoo_recipe::schema::TestTimeAugmentation;
 
 use crate::{EvaluationError, Field, Input, Network};
@@ -49,23 +50,16 @@ fn varied(images: &[f32], [height, width]: [usize; 2], Variant { shift, mirrored
     if shift == 0 && !mirrored {
         return images.to_vec();
     }
-    let columns: Vec<usize> = (0..width).map(|x| reflected(x as isize - shift, width)).collect();
+    let columns: Vec<usize> = (0..width).map(|x| reflected_place(x as isize - shift, width)).collect();
     let mut varied = Vec::with_capacity(images.len());
     for plane in images.chunks_exact((height * width).max(1)) {
         for y in 0..height {
-            let from = reflected(y as isize - shift, height) * width;
+            let from = reflected_place(y as isize - shift, height) * width;
             let row = columns.iter().map(|x| plane[from + x]);
             if mirrored { varied.extend(row.rev()) } else { varied.extend(row) }
         }
     }
     varied
-}
-
-/// The place inside of `side` that a place outside shows, mirrored at the edges, which are not repeated.
-fn reflected(place: isize, side: usize) -> usize {
-    let period = (2 * side.max(1) - 2).max(1);
-    let place = place.unsigned_abs() % period;
-    place.min(period - place)
 }
 
 #[cfg(test)]

@@ -290,3 +290,14 @@ fn a_convolution_starts_by_whitening_patches() {
     let error = zoo_recipe::build(&wrong, &model, &zoo_recipe::BuildOptions::train(8)).unwrap_err().to_string();
     assert!(error.contains("`fc` is no convolution of the images"), "{error}");
 }
+
+#[test]
+fn parts_that_the_network_does_not_have_are_refused() {
+    for (name, said) in [("cnv", "did you mean `conv`?"), ("conv.weigth", "did you mean `conv.weight`?"), ("relu", "")]
+    {
+        let wrong = recipe(&[&format!("train.parts=[{{modules: [{name}], trained: false}}]")]);
+        let model = wrong.resolve().unwrap();
+        let error = zoo_recipe::build(&wrong, &model, &zoo_recipe::BuildOptions::train(8)).unwrap_err().to_string();
+        assert!(error.contains(&format!("is named `{name}`")) && error.contains(said), "{error}");
+    }
+}
