@@ -1,9 +1,9 @@
 """python benches/real/airbench94.py DIR [--seeds 0 1 2]: trains airbench94 in PyTorch, in f32 on a CPU.
 
-DIR contains CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, optimizer, schedule, augmentation, Lookahead and
-test-time augmentation are those of KellerJordan/cifar10-airbench legacy/airbench94.py, as in the recipe. Images are decoded once,
-before the clock starts; `zoo run` decodes them in every epoch. Prints a line per seed; --out also appends a record to a file that
-`zoo report --markdown` reads. Needs torch and Pillow. The corresponding command of zoo:
+DIR contains CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, optimizer, schedule, augmentation,
+Lookahead and test-time augmentation are those of KellerJordan/cifar10-airbench legacy/airbench94.py, as in the recipe.
+Images are decoded once, before the clock starts; `zoo run` decodes them in every epoch. Prints a line per seed; --out
+also appends a record to a file that `zoo report --markdown` reads. Needs torch and Pillow. The command of zoo:
 
     zoo run airbench94 --profile full --data DIR --set train.seed=N
 """

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(ops, [pad, Op::Crop(Rect::new(0, 5, 10, 10))]);
     }
 
-    /// Crops of a padded image of 3x2 pixels, numbered row by row: `torch.nn.functional.pad(x, (2, 2, 1, 1), "reflect")`
+    /// Crops of a padded image of 3x2 pixels, numbered row by row: `F.pad(x, (2, 2, 1, 1), "reflect")` of PyTorch
     /// has the rows 5 4 3 4 5 4 3, 2 1 0 1 2 1 0, 5 4 3 4 5 4 3 and 2 1 0 1 2 1 0.
     #[test]
     fn borders_are_reflected() {

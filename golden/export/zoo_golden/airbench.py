@@ -1,4 +1,4 @@
-"""The network of cifar10-airbench's airbench94 (legacy, commit 1b8f794; arXiv 2404.00498), its optimizer, and its golden.
+"""The network of cifar10-airbench's airbench94 (legacy, commit 1b8f794), its optimizer, and its golden.
 
 The whitening filters of the golden are those of the hash; a training computes them from images: `whiten`.
 """

@@ -648,8 +648,8 @@ impl Default for Mix {
 pub struct TestTimeAugmentation {
     /// Whether each variant and its mirror image count half each.
     pub mirror: bool,
-    /// Pixels by which the image is moved, to the lower right and to the upper left, with reflected borders; each counts
-    /// a quarter, and the unmoved image a half. 0: it is not moved.
+    /// Pixels by which the image is moved, to the lower right and to the upper left, with reflected borders; each
+    /// counts a quarter, and the unmoved image a half. 0: it is not moved.
     #[schemars(range(max = 4096))]
     pub shift: usize,
 }

@@ -73,8 +73,9 @@ impl Train {
 /// A convolution whose initial filters make the patches of the training images uncorrelated, with variances of about 1.
 ///
 /// The patches are those of the first training images, preprocessed as for evaluation, without padding. With the
-/// eigenvalues v and eigenvectors of their second moments, in decreasing order, the filters are each eigenvector divided
-/// by sqrt(v + eps), and then the same with opposite signs (arXiv 2404.00498, section 3.2). `train.parts` freezes them.
+/// eigenvalues v and eigenvectors of their second moments, in decreasing order, the filters are each eigenvector
+/// divided by sqrt(v + eps), and then the same with opposite signs (arXiv 2404.00498, section 3.2). `train.parts`
+/// freezes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Whiten {
