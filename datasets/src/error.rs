@@ -1,10 +1,21 @@
 //! Errors of data, always with the path (or generated sample) and the reason.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::image::{DecodeError, Size};
 use crate::readers::IdxError;
+
+/// Why a path is not the folder that was expected.
+fn no_folder(path: &Path) -> &'static str {
+    let packed = path.extension().and_then(OsStr::to_str);
+    match packed.map(str::to_ascii_lowercase).as_deref() {
+        _ if !path.exists() => "no such folder",
+        Some("zip" | "tar" | "gz" | "tgz" | "bz2" | "xz") => "an archive, not a folder: unpack it first",
+        _ => "not a folder",
+    }
+}
 
 /// A data set that is missing, malformed or unreadable.
 #[derive(Debug, thiserror::Error)]
@@ -26,23 +37,22 @@ pub enum DataError {
         source: DecodeError,
     },
     /// A folder was expected.
-    #[error("{}: {}", .0.display(), if .0.exists() { "not a folder" } else { "no such folder" })]
+    #[error("{}: {}", .0.display(), no_folder(.0))]
     NotAFolder(PathBuf),
-    /// The folder that a recipe names does not exist.
-    #[error("{}: no such folder. Use --data DIR for another folder", .0.display())]
-    NoSource(PathBuf),
-    /// The folder of a published data set is not there.
+    /// The data that a recipe names are not there.
     #[error(
-        "{}: no such folder. It should contain {holds} (download: {from}). Use --data DIR for another folder",
-        root.display()
+        "{}: not found{}. Use --data PATH for another place{}",
+        path.display(),
+        holds.map_or_else(String::new, |holds| format!(". It should contain {holds}")),
+        from.as_ref().map_or_else(String::new, |from| format!(". Download: {from}"))
     )]
-    Unfetched {
-        /// The folder.
-        root: PathBuf,
-        /// The files in it.
-        holds: &'static str,
-        /// Where they are published.
-        from: &'static str,
+    Missing {
+        /// The file or folder.
+        path: PathBuf,
+        /// The files in a folder of this layout.
+        holds: Option<&'static str>,
+        /// Where the data are published.
+        from: Option<String>,
     },
     /// An image folder without class folders.
     #[error("{}: no class folders (expected one folder of images per class)", .0.display())]
@@ -99,14 +109,17 @@ pub enum DataError {
     /// A `--data` folder in none of the known layouts.
     #[error(
         "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
-         train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}",
-        root.display()
+         train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}{}",
+        root.display(),
+        inner.as_ref().map_or_else(String::new, |inner| format!(": try {}", inner.display()))
     )]
     UnknownLayout {
         /// The folder.
         root: PathBuf,
         /// Its actual content.
         found: String,
+        /// The only folder in it, if that has a known layout.
+        inner: Option<PathBuf>,
     },
     /// A deterministic split that left one side without samples.
     #[error(

@@ -172,6 +172,13 @@ fn an_unknown_layout_says_what_was_looked_for() {
         assert!(message.contains(part), "{message}");
     }
     assert!(matches!(error(open_root(&dir.path().join("none"), OnError::Skip)), DataError::NotAFolder(_)));
+    // What unpacking leaves: the set one folder below, or still packed.
+    let outer = folder(&["cifar/train/a/1.png", "cifar/val/a/1.png"]);
+    let message = error(open_root(outer.path(), OnError::Fail)).to_string();
+    assert!(message.ends_with(&format!("found cifar/: try {}", outer.path().join("cifar").display())), "{message}");
+    let packed = dir.path().join("set.tar.gz");
+    fs::write(&packed, "x").unwrap();
+    assert!(error(open_root(&packed, OnError::Fail)).to_string().ends_with("unpack it first"));
     // One half of a division is not a division.
     let half = folder(&["train/a/1.png"]);
     assert!(matches!(error(open_root(half.path(), OnError::Fail)), DataError::UnknownLayout { .. }));

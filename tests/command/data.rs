@@ -55,7 +55,8 @@ fn broken_files_are_named() {
 #[test]
 fn data_that_are_not_there_are_missing() {
     let absent = said(command().args(["data", "inspect", "resnet50"])).expect(3);
-    assert!(absent.err.contains("data/imagenet"), "{}", absent.err);
+    assert!(absent.err.contains("data/imagenet/train: not found"), "{}", absent.err);
+    assert!(absent.err.contains("Download: https://image-net.org/download.php"), "{}", absent.err);
     let dir = tempfile::tempdir().unwrap();
     let empty = said(command().args(["data", "inspect"]).args(TINY).arg("--data").arg(dir.path())).expect(3);
     assert!(empty.err.contains("no data set found"), "{}", empty.err);

@@ -78,9 +78,8 @@ pub(super) const TEST_FILE: &str = "test_batch.bin";
 /// The files `data_batch_*.bin` in `dir`, sorted by name.
 pub(super) fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     if !dir.is_dir() {
-        let from = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz";
-        let holds = "data_batch_1.bin to data_batch_5.bin and test_batch.bin";
-        return Err(DataError::Unfetched { root: dir.to_owned(), holds, from });
+        let holds = Some("data_batch_1.bin to data_batch_5.bin and test_batch.bin");
+        return Err(DataError::Missing { path: dir.to_owned(), holds, from: None });
     }
     let io = |source| DataError::Io { path: dir.to_owned(), source };
     let mut files = Vec::new();

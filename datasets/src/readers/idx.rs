@@ -187,8 +187,7 @@ impl IdxImages {
         if !dir.is_dir() {
             let holds = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and \
                          t10k-labels-idx1-ubyte, unpacked";
-            let from = "https://ossci-datasets.s3.amazonaws.com/mnist/";
-            return Err(DataError::Unfetched { root: dir.to_owned(), holds, from });
+            return Err(DataError::Missing { path: dir.to_owned(), holds: Some(holds), from: None });
         }
         let [path, of_labels] = [Content::Images, Content::Labels].map(|content| part.file(dir, content));
         let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
@@ -281,7 +280,7 @@ mod tests {
         }
         assert!(refused(dir.path()).contains("train-labels-idx1-ubyte: No such file"));
         let nowhere = refused(&dir.path().join("mnist"));
-        assert!(nowhere.contains("no such folder. It should contain train-images-idx3-ubyte"), "{nowhere}");
+        assert!(nowhere.contains("not found. It should contain train-images-idx3-ubyte"), "{nowhere}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Detects the layout of a `--data` folder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cifar10::{Cifar10, TEST_FILE, training_files};
@@ -60,10 +60,11 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
         return idx(dir);
     }
     let (train, val) = (dir.join("train"), dir.join("val"));
+    let inner = inner(dir)?;
     match (train.is_dir(), val.is_dir()) {
         (true, true) => train_val(dir, ImageFolder::open(&train, on_error)?, ImageFolder::open(&val, on_error)?),
-        (false, false) if holds_folders(dir)? => open_class_folders(dir, on_error),
-        _ => Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)? }),
+        (false, false) if inner.is_none() && holds_folders(dir)? => open_class_folders(dir, on_error),
+        _ => Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)?, inner }),
     }
 }
 
@@ -104,6 +105,18 @@ fn split(dir: &Path, all: ImageFolder) -> Result<Root, DataError> {
         }
     }
     Ok(Root { layout: Layout::Classes, train: Arc::new(train), val: Arc::new(val), skipped: all.skipped() })
+}
+
+/// The only entry of a folder, if it is a folder with parts or in the layout of a published set: what unpacking an
+/// archive often leaves.
+fn inner(dir: &Path) -> Result<Option<PathBuf>, DataError> {
+    let names = names(dir)?;
+    let [name] = names.as_slice() else { return Ok(None) };
+    let inner = dir.join(name.trim_end_matches('/'));
+    let is_set = ["train", "val"].iter().all(|part| inner.join(part).is_dir())
+        || inner.join(TEST_FILE).is_file()
+        || IdxImages::lie_in(&inner);
+    Ok(is_set.then_some(inner))
 }
 
 fn holds_folders(dir: &Path) -> Result<bool, DataError> {

@@ -221,9 +221,20 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
     match root {
         Some(root) => task.open_folder(recipe, root),
         None => task.open(recipe).map_err(|error| match error {
-            InputError::Data(DataError::NotAFolder(folder)) => InputError::Data(DataError::NoSource(folder)),
+            InputError::Data(error) => InputError::Data(published(error, recipe.data.download.clone())),
             error => error,
         }),
+    }
+}
+
+/// The error for a source of a recipe, with the place from which missing data can be downloaded.
+fn published(error: DataError, from: Option<String>) -> DataError {
+    match error {
+        DataError::Missing { path, holds, .. } => DataError::Missing { path, holds, from },
+        DataError::NotAFolder(path) | DataError::Io { path, .. } if !path.exists() => {
+            DataError::Missing { path, holds: None, from }
+        }
+        error => error,
     }
 }
 

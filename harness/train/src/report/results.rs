@@ -1,6 +1,7 @@
 //! Results of runs, compared with published results and with other frameworks on the same data, as a Markdown page.
 
 use serde::Deserialize;
+use statrs::statistics::{Data, OrderStatistics};
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
@@ -134,9 +135,9 @@ const HEAD: &str = "\
 <!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md`. -->
 
 What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with the
-same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds. The time of a run of
-zoo includes its evaluations and the decoding of its images in every epoch; PyTorch's is that of its training alone, on
-images that were decoded before.
+same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
+median. The time of a run of zoo includes its evaluations and the decoding of its images in every epoch; PyTorch's is
+that of its training alone, on images that were decoded before.
 ";
 
 fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
@@ -210,15 +211,15 @@ fn add(rows: &mut Vec<Row>, who: String, value: f64, seconds: f64, seed: u64) {
 impl Row {
     fn written(&self, metric: Metric) -> String {
         let n = self.values.len() as f64;
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
-        let centre = mean(&self.values);
+        let centre = self.values.iter().sum::<f64>() / n;
         let squares: f64 = self.values.iter().map(|value| (value - centre).powi(2)).sum();
         let sigma = match self.values.len() {
             1 => String::new(),
             _ => metric.format_difference((squares / (n - 1.0)).sqrt()),
         };
         let seeds = self.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        format!("| {} | {} | {sigma} | {:.0} s | {seeds} |", self.who, metric.format(centre), mean(&self.seconds))
+        let seconds = Data::new(self.seconds.clone()).median();
+        format!("| {} | {} | {sigma} | {seconds:.0} s | {seeds} |", self.who, metric.format(centre))
     }
 }
 
