@@ -108,7 +108,7 @@ fn advice_names_pattern_line_and_price() {
     let of = |pattern: &str| advice.iter().find(|a| a["pattern"] == pattern).unwrap_or_else(|| panic!("no {pattern}"));
     for (pattern, line) in [
         ("explicit pad", "recipes/alexnet.yaml:16:"),
-        ("L2 in the loss", "recipes/alexnet.yaml:60:"),
+        ("L2 in the loss", "recipes/alexnet.yaml:61:"),
         ("slow input", "recipes/alexnet.yaml:"),
         ("iterations_per_loop 1", "--set:2:"),
     ] {
