@@ -136,8 +136,7 @@ const HEAD: &str = "\
 
 What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with the
 same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
-median. The time of a run of zoo includes its evaluations and the decoding of its images in every epoch; PyTorch's is
-that of its training alone, on images that were decoded before.
+median, without evaluations. zoo's includes the decoding of images in every epoch; PyTorch's were decoded before.
 ";
 
 fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
@@ -146,6 +145,22 @@ fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
     };
     let no_value = || ResultsError::NoValue { folder: record.folder.clone(), metric: result.metric };
     Ok(Finished { record, started, result, value: result.achieved.ok_or_else(no_value)? })
+}
+
+/// The time of a training without its evaluations, in seconds.
+pub(super) fn training_seconds(events: &[Event], whole: f64) -> f64 {
+    let (mut before, mut evaluations) = (0.0, 0.0);
+    for event in events {
+        match event {
+            Event::Step(step) => before = step.seconds,
+            Event::Evaluated(evaluated) => {
+                evaluations += evaluated.seconds - before;
+                before = evaluated.seconds;
+            }
+            _ => {}
+        }
+    }
+    whole - evaluations
 }
 
 /// Whether two runs only differ in seed and device.
@@ -168,7 +183,8 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
             HOST => "zoo".to_owned(),
             device => format!("zoo, arithmetic of {device}"),
         };
-        add(&mut rows, who, run.value, run.result.seconds, run.started.seed);
+        let seconds = training_seconds(&run.record.events, run.result.seconds);
+        add(&mut rows, who, run.value, seconds, run.started.seed);
     }
     let golden = record.events.iter().find_map(|event| match event {
         Event::Golden(golden) => Some(golden.as_ref()),

@@ -162,3 +162,15 @@ fn a_resumed_run_is_running_again() {
     let page = page(&events);
     assert!(page.contains("running: step 1 of 6") && page.contains("once"));
 }
+
+#[test]
+fn evaluations_are_no_training() {
+    let at = |event: Event, after: f64| match event {
+        Event::Step(done) => Event::Step(StepDone { seconds: after, ..done }),
+        Event::Evaluated(done) => Event::Evaluated(Evaluated { seconds: after, ..done }),
+        other => other,
+    };
+    // Evaluations of 3 and 5 seconds.
+    let events = [at(step(3), 10.0), at(evaluated(3, 0.5), 13.0), at(step(6), 20.0), at(evaluated(6, 0.9), 25.0)];
+    assert_eq!(results::training_seconds(&events, 26.0), 18.0);
+}
