@@ -111,7 +111,7 @@ pub enum DataError {
         "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
          train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}{}",
         root.display(),
-        inner.as_ref().map_or_else(String::new, |inner| format!(": try {}", inner.display()))
+        inner.as_ref().map_or_else(String::new, |inner| format!("; try {}", inner.display()))
     )]
     UnknownLayout {
         /// The folder.

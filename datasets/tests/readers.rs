@@ -175,7 +175,7 @@ fn an_unknown_layout_says_what_was_looked_for() {
     // What unpacking leaves: the set one folder below, or still packed.
     let outer = folder(&["cifar/train/a/1.png", "cifar/val/a/1.png"]);
     let message = error(open_root(outer.path(), OnError::Fail)).to_string();
-    assert!(message.ends_with(&format!("found cifar/: try {}", outer.path().join("cifar").display())), "{message}");
+    assert!(message.ends_with(&format!("found cifar/; try {}", outer.path().join("cifar").display())), "{message}");
     let packed = dir.path().join("set.tar.gz");
     fs::write(&packed, "x").unwrap();
     assert!(error(open_root(&packed, OnError::Fail)).to_string().ends_with("unpack it first"));

@@ -51,21 +51,53 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
     if !dir.is_dir() {
         return Err(DataError::NotAFolder(dir.to_owned()));
     }
-    for dir in [dir.to_owned(), dir.join("cifar-10-batches-bin")] {
-        if dir.join(TEST_FILE).is_file() && !training_files(&dir)?.is_empty() {
-            return cifar10(&dir);
+    let inner = inner(dir)?;
+    match layout(dir)? {
+        Some(Layout::Cifar10) => cifar10(dir),
+        Some(Layout::Idx) => idx(dir),
+        Some(Layout::TrainVal) => {
+            let [train, val] = ["train", "val"].map(|part| ImageFolder::open(&dir.join(part), on_error));
+            train_val(dir, train?, val?)
+        }
+        Some(Layout::Classes) if inner.is_none() => open_class_folders(dir, on_error),
+        Some(Layout::Classes) | None => {
+            Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)?, inner })
         }
     }
+}
+
+/// The layout of a folder, by the names in it.
+fn layout(dir: &Path) -> Result<Option<Layout>, DataError> {
+    if cifar10_below(dir)?.is_some() {
+        return Ok(Some(Layout::Cifar10));
+    }
     if IdxImages::lie_in(dir) {
-        return idx(dir);
+        return Ok(Some(Layout::Idx));
     }
-    let (train, val) = (dir.join("train"), dir.join("val"));
-    let inner = inner(dir)?;
-    match (train.is_dir(), val.is_dir()) {
-        (true, true) => train_val(dir, ImageFolder::open(&train, on_error)?, ImageFolder::open(&val, on_error)?),
-        (false, false) if inner.is_none() && holds_folders(dir)? => open_class_folders(dir, on_error),
-        _ => Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)?, inner }),
+    Ok(match ["train", "val"].map(|part| dir.join(part).is_dir()) {
+        [true, true] => Some(Layout::TrainVal),
+        [false, false] if names(dir)?.iter().any(|name| name.ends_with('/')) => Some(Layout::Classes),
+        _ => None,
+    })
+}
+
+/// The folder with CIFAR-10's files: this one, or the one that its archive contains.
+fn cifar10_below(dir: &Path) -> Result<Option<PathBuf>, DataError> {
+    for dir in [dir.to_owned(), dir.join("cifar-10-batches-bin")] {
+        if dir.join(TEST_FILE).is_file() && !training_files(&dir)?.is_empty() {
+            return Ok(Some(dir));
+        }
     }
+    Ok(None)
+}
+
+/// The only entry of a folder, if it is a data set and no class: what unpacking an archive often leaves.
+fn inner(dir: &Path) -> Result<Option<PathBuf>, DataError> {
+    let names = names(dir)?;
+    let [name] = names.as_slice() else { return Ok(None) };
+    let Some(name) = name.strip_suffix('/') else { return Ok(None) };
+    let inner = dir.join(name);
+    Ok(layout(&inner)?.is_some_and(|layout| layout != Layout::Classes).then_some(inner))
 }
 
 /// Opens `CLASS/*` in `dir`, split by hash as described for [`open_root`], with any folder names.
@@ -77,7 +109,8 @@ pub fn open_class_folders(dir: &Path, on_error: OnError) -> Result<Root, DataErr
 }
 
 fn cifar10(dir: &Path) -> Result<Root, DataError> {
-    let (train, val) = (Cifar10::train(dir)?, Cifar10::test(dir)?);
+    let dir = cifar10_below(dir)?.unwrap_or_else(|| dir.to_owned());
+    let (train, val) = (Cifar10::train(&dir)?, Cifar10::test(&dir)?);
     Ok(Root { layout: Layout::Cifar10, train: Arc::new(train), val: Arc::new(val), skipped: 0 })
 }
 
@@ -105,22 +138,6 @@ fn split(dir: &Path, all: ImageFolder) -> Result<Root, DataError> {
         }
     }
     Ok(Root { layout: Layout::Classes, train: Arc::new(train), val: Arc::new(val), skipped: all.skipped() })
-}
-
-/// The only entry of a folder, if it is a folder with parts or in the layout of a published set: what unpacking an
-/// archive often leaves.
-fn inner(dir: &Path) -> Result<Option<PathBuf>, DataError> {
-    let names = names(dir)?;
-    let [name] = names.as_slice() else { return Ok(None) };
-    let inner = dir.join(name.trim_end_matches('/'));
-    let is_set = ["train", "val"].iter().all(|part| inner.join(part).is_dir())
-        || inner.join(TEST_FILE).is_file()
-        || IdxImages::lie_in(&inner);
-    Ok(is_set.then_some(inner))
-}
-
-fn holds_folders(dir: &Path) -> Result<bool, DataError> {
-    Ok(names(dir)?.iter().any(|name| name.ends_with('/')))
 }
 
 /// The first few entries of a folder, for a message.
