@@ -83,9 +83,13 @@ pub fn check(
     progress("f64 decides");
     let mut run = Run::new(&setup, golden, &exact)?;
     run.first_step(&mut |_| {})?;
-    run.later_steps(&mut |_| {})?;
-    run.lifted(&mut |_| {})?;
-    checking.decide(&run, &exact)?;
+    let later = checking.fails_after(Stage::Update);
+    if later {
+        run.later_steps(&mut |_| {})?;
+        run.lifted(&mut |_| {})?;
+    }
+    let variants = if later { checking.variants(&exact, &mut |_| {})? } else { Vec::new() };
+    checking.decide(&run, &variants, exact.precision);
     Ok(checking.finish(&run))
 }
 
@@ -225,20 +229,23 @@ impl<'a> Checking<'a> {
             && failed.iter().all(|stage| *stage > Stage::Loss)
     }
 
-    /// Replaces the stages that f32 cannot decide by those of the step in f64.
-    fn decide(&mut self, exact: &Run<'_>, options: &CheckOptions) -> Result<(), GoldenError> {
-        let variants = self.variants(options, &mut |_| {})?;
-        let in_f64 = [
+    fn fails_after(&self, stage: Stage) -> bool {
+        self.report.stages.iter().any(|s| s.stage > stage && s.verdict == Verdict::Fail)
+    }
+
+    /// Replaces the stages that f32 cannot decide by those of the steps in f64 that were run.
+    fn decide(&mut self, exact: &Run<'_>, variants: &[Item], precision: Precision) {
+        let in_f64: [(Stage, &[Item]); 7] = [
             (Stage::Forward, &exact.forward),
             (Stage::Loss, &exact.loss),
             (Stage::Backward, &exact.backward),
             (Stage::Update, &exact.update),
             (Stage::Trajectory, &exact.trajectory),
             (Stage::Lifted, &exact.lifted),
-            (Stage::Variants, &variants),
+            (Stage::Variants, variants),
         ];
         for (stage, items) in in_f64 {
-            let exact = self.stage(stage, items.clone(), options.precision);
+            let exact = self.stage(stage, items.to_vec(), precision);
             let replaced = self.report.stages.iter_mut().find(|report| report.stage == stage);
             if let Some(report) = replaced
                 && (report.verdict == Verdict::Fail || exact.verdict == Verdict::Fail)
@@ -246,7 +253,6 @@ impl<'a> Checking<'a> {
                 *report = StageReport { fused: report.fused, in_f32: report.worst.take(), ..exact };
             }
         }
-        Ok(())
     }
 
     fn stage(&self, stage: Stage, items: Vec<Item>, precision: Precision) -> StageReport {

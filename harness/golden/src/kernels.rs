@@ -75,10 +75,12 @@ impl Observer for Judge<'_> {
         self.failed.is_none()
     }
 
-    fn follow(&mut self, node: NodeId, operands: &[Tensor], results: &[Tensor]) {
-        let ran = Ran { node: self.graph.node(node), operands, results, scalars: self.scalars };
+    fn follow(&mut self, id: NodeId, operands: &[Tensor], results: &[Tensor]) {
+        let node = self.graph.node(id);
+        let half = node.inputs.iter().any(|value| self.graph.value(*value).ty.dtype.is_half());
+        let ran = Ran { node, operands, results, scalars: self.scalars, half };
         match bounds::judge(self.machine, &ran) {
-            Ok(farthest) => self.found.push((node, farthest)),
+            Ok(farthest) => self.found.push((id, farthest)),
             Err(error) => self.failed = Some(error),
         }
     }

@@ -107,6 +107,11 @@ impl DType {
         }
     }
 
+    /// Whether it is a half-precision type.
+    pub fn is_half(self) -> bool {
+        self != self.accumulator()
+    }
+
     /// Whether gradients can flow through values of this type.
     pub fn is_float(self) -> bool {
         !matches!(self, Self::U32)

@@ -1,7 +1,7 @@
 //! Times the convolutions of ResNet50: forward, input gradient and filter gradient of each distinct layer.
 //!
 //! `cargo bench -p zoo-kernels --bench conv -- [--batch N] [--threads T] [--level portable|avx2|avx512|amx]
-//! [--operands bf16|fp16] [--only TEXT]` prints the best of several repetitions per layer and the total over all layers
+//! [--operands bf16|fp16] [--direct] [--statistics] [--only TEXT]` prints the best of several repetitions per layer and the total over all layers
 //! of the network.
 
 use std::time::Instant;
@@ -53,6 +53,7 @@ fn options() -> Options {
     let arguments: Vec<String> = std::env::args().collect();
     let value = |name: &str| arguments.iter().position(|a| a == name).and_then(|i| arguments.get(i + 1));
     let number = |name: &str, default: usize| value(name).and_then(|v| v.parse().ok()).unwrap_or(default);
+    let flag = |name: &str| arguments.iter().any(|a| a == name);
     let level = match value("--level").map(String::as_str) {
         Some("portable") => Level::Portable,
         Some("avx2") => Level::Avx2,
@@ -68,10 +69,10 @@ fn options() -> Options {
         operands,
         batch: number("--batch", 8),
         threads: number("--threads", 2),
-        isa: Isa::at_most(level),
+        isa: if flag("--direct") { Isa::at_most(level).direct() } else { Isa::at_most(level) },
         only: value("--only").cloned().unwrap_or_default(),
         repeat: number("--repeat", 7),
-        statistics: arguments.iter().any(|a| a == "--statistics"),
+        statistics: flag("--statistics"),
     }
 }
 

@@ -35,7 +35,11 @@ pub fn tiles() -> Tiles {
 /// A value can only be had from the detecting constructors, so a safe function that holds one may call
 /// code compiled for that level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Isa(Level);
+pub struct Isa {
+    level: Level,
+    /// Whether products are only sums of products of their operands: see [`Isa::direct`].
+    direct: bool,
+}
 
 impl Isa {
     /// The strongest level of this processor.
@@ -47,19 +51,30 @@ impl Isa {
     /// The level that every processor has.
     #[must_use]
     pub const fn portable() -> Self {
-        Self(Level::Portable)
+        Self::of(Level::Portable)
     }
 
     /// The strongest level of this processor that is not above `limit`.
     #[must_use]
     pub fn at_most(limit: Level) -> Self {
-        Self(limit.min(detect()))
+        Self::of(limit.min(detect()))
     }
 
-    /// The same without AMX tiles.
+    const fn of(level: Level) -> Self {
+        Self { level, direct: false }
+    }
+
+    /// The same without AMX tiles and without Winograd's algorithm. Both compute with sums and differences of operands,
+    /// so an infinity among these makes a NaN of results that it does not belong to.
     #[must_use]
-    pub fn without_tiles(self) -> Self {
-        Self(self.0.min(Level::Avx512))
+    pub fn direct(self) -> Self {
+        Self { level: self.level.min(Level::Avx512), direct: true }
+    }
+
+    /// Whether it is an [`Isa::direct`].
+    #[must_use]
+    pub const fn is_direct(self) -> bool {
+        self.direct
     }
 
     /// All levels of this processor, weakest first: what a test has to run through.
@@ -67,13 +82,13 @@ impl Isa {
     pub fn available() -> Vec<Self> {
         let best = detect();
         let all = [Level::Portable, Level::Avx2, Level::Avx512, Level::Amx];
-        all.into_iter().filter(|&level| level <= best).map(Self).collect()
+        all.into_iter().filter(|&level| level <= best).map(Self::of).collect()
     }
 
     /// The level this value is the proof of.
     #[must_use]
     pub const fn level(self) -> Level {
-        self.0
+        self.level
     }
 
     /// Runs loops compiled for this level, so that the compiler vectorises them with these instructions.
@@ -81,7 +96,7 @@ impl Isa {
     /// Work that the loops hand to other threads is not covered; call `run` inside the parallel loop.
     #[inline]
     pub fn run<L: Loops>(self, loops: L) -> L::Output {
-        match self.0 {
+        match self.level {
             Level::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` of this level exists only where the processor was found to have these instructions.

@@ -1,17 +1,22 @@
 //! Bounds of convolutions and their gradients, with sums in the order of the fast kernels.
 //!
 //! `zoo_kernels::conv` sums the products of blocks of 16 channels, tap by tap, in registers, over as many blocks as the
-//! cache has room for their weights. Filter gradients sum over about two hundred pixels at a time.
+//! cache has room for their weights. Filter gradients sum over about two hundred pixels at a time. Those that use
+//! Winograd's algorithm have bounds of their own ([`winograd`]).
 
 use super::{
     Farthest, Machine, Ran, UNIT, norm,
     product::{COLUMNS, Chain, Results, Sum, arity, sums},
+    winograd,
 };
 use crate::{KernelError, elements::Elements, error::MAP};
 use rayon::prelude::*;
 use std::ops::Range;
 use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
-use zoo_kernels::{C0, Loops};
+use zoo_kernels::{
+    C0, Loops,
+    conv::{ConvParams, ConvShape, uses_winograd},
+};
 
 /// Largest number of products that are summed in registers. Half as many if the weights of two output channel blocks
 /// share the first-level cache.
@@ -22,9 +27,9 @@ const PIXELS: usize = 200;
 
 /// A feature map.
 #[derive(Clone, Copy)]
-struct Map<'a> {
-    values: &'a [f32],
-    dims: [usize; 4],
+pub(super) struct Map<'a> {
+    pub values: &'a [f32],
+    pub dims: [usize; 4],
 }
 
 impl<'a> Map<'a> {
@@ -34,7 +39,7 @@ impl<'a> Map<'a> {
     }
 
     /// Offset of a channel of an image.
-    fn plane(&self, image: usize, channel: usize) -> usize {
+    pub fn plane(&self, image: usize, channel: usize) -> usize {
         let [_, c, h, w] = self.dims;
         (image * c + channel) * h * w
     }
@@ -267,6 +272,15 @@ where
     }
 }
 
+/// Whether the kernel uses Winograd's algorithm for a convolution of this input, or for a gradient of it.
+fn is_winograd(machine: Machine, op: &Conv2D, ran: &Ran<'_>, [n, c_in, h, w]: [usize; 4], c_out: usize) -> bool {
+    let ([kh, kw], window) = (op.window.kernel, op.window);
+    let [stride, dilation] = [window.stride, window.dilation];
+    let params = ConvParams { n, c_in, h, w, c_out, kh, kw, stride, pad: window.pad, dilation, groups: op.groups };
+    let shape = ConvShape::new(params).ok().filter(|_| !ran.half);
+    machine.fast.zip(shape).is_some_and(|(isa, shape)| uses_winograd(isa, &shape, None))
+}
+
 /// `conv(x, w) + bias`, with fused operators.
 pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let ([x, w], [y, ..]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
@@ -277,24 +291,26 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
     let bias = ran.operands.get(2).map(Elements::of).transpose()?;
     let bias = bias.as_ref().map(Elements::slice::<f32>).transpose()?;
     let (sources, dests, all) = (source.dims[1] / op.groups, dest.dims[1] / op.groups, op.window.taps());
-    let correlation = Correlation {
-        machine,
-        groups: op.groups,
-        source,
-        dest,
-        found: y,
-        weight: |group: usize, [row, channel]: [usize; 2], tap: usize| {
-            f64::from(filters[((group * dests + row) * sources + channel) * all + tap])
-        },
-        of: |channel: usize, sum: Sum, chain: Chain| {
-            let exact = sum.value + bias.map_or(0.0, |bias| f64::from(bias[channel]));
-            let bound = chain.bound(sum.squares) + UNIT * exact.abs();
-            (if op.relu && exact < 0.0 { 0.0 } else { exact }, bound)
-        },
+    // The exact value of an element from its sum, and its bound from that of the sum.
+    let finished = |channel: usize, sum: f64, bound: f64| {
+        let exact = sum + bias.map_or(0.0, |bias| f64::from(bias[channel]));
+        (if op.relu && exact < 0.0 { 0.0 } else { exact }, bound + UNIT * exact.abs())
     };
-    let grid =
-        Grid { outputs: [dims[2], dims[3]], origin: [0, 0], step: [1, 1], pace: op.window.stride, taps: taps(op) };
-    let farthest = correlation.farthest(&[grid]);
+    let farthest = if is_winograd(machine, op, ran, source.dims, dest.dims[1]) {
+        let weight = |row: usize, channel: usize, [a, b]: [usize; 2]| {
+            f64::from(filters[(row * sources + channel) * all + a * op.window.kernel[1] + b])
+        };
+        let pad = [op.window.pad[0], op.window.pad[2]];
+        winograd::Correlation { machine, source, pad, dest, found: y, weight, of: finished }.farthest()
+    } else {
+        let weight = |group: usize, [row, channel]: [usize; 2], tap: usize| {
+            f64::from(filters[((group * dests + row) * sources + channel) * all + tap])
+        };
+        let of = |channel: usize, sum: Sum, chain: Chain| finished(channel, sum.value, chain.bound(sum.squares));
+        let pace = op.window.stride;
+        let grid = Grid { outputs: [dims[2], dims[3]], origin: [0, 0], step: [1, 1], pace, taps: taps(op) };
+        Correlation { machine, groups: op.groups, source, dest, found: y, weight, of }.farthest(&[grid])
+    };
     Ok(match found {
         [y, mean, variance] => farthest.or(norm::statistics_in_tiles(machine.isa, dims, y, [mean, variance])),
         _ => farthest,
@@ -314,6 +330,16 @@ pub(super) fn input_gradient(
     let dest = Map::new(&op.input, dx)?;
     let conv = &op.conv;
     let (sources, dests, all) = (source.dims[1] / conv.groups, dest.dims[1] / conv.groups, conv.window.taps());
+    if is_winograd(machine, conv, ran, dest.dims, source.dims[1]) {
+        let [kh, kw] = conv.window.kernel;
+        // The kernel is turned around, and so is its padding.
+        let weight = |row: usize, channel: usize, [a, b]: [usize; 2]| {
+            f64::from(filters[(channel * dests + row) * all + (kh - 1 - a) * kw + kw - 1 - b])
+        };
+        let pad = [kh - 1 - conv.window.pad[0], kw - 1 - conv.window.pad[2]];
+        let of = |_: usize, sum: f64, bound: f64| (sum, bound);
+        return Ok(winograd::Correlation { machine, source, pad, dest, found: dx, weight, of }.farthest());
+    }
     let correlation = Correlation {
         machine,
         groups: conv.groups,
@@ -341,6 +367,10 @@ pub(super) fn filter_gradient(
     let dy = Map::new(dy.dims(), gradient.slice()?)?;
     let [n, o, rows, columns] = dy.dims;
     let conv = &op.conv;
+    if is_winograd(machine, conv, ran, x.dims, o) {
+        let pad = [conv.window.pad[0], conv.window.pad[2]];
+        return Ok(winograd::FilterGradient { machine, x, pad, dy, found: dw }.farthest());
+    }
     let (sources, dests) = (x.dims[1] / conv.groups, o / conv.groups);
     let [_, _, h, w] = x.dims;
     let grid =

@@ -23,6 +23,7 @@ mod formula;
 mod magnitudes;
 mod norm;
 mod product;
+mod winograd;
 
 use crate::{EngineError, KernelError, Kernels, Options, Scalars, elements::Elements};
 use candle_core::Tensor;
@@ -59,12 +60,16 @@ pub struct Ran<'a> {
     pub results: &'a [Tensor],
     /// The scalars of the step.
     pub scalars: Scalars,
+    /// Whether operands have a half-precision type of a simulated device.
+    pub half: bool,
 }
 
 /// The kernels that are judged, and the instructions that are used to judge them.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     isa: Isa,
+    /// The instructions of the fast kernels, if these are judged.
+    fast: Option<Isa>,
     /// Whether the kernels round a product and its sum together, and not separately.
     fused: bool,
 }
@@ -72,12 +77,13 @@ pub struct Machine {
 impl Machine {
     /// For a step with these options.
     pub fn of(options: Options) -> Self {
-        let fused = match options.kernels {
-            Kernels::Fast { .. } => options.isa().level() != Level::Portable,
-            // candle's products use the instructions of the processor.
-            Kernels::Reference => false,
+        let fast = match options.kernels {
+            Kernels::Fast { .. } => Some(options.isa()),
+            Kernels::Reference => None,
         };
-        Self { isa: Isa::best(), fused }
+        // candle's products use the instructions of the processor.
+        let fused = fast.is_some_and(|isa| isa.level() != Level::Portable);
+        Self { isa: Isa::best(), fast, fused }
     }
 }
 

@@ -37,7 +37,12 @@ impl Chain {
     ///
     /// The bound assumes independent roundings. For similar terms, see [`Chain::drift`].
     pub fn bound(self, squares: f64) -> f64 {
-        LAMBDA * UNIT * (if self.fused { squares } else { 5.0 * squares }).sqrt()
+        LAMBDA * UNIT * self.variance(squares).sqrt()
+    }
+
+    /// The variance of the error of a sum in units of [`UNIT`] squared, likewise.
+    pub fn variance(self, squares: f64) -> f64 {
+        if self.fused { squares } else { 5.0 * squares }
     }
 
     /// A sum with the squares of all partial sums. `products(run)` returns the factors of a run's terms.
@@ -57,14 +62,14 @@ impl Chain {
 
     /// Number of roundings of the sum at the end of a run that begins at `start`. The first sum is stored, and not
     /// added.
-    fn later(self, start: usize) -> f64 {
+    pub fn later(self, start: usize) -> f64 {
         (self.shorter - usize::from(start == 0)) as f64
     }
 
     /// Error of a sum in f32, computed like the kernels with the longest and the shortest possible runs. Nearly equal
     /// terms (for example, if all tokens of a batch are equal) are rounded in the same way each time, and their
     /// errors add up.
-    fn drift(self, terms: usize, products: &impl Fn(Range<usize>) -> Vec<[f64; 2]>) -> f64 {
+    pub fn drift(self, terms: usize, products: &impl Fn(Range<usize>) -> Vec<[f64; 2]>) -> f64 {
         let off = |length: usize| {
             let (mut exact, mut rounded) = (0.0, 0.0f32);
             for run in runs(terms, length) {
@@ -83,7 +88,7 @@ impl Chain {
 }
 
 /// Divides terms into runs.
-fn runs(terms: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn runs(terms: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..terms).step_by(length.max(1)).map(move |start| start..terms.min(start + length))
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn factors(isa: Isa, range: Option<Range>, operands: &[&TensorType]) 
     let ty = half(0).filter(|ty| half(1) == Some(*ty));
     let saturates = matches!(range, Some(Range::Format { overflow: Overflow::Saturate, .. }));
     match ty {
-        Some(HalfType::Fp16) if !saturates => (isa.without_tiles(), None),
+        Some(HalfType::Fp16) if !saturates => (isa.direct(), None),
         Some(HalfType::Fp16 | HalfType::Bf16) | None => (isa, ty),
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn scales(nodes: &[NodeReport], options: &DeviceOptions<'_>) -> Optio
     let gradients = nodes.iter().filter(|node| node.stage == Stage::Backward);
     let mut exponents = Exponents::new();
     let mut half = None;
-    for node in gradients.filter(|node| matches!(node.dtype, DType::F16 | DType::Bf16)) {
+    for node in gradients.filter(|node| node.dtype.is_half()) {
         half = Some(node.dtype);
         for (exponent, count) in &node.exponents {
             *exponents.entry(*exponent).or_default() += count;

@@ -21,7 +21,7 @@ const FRAME_LEN: usize = 160 << 10;
 pub(super) const WEIGHTS_LEN: usize = 8 << 10;
 
 /// Tasks per thread that let threads finish at about the same time.
-const TASKS_PER_THREAD: usize = 4;
+pub(super) const TASKS_PER_THREAD: usize = 4;
 
 thread_local! {
     static FRAME: RefCell<AlignedBuf> = RefCell::default();
@@ -58,20 +58,52 @@ pub(crate) struct Correlation<'a> {
 }
 
 /// How a correlation is cut into tasks: images x rows x destination blocks.
-struct Cut {
-    images: usize,
-    image_chunks: usize,
-    row_chunks: usize,
-    rows: usize,
-    block_chunks: usize,
+pub(super) struct Cut {
+    pub(super) images: usize,
+    pub(super) image_chunks: usize,
+    pub(super) row_chunks: usize,
+    pub(super) rows: usize,
+    pub(super) block_chunks: usize,
 }
 
-struct Task<'a> {
-    images: Range<usize>,
-    rows: Range<usize>,
-    blocks: Range<usize>,
+pub(super) struct Task<'a> {
+    pub(super) images: Range<usize>,
+    /// Those of the last task may end beyond the map.
+    pub(super) rows: Range<usize>,
+    pub(super) blocks: Range<usize>,
     /// The task's rows of each of its images and blocks, in that order.
-    planes: Vec<&'a mut [f32]>,
+    pub(super) planes: Vec<&'a mut [f32]>,
+}
+
+impl Cut {
+    /// The tasks, with their parts of the destination: `step` rows of it for each row of the cut.
+    pub(super) fn tasks<'d>(&self, extent: &Blocked, step: usize, dest: &'d mut [f32]) -> Vec<Task<'d>> {
+        let c1 = extent.c1();
+        let pairs = c1.div_ceil(MAX_BLOCKS);
+        let mut tasks = Vec::with_capacity(self.image_chunks * self.row_chunks * self.block_chunks);
+        for image in 0..self.image_chunks {
+            for row in 0..self.row_chunks {
+                for block in 0..self.block_chunks {
+                    let pairs = piece(pairs, self.block_chunks, block);
+                    tasks.push(Task {
+                        images: image * self.images..((image + 1) * self.images).min(extent.n),
+                        rows: row * self.rows..(row + 1) * self.rows,
+                        blocks: pairs.start * MAX_BLOCKS..(pairs.end * MAX_BLOCKS).min(c1),
+                        planes: Vec::with_capacity(self.images * pairs.len() * MAX_BLOCKS),
+                    });
+                }
+            }
+        }
+        let chunk_len = self.rows * step * extent.w * C0;
+        for (index, plane) in dest.chunks_exact_mut(extent.plane_len()).enumerate() {
+            let (image, block) = (index / c1, index % c1);
+            let column = (0..self.block_chunks).find(|&i| tasks[i].blocks.contains(&block)).unwrap_or(0);
+            for (row, part) in plane.chunks_mut(chunk_len).enumerate().take(self.row_chunks) {
+                tasks[(image / self.images * self.row_chunks + row) * self.block_chunks + column].planes.push(part);
+            }
+        }
+        tasks
+    }
 }
 
 impl Correlation<'_> {
@@ -94,7 +126,7 @@ impl Correlation<'_> {
             .iter()
             .map(|g| Taps::new(g.taps.iter().map(|&(at, tap)| (frame.tap(at), tap * self.layout.tap_len()))))
             .collect();
-        let tasks = self.tasks(&cut, dest);
+        let tasks = cut.tasks(&self.dest, self.dest_step[0], dest);
         let parts: Vec<Vec<Moments>> = tasks
             .into_par_iter()
             .with_max_len(1)
@@ -120,34 +152,6 @@ impl Correlation<'_> {
         let wanted = TASKS_PER_THREAD * rayon::current_num_threads();
         let block_chunks = wanted.div_ceil(image_chunks * row_chunks).min(self.dest.c1().div_ceil(MAX_BLOCKS));
         Cut { images, image_chunks, row_chunks, rows, block_chunks }
-    }
-
-    fn tasks<'d>(&self, cut: &Cut, dest: &'d mut [f32]) -> Vec<Task<'d>> {
-        let c1 = self.dest.c1();
-        let pairs = c1.div_ceil(MAX_BLOCKS);
-        let mut tasks = Vec::with_capacity(cut.image_chunks * cut.row_chunks * cut.block_chunks);
-        for image in 0..cut.image_chunks {
-            for row in 0..cut.row_chunks {
-                for block in 0..cut.block_chunks {
-                    let pairs = piece(pairs, cut.block_chunks, block);
-                    tasks.push(Task {
-                        images: image * cut.images..((image + 1) * cut.images).min(self.dest.n),
-                        rows: row * cut.rows..(row + 1) * cut.rows,
-                        blocks: pairs.start * MAX_BLOCKS..(pairs.end * MAX_BLOCKS).min(c1),
-                        planes: Vec::with_capacity(cut.images * pairs.len() * MAX_BLOCKS),
-                    });
-                }
-            }
-        }
-        let chunk_len = cut.rows * self.dest_step[0] * self.dest.w * C0;
-        for (index, plane) in dest.chunks_exact_mut(self.dest.plane_len()).enumerate() {
-            let (image, block) = (index / c1, index % c1);
-            let column = (0..cut.block_chunks).find(|&i| tasks[i].blocks.contains(&block)).unwrap_or(0);
-            for (row, part) in plane.chunks_mut(chunk_len).enumerate().take(cut.row_chunks) {
-                tasks[(image / cut.images * cut.row_chunks + row) * cut.block_chunks + column].planes.push(part);
-            }
-        }
-        tasks
     }
 
     fn task(

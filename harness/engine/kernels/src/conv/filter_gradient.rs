@@ -7,7 +7,7 @@
 
 use super::frame::{Frame, Maps, Reach};
 use super::weights::PackedLayout;
-use super::{ConvShape, depthwise, packed_len, tiles};
+use super::{ConvShape, depthwise, packed_len, tiles, winograd};
 use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
 use crate::half::HalfType;
@@ -81,6 +81,7 @@ pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfTy
     let sums = match tiles::way(isa, shape, operands) {
         _ if shape.is_depthwise() => 1,
         Some((_, parts)) => tiles::filter_sums(shape, parts),
+        None if winograd::pays(isa, shape, operands) => winograd::filter_sums(shape),
         None => Cut::new(shape).step_chunks,
     };
     (sums - 1) * packed_len(shape)
@@ -113,6 +114,8 @@ pub fn filter_gradient(
     }
     if let Some(((amx, parts), x)) = tiles::way(isa, shape, operands).zip(x.blocked()) {
         tiles::filter_gradient(isa, amx, parts, shape, x, dy, workspace, dw);
+    } else if let Some(x) = x.blocked().filter(|_| winograd::pays(isa, shape, operands)) {
+        winograd::filter_gradient(isa, shape, x, dy, workspace, dw);
     } else {
         let gradient = FilterGradient::new(isa, shape, x, dy);
         let tasks = gradient.tasks(workspace, dw);

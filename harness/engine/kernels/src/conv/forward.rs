@@ -6,6 +6,7 @@ use super::frame::Maps;
 use super::statistics::{Statistics, combine};
 use super::tiles::{self, Direction, OnTiles};
 use super::weights::PackedLayout;
+use super::winograd::{self, Squares};
 use crate::blocked::C0;
 use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
@@ -27,7 +28,11 @@ pub struct Epilogue<'a> {
 /// Elements of the workspace of [`forward`].
 #[must_use]
 pub fn forward_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    tiles::way(isa, shape, operands).map_or(0, |(_, parts)| tiles::packed_words(shape, Direction::Forward, parts))
+    match tiles::way(isa, shape, operands) {
+        Some((_, parts)) => tiles::packed_words(shape, Direction::Forward, parts),
+        None if winograd::pays(isa, shape, operands) => winograd::Direction::Forward.len(shape),
+        None => 0,
+    }
 }
 
 /// `y = epilogue(convolution of x with the packed weights)`; y in the layout NC1HWC0.
@@ -52,7 +57,8 @@ pub fn forward(
     let output = shape.output();
     let taps = shape.tap_offsets().into_iter().zip(0..).collect();
     let grid = Grid { outputs: [output.h, output.w], origin: [0, 0], taps };
-    let correlation = Correlation {
+    let moments = epilogue.statistics.is_some();
+    let correlation = || Correlation {
         isa,
         depthwise: shape.is_depthwise(),
         maps: x,
@@ -67,13 +73,28 @@ pub fn forward(
         relu: epilogue.relu,
         rounding: epilogue.rounding,
     };
-    let moments = match tiles::way(isa, shape, operands).zip(x.blocked()) {
-        Some(((amx, parts), x)) => {
+    let moments = match (tiles::way(isa, shape, operands), x.blocked()) {
+        (Some((amx, parts)), Some(x)) => {
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Forward, parts, packed, weights);
-            correlation.compute_on_tiles(&OnTiles { amx, parts, weights }, x, y, epilogue.statistics.is_some())
+            correlation().compute_on_tiles(&OnTiles { amx, parts, weights }, x, y, moments)
         }
-        None => correlation.compute(y, epilogue.statistics.is_some()),
+        (None, Some(maps)) if winograd::pays(isa, shape, operands) => {
+            winograd::transform(isa, shape, winograd::Direction::Forward, packed, workspace);
+            let squares = Squares {
+                isa,
+                maps,
+                source: shape.input(),
+                pad: [shape.pad[0], shape.pad[2]],
+                weights: workspace,
+                dest: output,
+                bias: bias.as_deref(),
+                relu: epilogue.relu,
+                rounding: epilogue.rounding,
+            };
+            squares.compute(y, moments)
+        }
+        _ => correlation().compute(y, moments),
     };
     if let Some(statistics) = epilogue.statistics {
         combine(&moments, statistics);

@@ -9,6 +9,7 @@ use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::tiles::{self, Direction, OnTiles};
 use super::weights::{PackedLayout, transpose_weights, transposed_len};
+use super::winograd::{self, Squares};
 use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
 use crate::parts::words;
@@ -18,6 +19,7 @@ use crate::parts::words;
 pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
     match tiles::way(isa, shape, operands) {
         Some((_, parts)) => tiles::packed_words(shape, Direction::Transposed, parts),
+        None if winograd::pays(isa, shape, operands) => winograd::Direction::Transposed.len(shape),
         None => transposed_len(shape),
     }
 }
@@ -47,6 +49,22 @@ pub fn input_gradient(
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Transposed, parts, packed, weights);
             (&[][..], Some(OnTiles { amx, parts, weights }))
+        }
+        None if winograd::pays(isa, shape, operands) => {
+            winograd::transform(isa, shape, winograd::Direction::Transposed, packed, workspace);
+            let squares = Squares {
+                isa,
+                maps: dy,
+                source: shape.output(),
+                pad: [2 - shape.pad[0], 2 - shape.pad[2]],
+                weights: workspace,
+                dest: shape.input(),
+                bias: None,
+                relu: false,
+                rounding,
+            };
+            squares.compute(dx, false);
+            return;
         }
         None => {
             transpose_weights(isa, shape, packed, workspace);

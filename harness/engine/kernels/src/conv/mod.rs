@@ -7,6 +7,7 @@ mod across_images;
 mod correlate;
 mod depthwise;
 mod filter_gradient;
+mod finish;
 mod forward;
 mod frame;
 mod input_gradient;
@@ -14,6 +15,7 @@ mod shape;
 mod statistics;
 mod tiles;
 mod weights;
+mod winograd;
 
 pub use filter_gradient::{filter_gradient, filter_workspace_len};
 pub use forward::{Epilogue, forward, forward_workspace_len};
@@ -22,6 +24,16 @@ pub use input_gradient::{input_gradient, input_workspace_len};
 pub use shape::{ConvParams, ConvShape, ShapeError};
 pub use statistics::Statistics;
 pub use weights::{pack_weights, packed_len, unpack_weights};
+
+use crate::half::HalfType;
+use crate::isa::Isa;
+
+/// Whether a convolution of operands in this format or, without one, in f32, and its gradients are computed by
+/// Winograd's algorithm F(2 x 2, 3 x 3): with fewer multiplications, and sums of other numbers than its products.
+#[must_use]
+pub fn uses_winograd(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> bool {
+    tiles::way(isa, shape, operands).is_none() && winograd::pays(isa, shape, operands)
+}
 
 #[cfg(test)]
 mod tests;

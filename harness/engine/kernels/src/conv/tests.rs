@@ -55,6 +55,12 @@ const CASES: &[Case] = &[
     (image(2, 34, 11, 12), 70, [3, 3], [1, 1], [1; 4], [1, 1], 1),
     (image(3, 33, 19, 20), 66, [3, 3], [2, 2], [1; 4], [1, 1], 1),
     (image(1, 36, 17, 18), 72, [3, 2], [1, 1], [2, 2, 0, 1], [2, 1], 1),
+    // Squares of Winograd's algorithm: cut off at the right and below, padded unevenly, more channels than a sum has,
+    // several images and a part of one in a task.
+    (image(2, 40, 13, 19), 35, [3, 3], [1, 1], [2, 0, 1, 2], [1, 1], 1),
+    (image(70, 17, 2, 2), 18, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    (image(4, 600, 8, 8), 18, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    (image(1, 34, 31, 22), 50, [3, 3], [1, 1], [0, 2, 0, 1], [1, 1], 1),
     // Groups: aligned to blocks, across blocks, many in a block, depthwise.
     (image(2, 64, 6, 7), 32, [3, 3], [1, 1], [1; 4], [1, 1], 2),
     (image(1, 48, 6, 7), 60, [3, 3], [2, 2], [1; 4], [1, 1], 2),
@@ -237,6 +243,15 @@ fn tiles_multiply_f32_in_some_cases() {
     for isa in tiles {
         let on_tiles = CASES.iter().filter(|case| tiles::way(isa, &shape(**case), None).is_some()).count();
         assert!(on_tiles >= 4, "only {on_tiles} cases test the tiles");
+    }
+}
+
+#[test]
+fn winograd_s_algorithm_computes_some_cases() {
+    for isa in Isa::available() {
+        let computed = CASES.iter().filter(|case| uses_winograd(isa, &shape(**case), None)).count();
+        assert!(computed >= 4 || isa.level() == Level::Amx, "only {computed} cases at {:?}", isa.level());
+        assert!(CASES.iter().all(|case| !uses_winograd(isa.direct(), &shape(*case), None)));
     }
 }
 
