@@ -30,6 +30,9 @@ const ROWS: usize = 224;
 /// Rows a multiple of so many elements apart, 2 KiB, lie in one or two sets of a cache.
 const FAR: usize = 512;
 
+/// Tasks that a product is cut into for several threads.
+const TASKS: usize = 8;
+
 /// Products of two numbers that a task computes at least, if they belong to small matrices: some microseconds.
 const GRAIN: usize = 1 << 19;
 
@@ -87,9 +90,16 @@ impl Extents {
         Amx::of(isa).filter(|_| parts.pays(self.m, self.n)).map(|amx| OnTiles { amx, parts, extents: self })
     }
 
-    /// Tasks of a product.
+    /// Tasks of a product: as many as the cache asks for, and some for several threads if these have enough to do.
     fn blocks(&self, on_tiles: Option<OnTiles>) -> usize {
-        on_tiles.map_or_else(|| self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH)), OnTiles::blocks)
+        on_tiles.map_or_else(
+            || {
+                let fitting = self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH));
+                let worthwhile = self.m.saturating_mul(self.n).saturating_mul(self.k) / GRAIN;
+                fitting.max(worthwhile.min(TASKS).min(self.m))
+            },
+            OnTiles::blocks,
+        )
     }
 
     fn depths(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
