@@ -7,7 +7,7 @@
 
 use super::frame::{Frame, Maps, Reach};
 use super::weights::PackedLayout;
-use super::{ConvShape, depthwise, packed_len, tiles, winograd};
+use super::{ConvShape, Way, depthwise, packed_len, tiles, way, winograd};
 use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
 use crate::half::HalfType;
@@ -78,11 +78,13 @@ impl Cut {
 /// Elements of the workspace of [`filter_gradient`].
 #[must_use]
 pub fn filter_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    let sums = match tiles::way(isa, shape, operands) {
-        _ if shape.is_depthwise() => 1,
-        Some((_, parts)) => tiles::filter_sums(shape, parts),
-        None if winograd::pays(isa, shape, operands) => winograd::filter_sums(shape),
-        None => Cut::new(shape).step_chunks,
+    if shape.is_depthwise() {
+        return 0;
+    }
+    let sums = match way(isa, shape, operands) {
+        Way::Tiles(_, parts) => tiles::filter_sums(shape, parts),
+        Way::Winograd => winograd::filter_sums(shape),
+        Way::Direct => Cut::new(shape).step_chunks,
     };
     (sums - 1) * packed_len(shape)
 }
@@ -112,16 +114,16 @@ pub fn filter_gradient(
         depthwise::filter_gradient(isa, shape, x, dy, dw);
         return;
     }
-    if let Some(((amx, parts), x)) = tiles::way(isa, shape, operands).zip(x.blocked()) {
-        tiles::filter_gradient(isa, amx, parts, shape, x, dy, workspace, dw);
-    } else if let Some(x) = x.blocked().filter(|_| winograd::pays(isa, shape, operands)) {
-        winograd::filter_gradient(isa, shape, x, dy, workspace, dw);
-    } else {
-        let gradient = FilterGradient::new(isa, shape, x, dy);
-        let tasks = gradient.tasks(workspace, dw);
-        tasks.into_par_iter().with_max_len(1).for_each(|task| {
-            FRAME.with_borrow_mut(|scratch| gradient.task(task, scratch));
-        });
+    match (way(isa, shape, operands), x.blocked()) {
+        (Way::Tiles(amx, parts), Some(x)) => tiles::filter_gradient(isa, amx, parts, shape, x, dy, workspace, dw),
+        (Way::Winograd, Some(x)) => winograd::filter_gradient(isa, shape, x, dy, workspace, dw),
+        (Way::Direct, _) | (Way::Tiles(..) | Way::Winograd, None) => {
+            let gradient = FilterGradient::new(isa, shape, x, dy);
+            let tasks = gradient.tasks(workspace, dw);
+            tasks.into_par_iter().with_max_len(1).for_each(|task| {
+                FRAME.with_borrow_mut(|scratch| gradient.task(task, scratch));
+            });
+        }
     }
     let len = dw.len();
     if !workspace.is_empty() {

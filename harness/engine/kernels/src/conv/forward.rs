@@ -1,12 +1,12 @@
 //! The forward convolution.
 
-use super::ConvShape;
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::statistics::{Statistics, combine};
 use super::tiles::{self, Direction, OnTiles};
 use super::weights::PackedLayout;
 use super::winograd::{self, Squares};
+use super::{ConvShape, Way, way};
 use crate::blocked::C0;
 use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
@@ -28,10 +28,10 @@ pub struct Epilogue<'a> {
 /// Elements of the workspace of [`forward`].
 #[must_use]
 pub fn forward_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    match tiles::way(isa, shape, operands) {
-        Some((_, parts)) => tiles::packed_words(shape, Direction::Forward, parts),
-        None if winograd::pays(isa, shape, operands) => winograd::Direction::Forward.len(shape),
-        None => 0,
+    match way(isa, shape, operands) {
+        Way::Tiles(_, parts) => tiles::packed_words(shape, Direction::Forward, parts),
+        Way::Winograd => winograd::Direction::Forward.len(shape),
+        Way::Direct => 0,
     }
 }
 
@@ -73,13 +73,13 @@ pub fn forward(
         relu: epilogue.relu,
         rounding: epilogue.rounding,
     };
-    let moments = match (tiles::way(isa, shape, operands), x.blocked()) {
-        (Some((amx, parts)), Some(x)) => {
+    let moments = match (way(isa, shape, operands), x.blocked()) {
+        (Way::Tiles(amx, parts), Some(x)) => {
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Forward, parts, packed, weights);
             correlation().compute_on_tiles(&OnTiles { amx, parts, weights }, x, y, moments)
         }
-        (None, Some(maps)) if winograd::pays(isa, shape, operands) => {
+        (Way::Winograd, Some(maps)) => {
             winograd::transform(isa, shape, winograd::Direction::Forward, packed, workspace);
             let squares = Squares {
                 isa,
@@ -94,7 +94,7 @@ pub fn forward(
             };
             squares.compute(y, moments)
         }
-        _ => correlation().compute(y, moments),
+        (Way::Direct, _) | (Way::Tiles(..) | Way::Winograd, None) => correlation().compute(y, moments),
     };
     if let Some(statistics) = epilogue.statistics {
         combine(&moments, statistics);

@@ -4,12 +4,12 @@
 //! and from consecutive output pixels: each phase is a stride-1 correlation of dy with some of the kernel, so no
 //! multiplication with an inserted zero takes place.
 
-use super::ConvShape;
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::tiles::{self, Direction, OnTiles};
 use super::weights::{PackedLayout, transpose_weights, transposed_len};
 use super::winograd::{self, Squares};
+use super::{ConvShape, Way, way};
 use crate::half::{HalfType, Rounding};
 use crate::isa::Isa;
 use crate::parts::words;
@@ -17,10 +17,10 @@ use crate::parts::words;
 /// Elements of the workspace of [`input_gradient`].
 #[must_use]
 pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
-    match tiles::way(isa, shape, operands) {
-        Some((_, parts)) => tiles::packed_words(shape, Direction::Transposed, parts),
-        None if winograd::pays(isa, shape, operands) => winograd::Direction::Transposed.len(shape),
-        None => transposed_len(shape),
+    match way(isa, shape, operands) {
+        Way::Tiles(_, parts) => tiles::packed_words(shape, Direction::Transposed, parts),
+        Way::Winograd => winograd::Direction::Transposed.len(shape),
+        Way::Direct => transposed_len(shape),
     }
 }
 
@@ -44,13 +44,13 @@ pub fn input_gradient(
     dx: &mut [f32],
     rounding: Option<&Rounding>,
 ) {
-    let (transposed, on) = match tiles::way(isa, shape, operands) {
-        Some((amx, parts)) => {
+    let (transposed, on) = match way(isa, shape, operands) {
+        Way::Tiles(amx, parts) => {
             let weights = words(workspace);
             tiles::pack(isa, shape, Direction::Transposed, parts, packed, weights);
             (&[][..], Some(OnTiles { amx, parts, weights }))
         }
-        None if winograd::pays(isa, shape, operands) => {
+        Way::Winograd => {
             winograd::transform(isa, shape, winograd::Direction::Transposed, packed, workspace);
             let squares = Squares {
                 isa,
@@ -66,7 +66,7 @@ pub fn input_gradient(
             squares.compute(dx, false);
             return;
         }
-        None => {
+        Way::Direct => {
             transpose_weights(isa, shape, packed, workspace);
             (&*workspace, None)
         }

@@ -90,7 +90,8 @@ pub(in crate::conv) fn filter_gradient(
     workspace: &mut [f32],
     dw: &mut [f32],
 ) {
-    let gradient = Gradient { isa, shape, source: shape.input(), output: shape.output(), x, dy };
+    let (source, output) = (shape.input(), shape.output());
+    let gradient = Gradient { isa, shape, cut: Cut::new(shape), source, output, x, dy };
     let tasks = gradient.tasks(workspace, dw).into_par_iter().with_max_len(1);
     tasks.for_each(|task| SCRATCH.with_borrow_mut(|scratch| gradient.task(task, scratch)));
 }
@@ -98,6 +99,7 @@ pub(in crate::conv) fn filter_gradient(
 struct Gradient<'a> {
     isa: Isa,
     shape: &'a ConvShape,
+    cut: Cut,
     source: Blocked,
     output: Blocked,
     x: &'a [f32],
@@ -106,7 +108,7 @@ struct Gradient<'a> {
 
 impl Gradient<'_> {
     fn tasks<'d>(&self, workspace: &'d mut [f32], dw: &'d mut [f32]) -> Vec<Task<'d>> {
-        let cut = Cut::new(self.shape);
+        let cut = &self.cut;
         let [rows, _] = squares([self.output.h, self.output.w]);
         let layout = PackedLayout::forward(self.shape);
         let (mut tasks, len) = (Vec::new(), dw.len());
@@ -136,7 +138,7 @@ impl Gradient<'_> {
 
     fn task(&self, task: Task<'_>, scratch: &mut [AlignedBuf; 3]) {
         let [height, columns] = squares([self.output.h, self.output.w]);
-        let step = Cut::new(self.shape).rows;
+        let step = self.cut.rows;
         let (inputs, outputs) = (task.inputs.len(), task.outputs.len());
         let [source, gradient, sums] = scratch;
         source.grow(inputs * PRODUCTS * step * columns * C0);
