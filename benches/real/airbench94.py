@@ -1,4 +1,4 @@
-"""python benches/real/airbench94.py DIR [--seeds 0 1 2]: trains airbench94 in PyTorch, in f32 on a CPU.
+"""python benches/real/airbench94.py DIR [--seeds 0 1 2]: trains airbench94 in PyTorch, in f32.
 
 DIR contains CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, optimizer, schedule, augmentation,
 Lookahead and test-time augmentation are those of KellerJordan/cifar10-airbench legacy/airbench94.py, as in the recipe.
@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cifar import ROOT, batches, images
-from records import Record, write
+from records import Record, arguments, settle, write
 
 sys.path.insert(0, str(ROOT / "golden/export"))
 from zoo_golden.airbench import BATCH, LABEL_SMOOTHING, Airbench94, optimizer, whiten  # noqa: E402
@@ -27,11 +27,12 @@ from zoo_golden.airbench import BATCH, LABEL_SMOOTHING, Airbench94, optimizer, w
 EPOCHS, STEPS = 10, 476
 BIAS_EPOCHS = 3
 """Epochs in which the bias of the whitening convolution is trained."""
-MEAN, STD = (torch.tensor(values)[:, None, None] for values in ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)))
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 def numbers(pixels: torch.Tensor) -> torch.Tensor:
-    return (pixels.float() / 255 - MEAN) / STD
+    mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
+    return (pixels.float() / 255 - mean) / std
 
 
 def shifted(padded: torch.Tensor, size: int) -> torch.Tensor:
@@ -114,11 +115,9 @@ def train(seed: int, sets: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="append a record of each training to this file")
+    arguments(parser)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    settle(options)
     sets = [images(options.folder / part) for part in ("train", "val")]
     found = []
     for seed in options.seeds:

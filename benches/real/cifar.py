@@ -1,8 +1,7 @@
 """python benches/real/cifar.py resnet8_tiny DIR --epochs 4 [--seeds 0 1 2]: trains resnet8_tiny or resnet20 in PyTorch.
 
 DIR contains CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, initial distributions, augmentation,
-normalisation, batches, optimizer and schedule are those of the recipe. With fewer epochs, milestones keep their
-relative positions. Images are decoded once, before the clock starts; `zoo run` decodes them in every epoch. Prints a
+normalisation, batches, optimizer and schedule are those of the recipe. With fewer epochs, rates keep their relative positions. Images are decoded once, before the clock starts; `zoo run` decodes them in every epoch. Prints a
 line per seed; --out also appends a record to a file that `zoo report --markdown` reads. Needs torch and Pillow. The
 corresponding commands of zoo:
 
@@ -24,7 +23,7 @@ from PIL import Image
 from torch import nn
 from torch.nn import functional as F
 
-from records import Record, write
+from records import Record, arguments, settle, write
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "golden/export"))
@@ -58,7 +57,7 @@ def adam(network: nn.Module) -> torch.optim.Optimizer:
 
 TRAININGS = {
     "resnet8_tiny": Training(
-        ResNet8, 32, 500, 3, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), adam, lambda epoch, epochs: 1e-3 * 0.99**epoch
+        ResNet8, 32, 500, 3, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), adam, lambda epoch, epochs: 1e-3 * 0.99 ** (epoch * 500 / epochs)
     ),
     "resnet20": Training(
         ResNet20,
@@ -79,7 +78,7 @@ def images(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     files = [(path, label) for label, of_class in enumerate(classes) for path in sorted(of_class.iterdir())]
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.tensor([label for _, label in files])
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(torch.get_default_device()), torch.tensor([label for _, label in files])
 
 
 def varied(batch: torch.Tensor, pad: int) -> torch.Tensor:
@@ -129,11 +128,9 @@ def main() -> None:
     parser.add_argument("recipe", choices=TRAININGS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epochs", type=int, help="default: as in the recipe")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="append a record of each training to this file")
+    arguments(parser)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    settle(options)
     training = TRAININGS[options.recipe]
     epochs = options.epochs or training.epochs
     sets = [images(options.folder / part) for part in ("train", "val")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from records import Record, write
+from records import Record, arguments, settle, write
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "golden/export"))
@@ -67,11 +67,9 @@ def train(seed: int, text: torch.Tensor, vocabulary: int) -> tuple[float, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="append a record of each training to this file")
+    arguments(parser)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    settle(options)
     content = options.text.read_text(encoding="utf8")
     place = {character: n for n, character in enumerate(sorted(set(content)))}
     text = torch.tensor([place[character] for character in content])

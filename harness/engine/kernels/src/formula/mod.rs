@@ -11,7 +11,7 @@ mod instruction;
 
 pub use instruction::{Binary, Instruction, Place, Unary};
 
-use crate::{Isa, planes::TASK_LEN};
+use crate::{AlignedBuf, Isa, planes::TASK_LEN};
 use access::{Access, Run};
 use rayon::prelude::*;
 
@@ -175,7 +175,7 @@ struct Piece<'r> {
 
 /// What instructions have computed of a block.
 struct Registers {
-    slots: Vec<Vec<f32>>,
+    slots: Vec<AlignedBuf>,
     len: usize,
 }
 
@@ -184,13 +184,12 @@ impl Runner<'_> {
     fn run_blocks(&self, results: &mut [&mut [f32]]) {
         let unit = if self.formula.rows == 0 { BLOCK } else { (BLOCK / self.row).max(1) * self.row };
         let everything: Vec<bool> = vec![true; self.formula.instructions.len()];
-        self.in_pieces(0, self.total, unit, results, &|piece, sums| {
-            let mut registers = self.registers(unit);
+        self.in_pieces(0, self.total, unit, results, &|piece, sums, registers| {
             let (mut at, end) = (piece.start, piece.start + piece.len);
             while at < end {
                 let len = unit.min(end - at);
-                self.block(&everything, None, at, len, piece, &mut registers);
-                self.give(at, len, piece, sums, &registers);
+                self.block(&everything, None, at, len, piece, registers);
+                self.give(at, len, piece, sums, registers);
                 at += len;
             }
         });
@@ -224,13 +223,12 @@ impl Runner<'_> {
             }
             let outputs: Vec<Place> = self.formula.outputs.iter().map(|output| output.place).collect();
             let needed = self.needed(&outputs);
-            self.in_pieces(start, self.row, BLOCK, results, &|piece, sums| {
-                let mut registers = self.registers(BLOCK);
+            self.in_pieces(start, self.row, BLOCK, results, &|piece, sums, registers| {
                 let (mut at, end) = (piece.start, piece.start + piece.len);
                 while at < end {
                     let len = BLOCK.min(end - at);
-                    self.block(&needed, Some(&folds), at, len, piece, &mut registers);
-                    self.give(at, len, piece, sums, &registers);
+                    self.block(&needed, Some(&folds), at, len, piece, registers);
+                    self.give(at, len, piece, sums, registers);
                     at += len;
                 }
             });
@@ -279,7 +277,7 @@ impl Runner<'_> {
     }
 
     fn registers(&self, len: usize) -> Registers {
-        let mut slots = vec![vec![0.0; len]; self.slots.count];
+        let mut slots = vec![AlignedBuf::zeroed(len); self.slots.count];
         for (n, instruction) in self.formula.instructions.iter().enumerate() {
             if let Instruction::Constant(value) = instruction {
                 slots[self.slots.of[n]].fill(*value);
@@ -289,13 +287,14 @@ impl Runner<'_> {
     }
 
     /// Runs `task` on pieces of whole units, in parallel, and adds what they have summed in the order of the pieces.
+    /// Registers, with room for a unit, serve many pieces: threads would wait for each other to allocate them.
     fn in_pieces(
         &self,
         start: usize,
         len: usize,
         unit: usize,
         results: &mut [&mut [f32]],
-        task: &(dyn Fn(&mut Piece<'_>, &mut [Vec<f64>]) + Sync),
+        task: &(dyn Fn(&mut Piece<'_>, &mut [Vec<f64>], &mut Registers) + Sync),
     ) {
         let units = len.div_ceil(unit);
         let mut per_piece = (TASK_LEN / unit).max(1);
@@ -334,11 +333,14 @@ impl Runner<'_> {
         let zero: Vec<Vec<f64>> = sums.collect();
         let found: Vec<Vec<Vec<f64>>> = pieces
             .into_par_iter()
-            .map(|mut piece| {
-                let mut sums = zero.clone();
-                task(&mut piece, &mut sums);
-                sums
-            })
+            .map_init(
+                || self.registers(unit),
+                |registers, mut piece| {
+                    let mut sums = zero.clone();
+                    task(&mut piece, &mut sums, registers);
+                    sums
+                },
+            )
             .collect();
         for (n, result) in results.iter_mut().enumerate().filter(|(n, _)| self.sums[*n].is_some()) {
             let mut total = zero[n].clone();
