@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYOUTS = ("contiguous", "channels_last")
-OF_TOKENS = ("bert_base", "gpt2")
+OF_TOKENS = ("bert_base", "gpt2", "gpt_shakespeare")
 WARM_UP = 2
 IMAGE = 224
 
@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
     add("recipes", metavar="RECIPE", nargs="+", help=f"{', '.join(sorted(MAKE))}, or a classifier that golden/export/steps.py lists")
     add("--batch", type=int, default=8)
     add("--image", type=int, help="height and width; the recipe's by default")
-    add("--tokens", type=int, default=128, help="length of the sequences of BERT and GPT-2")
+    add("--tokens", type=int, default=128, help="length of the sequences of BERT and GPTs")
     add("--classes", type=int, default=1000)
     add("--threads", type=int, default=2)
     add("--steps", type=int, default=10, help="measured steps of a round")
@@ -150,7 +150,40 @@ def gpt2(options: argparse.Namespace, torch) -> Work:
     return Work(network, inputs, lambda n, i: n(i["tokens"]).logits, language.loss, optimizer, 1.0)
 
 
-MAKE = {"db_resnet": detector, "siammask": tracker, "unet_medical": segmenter, "bert_base": bert, "gpt2": gpt2}
+def character_gpt(options: argparse.Namespace, torch) -> Work:
+    """The small GPT of gpt_shakespeare with AdamW as in benches/real, which is not fused."""
+    from zoo_golden import language
+
+    network = language.Gpt(length=options.tokens)
+    inputs = {name: torch.randint(65, (options.batch, options.tokens)) for name in ("tokens", "label")}
+    optimizer = torch.optim.AdamW(language.decayed(network, 0.1), lr=1e-6, betas=(0.9, 0.99))
+    return Work(network, inputs, lambda n, i: n(i["tokens"]), language.loss, optimizer, 1.0)
+
+
+def airbench(options: argparse.Namespace, torch) -> Work:
+    """airbench94, all of it trained but the whitening filters."""
+    import torch.nn.functional as F
+    from zoo_golden.airbench import LABEL_SMOOTHING, Airbench94, optimizer
+
+    size = options.image or 32
+    network = Airbench94()
+    inputs = {"image": torch.randn(options.batch, 3, size, size), "label": torch.randint(10, (options.batch,))}
+
+    def loss(outputs, inputs, network):
+        return {"loss": F.cross_entropy(outputs, inputs["label"], label_smoothing=LABEL_SMOOTHING)}
+
+    return Work(network, inputs, lambda n, i: n(i["image"]), loss, optimizer(network, 1e-3))
+
+
+MAKE = {
+    "airbench94": airbench,
+    "bert_base": bert,
+    "db_resnet": detector,
+    "gpt2": gpt2,
+    "gpt_shakespeare": character_gpt,
+    "siammask": tracker,
+    "unet_medical": segmenter,
+}
 
 
 def torch_step(options: argparse.Namespace) -> dict:
@@ -193,7 +226,7 @@ def compare(recipe: str, options: argparse.Namespace) -> None:
     zoo = [str(options.zoo), "bench", recipe, *size, "--format", "json"]
     if recipe == "siammask":
         zoo += ["--set", "train.parts=[]"]  # the backbone trains too
-    if options.classes != 1000:
+    if options.classes != 1000 and recipe not in MAKE:
         zoo += ["--set", f"model.classes={options.classes}"]
     commands = {"zoo": zoo}
     for layout in layouts:

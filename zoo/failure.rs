@@ -17,6 +17,7 @@ use zoo_tasks::InputError;
 use zoo_train::{
     CheckpointError, ListenError, TrainError, WeightsError,
     convergence::ConvergenceError,
+    elsewhere::ElsewhereError,
     report::{ComparisonError, ResultsError},
 };
 
@@ -72,7 +73,10 @@ pub enum Failure {
     /// Runs that cannot be compared.
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
-    /// Runs, or external trainings, for which no page of results can be written.
+    /// Trainings with other frameworks that cannot be read.
+    #[error(transparent)]
+    Elsewhere(#[from] ElsewhereError),
+    /// Runs for which no page of results can be written.
     #[error(transparent)]
     Results(#[from] ResultsError),
     /// Weights that cannot be read or written.
@@ -144,8 +148,8 @@ impl Failure {
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
-            Self::Results(ResultsError::NotDone(_) | ResultsError::NoValue { .. }) => Exit::Invalid,
-            Self::Results(ResultsError::Unreadable { .. } | ResultsError::Line { .. }) => Exit::Missing,
+            Self::Elsewhere(ElsewhereError::Unreadable { .. } | ElsewhereError::Line { .. }) => Exit::Missing,
+            Self::Elsewhere(ElsewhereError::TooFew { .. }) | Self::Results(_) => Exit::Invalid,
             Self::Engine(error) => engine(error),
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(_) => Exit::Internal,

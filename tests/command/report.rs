@@ -91,7 +91,16 @@ fn results_stand_beside_those_of_others() {
     fs::write(&others, other(0.5, 10, 3, 0) + &other(0.7, 20, 4, 0) + &other(0.9, 20, 5, 1)).unwrap();
     let page = dir.path().join("results.md");
     let report = |folders: &[std::path::PathBuf]| {
-        said(command().arg("report").args(folders).arg("--against").arg(&others).arg("--markdown").arg(&page))
+        said(
+            command()
+                .arg("report")
+                .args(folders)
+                .arg("--against")
+                .arg(&others)
+                .arg("--markdown")
+                .arg(&page)
+                .args(["--note", "Drawn."]),
+        )
     };
     report(&folders).expect(0);
     let text = fs::read_to_string(&page).unwrap();
@@ -99,12 +108,19 @@ fn results_stand_beside_those_of_others() {
     let sigma = 100.0 * (a - b).abs() / 2f64.sqrt();
     for row in [
         "| A paper | 0.0 % | | | |".to_owned(),
-        "| Other 1 | 60.0 % | 14.14 % | 15 s | 3, 4 |".to_owned(),
-        format!("| zoo | {:.1} % | {sigma:.2} % |", 50.0 * (a + b)),
+        "| Other 1 | 60.00 % | 14.14 % | 15 s | 3, 4 |".to_owned(),
+        format!("| zoo | {:.2} % | {sigma:.2} % |", 50.0 * (a + b)),
     ] {
         assert!(text.contains(&row), "{row} in {text}");
     }
-    assert_eq!(text.matches("\n## ").count(), 1, "{text}");
+    assert!(text.matches("\n## ").count() == 1 && text.contains("\n\nDrawn.\n\n## "), "{text}");
+    let verdict = |margin: &str| {
+        said(command().arg("verdict").args(&folders).arg("--against").arg(&others).args(["--margin", margin]))
+    };
+    let judged = verdict("100%").expect(0).out;
+    assert!(judged.contains("Other 1") && judged.contains("60.0 %"), "{judged}");
+    fs::write(&others, other(0.5, 10, 3, 0) + &other(0.9, 20, 5, 1)).unwrap();
+    assert!(verdict("100%").expect(2).err.contains("1 trainings with top1 as "));
     fs::write(&others, other(0.5, 10, 3, 0) + "{\"recipe\": 1}\n").unwrap();
     assert!(report(&folders).expect(3).err.contains("others.jsonl:2: "));
     assert!(report(&[dir.path().to_owned()]).expect(2).err.contains("no run in this folder"));

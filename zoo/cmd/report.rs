@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use tracing::info;
 use zoo_recipe::schema::Metric;
 use zoo_train::RunRecord;
-use zoo_train::report::{Comparison, Elsewhere, compare, results};
+use zoo_train::elsewhere::Elsewhere;
+use zoo_train::report::{Comparison, compare, results};
 
 /// Compare runs: results, time, differing settings, and curves.
 ///
@@ -40,6 +41,9 @@ pub struct Args {
     /// Add trainings of other frameworks to --markdown: a file with one JSON object per line, as benches/real writes it
     #[arg(long, value_name = "FILE", requires = "markdown")]
     against: Option<PathBuf>,
+    /// A paragraph of the page of --markdown, for example what is special about the data
+    #[arg(long, value_name = "TEXT", requires = "markdown")]
+    note: Option<String>,
 }
 
 /// Compares and prints.
@@ -47,7 +51,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let records = args.runs.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
     if let Some(file) = &args.markdown {
         let elsewhere = args.against.as_deref().map_or(Ok(Vec::new()), Elsewhere::read)?;
-        output::write_beside(file, &results(&records, &elsewhere)?, context)?;
+        output::write_beside(file, &results(&records, &elsewhere, args.note.as_deref())?, context)?;
         return Ok(Exit::Pass);
     }
     let comparison = compare(&records)?;

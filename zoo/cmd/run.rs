@@ -252,7 +252,7 @@ impl Series<'_> {
             info!("no target to judge the runs by");
             return Ok(if diverged { Exit::Missed } else { Exit::Pass });
         }
-        verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
+        verdict::judge(&folders, &Rules::default(), verdict::Form::LastLine, context)
     }
 
     /// Trains once, in the folder at `path`; `None` if it was interrupted.

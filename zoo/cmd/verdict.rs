@@ -12,14 +12,15 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use zoo_train::convergence::{self, Rules};
+use zoo_train::elsewhere::Elsewhere;
 use zoo_train::event::{Convergence, ConvergenceVerdict, RunScore};
 use zoo_train::{Event, GoldenVerdict, RunRecord};
 
 /// Test whether runs of one recipe with different seeds converge like the reference.
 ///
 /// A one-sided test of non-inferiority (Student's t-test with pooled variance). H0: the mean of such runs is worse than
-/// the mean of the reference by the margin or more. The reference is `target.reference` of the recipe; without one, the
-/// mean is tested against the target itself. Every run counts: outliers are marked but never dropped, and a failed run
+/// the mean of the reference by the margin or more. The reference is --against, or `target.reference` of the recipe;
+/// without either, the mean is tested against the target itself. Every run counts: outliers are marked but never dropped, and a failed run
 /// makes the set fail. The exit code is 0 for pass, and 1 for missed or inconclusive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,6 +28,7 @@ Examples:
   zoo verdict runs/resnet50-mini-1 runs/resnet50-mini-2 runs/resnet50-mini-3
   zoo verdict runs/seeds/*
   zoo verdict runs/seeds/* --margin 1% --alpha 0.01
+  zoo verdict runs/seeds/* --against benches/real/records.jsonl --margin 0.3%
   zoo verdict runs/seeds/* --format json | jq '.verdict, .more_runs'")]
 pub struct Args {
     /// Run folders
@@ -36,6 +38,10 @@ pub struct Args {
     /// `target.margin` of the recipe
     #[arg(long, value_name = "BY", value_parser = difference)]
     margin: Option<f64>,
+    /// Compare with trainings of another framework instead of `target.reference`: a file with one JSON object per line,
+    /// as benches/real writes it
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     /// Significance level: the probability that runs pass although they are worse than allowed
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = level)]
     alpha: f64,
@@ -70,19 +76,23 @@ pub(super) enum Form {
 
 /// Judges; missed unless the runs pass.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let rules = Rules { alpha: args.alpha, margin: args.margin };
-    let end = judge(&args.runs, rules, Form::Report, context);
+    let end = rules(args).and_then(|rules| judge(&args.runs, &rules, Form::Report, context));
     if let Some(file) = &args.junit.junit {
         context.ci.write_junit("verdict", file, &end)?;
     }
     end
 }
 
+fn rules(args: &Args) -> Result<Rules, Failure> {
+    let against = args.against.as_deref().map(Elsewhere::read).transpose()?;
+    Ok(Rules { alpha: args.alpha, margin: args.margin, against })
+}
+
 /// Judges the runs in these folders and prints the verdict.
 ///
 /// # Errors
 /// Runs that do not form a set, or that cannot be read.
-pub(super) fn judge(folders: &[PathBuf], rules: Rules, form: Form, context: &mut Context) -> Result<Exit, Failure> {
+pub(super) fn judge(folders: &[PathBuf], rules: &Rules, form: Form, context: &mut Context) -> Result<Exit, Failure> {
     let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let verdict = convergence::judge(&records, rules)?;
     context.ci.record(suite(&verdict));

@@ -18,6 +18,7 @@
 pub mod checkpoint;
 pub mod convergence;
 pub mod culprit;
+pub mod elsewhere;
 mod environment;
 mod error;
 mod evaluate;

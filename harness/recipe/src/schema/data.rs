@@ -128,6 +128,28 @@ impl Source {
         }
     }
 
+    /// Where its files lie; none if it is drawn.
+    pub fn location_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::ImageFolder(ImageFolder { root, .. })
+            | Self::ClassFolders(ClassFolders { root })
+            | Self::Cifar10(Cifar10 { root })
+            | Self::Idx(Idx { root })
+            | Self::TextFolder(TextFolder { root, .. })
+            | Self::LabelMaps(LabelMaps { root, .. })
+            | Self::Boxes(Boxes { root, .. })
+            | Self::Crop511(Crop511 { root, .. })
+            | Self::FrameFolder(FrameFolder { root, .. })
+            | Self::TextFile(TextFile { path: root, .. }) => Some(root),
+            Self::Characters(_)
+            | Self::TextScenes(_)
+            | Self::Shapes(_)
+            | Self::BoxedShapes(_)
+            | Self::Videos(_)
+            | Self::Sentences(_) => None,
+        }
+    }
+
     /// Whether it is drawn, not read.
     pub fn generated(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@ use zoo_recipe::schema::{Better, Goal, Metric, ReferenceRuns, Target};
 use crate::{
     TrainError,
     checkpoint::{Change, differences},
+    elsewhere::{self, Elsewhere, ElsewhereError},
     event::{AlsoReached, Convergence, ConvergenceVerdict, Hypotheses, RunScore, SCHEMA_VERSION, Test},
     record::{RunEnd, RunRecord},
 };
@@ -16,21 +17,23 @@ use noninferiority::{Against, Sample, more_runs, power, spread, test};
 use outliers::outlier;
 
 /// Parts of a recipe in which the runs of a set may differ: those that do not affect results, and the seed.
-pub(crate) const FREE: [&str; 6] =
+const FREE: [&str; 6] =
     ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
 /// Options of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// Probability that runs pass although they are not good enough.
     pub alpha: f64,
     /// Replaces the margin of the target.
     pub margin: Option<f64>,
+    /// Trainings of other frameworks: those that correspond to the runs replace the reference of the target.
+    pub against: Option<Vec<Elsewhere>>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { alpha: 0.05, margin: None }
+        Self { alpha: 0.05, margin: None, against: None }
     }
 }
 
@@ -96,13 +99,17 @@ pub enum ConvergenceError {
     /// A run that cannot be read.
     #[error(transparent)]
     Unreadable(#[from] TrainError),
+    /// Trainings of other frameworks that are no reference for the runs.
+    #[error(transparent)]
+    Elsewhere(#[from] ElsewhereError),
 }
 
 /// Judges runs.
 ///
 /// # Errors
-/// Runs that do not form a set: of different trainings, with the same seed, or unfinished.
-pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, ConvergenceError> {
+/// Runs that do not form a set: of different trainings, with the same seed, or unfinished. Trainings of other
+/// frameworks of which fewer than two correspond to them.
+pub fn judge(records: &[RunRecord], rules: &Rules) -> Result<Convergence, ConvergenceError> {
     let first = records.first().ok_or(ConvergenceError::Empty)?;
     expect_one_training(first, records)?;
     let target = first.recipe.target.as_ref();
@@ -113,7 +120,11 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
     if let Some(found) = outlier(&values) {
         runs[counted[found]].outlier = true;
     }
-    let against = against(target, rules)?;
+    let reference = match &rules.against {
+        None => target.reference.clone(),
+        Some(trainings) => Some(elsewhere::reference(trainings, first, target.metric)?),
+    };
+    let against = against(target, reference.as_ref(), rules.margin)?;
     // The tests assume that more is better.
     let sample = Sample::of(&values.iter().map(|value| rising(target.metric, *value)).collect::<Vec<f64>>());
     let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(*goal, records)).collect();
@@ -144,7 +155,7 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         metric: target.metric,
         mean: sample.map(|sample| rising(target.metric, sample.mean)),
         sigma: sample.filter(|sample| sample.n > 1).map(|sample| sample.deviation),
-        reference: target.reference.clone(),
+        reference,
         margin,
         bound,
         alpha: rules.alpha,
@@ -169,7 +180,7 @@ fn rising(metric: Metric, value: f64) -> f64 {
 fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), ConvergenceError> {
     let seed = |record: &RunRecord| record.recipe.train.seed;
     for (index, record) in records.iter().enumerate() {
-        let changes = setting_changes(first, record, &FREE);
+        let changes = training_changes(first, record);
         if !changes.is_empty() {
             let (first, other) = (first.folder.clone(), record.folder.clone());
             return Err(ConvergenceError::Different { first, other, changes });
@@ -180,6 +191,17 @@ fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), C
         }
     }
     Ok(())
+}
+
+/// The differences between two runs that make them different trainings. The same data may lie in different places, as on
+/// two machines.
+pub(crate) fn training_changes(first: &RunRecord, other: &RunRecord) -> Vec<Change> {
+    let anywhere = |run: &RunRecord| {
+        let mut run = run.clone();
+        run.recipe.data.source.location_mut().map(std::mem::take);
+        run
+    };
+    setting_changes(&anywhere(first), &anywhere(other), &FREE)
 }
 
 /// The differences between two runs: values of the recipe except the `free` ones, device, and data.
@@ -216,13 +238,17 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
     Ok(RunScore { folder, seed: record.recipe.train.seed, achieved, failed, outlier: false, golden, seconds })
 }
 
-fn against(target: &Target, rules: Rules) -> Result<Against, ConvergenceError> {
-    let (metric, given) = (target.metric, rules.margin.or(target.margin));
+fn against(
+    target: &Target,
+    reference: Option<&ReferenceRuns>,
+    margin: Option<f64>,
+) -> Result<Against, ConvergenceError> {
+    let (metric, given) = (target.metric, margin.or(target.margin));
     let [low, high] = metric.range();
     if let Some(margin) = given.filter(|margin| *margin > high - low) {
         return Err(ConvergenceError::Margin { margin, metric });
     }
-    let Some(ReferenceRuns { mean, sigma, runs, .. }) = &target.reference else {
+    let Some(ReferenceRuns { mean, sigma, runs, .. }) = reference else {
         return Ok(Against::Value(rising(target.metric, target.value)));
     };
     let implied = Some(target.metric.gain(*mean, target.value)).filter(|margin| *margin > 0.0);

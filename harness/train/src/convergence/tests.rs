@@ -1,6 +1,9 @@
 use super::*;
 use crate::event::{Evaluated, Event, GoldenVerdict, RunResult, Started};
-use zoo_recipe::{Library, LoadOptions, Recipe, schema::Score};
+use zoo_recipe::{
+    Library, LoadOptions, Recipe,
+    schema::{ClassFolders, Idx, Score, Source},
+};
 
 fn recipe(target: &str, seed: u64) -> Recipe {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
@@ -73,7 +76,7 @@ fn runs(target: &str, achieved: &[f64]) -> Vec<RunRecord> {
 }
 
 fn verdict(target: &str, achieved: &[f64]) -> Convergence {
-    judge(&runs(target, achieved), Rules::default()).unwrap()
+    judge(&runs(target, achieved), &Rules::default()).unwrap()
 }
 
 #[test]
@@ -122,6 +125,19 @@ fn of_a_falling_metric_less_is_better() {
     );
 }
 
+/// Seeds may be trained on several machines.
+#[test]
+fn the_same_data_may_lie_in_different_places() {
+    let mut set = runs(REFERENCE, &[0.91, 0.92, 0.90]);
+    for run in &mut set {
+        run.recipe.data.source = Source::ClassFolders(ClassFolders { root: run.folder.join("data") });
+    }
+    assert_eq!(judge(&set, &Rules::default()).unwrap().verdict, ConvergenceVerdict::Pass);
+    set[1].recipe.data.source = Source::Idx(Idx { root: "data".into() });
+    let refused = judge(&set, &Rules::default()).unwrap_err();
+    assert!(refused.to_string().contains("data.source"), "{refused}");
+}
+
 #[test]
 fn an_outlier_is_named_and_counts() {
     let found = verdict(REFERENCE, &[0.91, 0.9101, 0.9099, 0.6]);
@@ -134,10 +150,10 @@ fn an_outlier_is_named_and_counts() {
 fn a_failed_run_fails_the_set_and_an_open_one_is_refused() {
     let mut set = runs(REFERENCE, &[0.91, 0.92, 0.90]);
     set[1].events.pop();
-    let refused = judge(&set, Rules::default()).unwrap_err();
+    let refused = judge(&set, &Rules::default()).unwrap_err();
     assert!(matches!(refused, ConvergenceError::NotDone { .. }), "{refused}");
     set[1].events.push(Event::Failed { step: 3, message: "the loss is NaN\nand so on".into() });
-    let found = judge(&set, Rules::default()).unwrap();
+    let found = judge(&set, &Rules::default()).unwrap();
     assert_eq!((found.verdict, found.runs[1].achieved), (ConvergenceVerdict::Missed, None));
     assert_eq!(found.runs[1].failed.as_deref(), Some("after step 3: the loss is NaN"));
 }
@@ -154,22 +170,22 @@ fn runs_that_are_no_set_are_refused_with_what_differs() {
     let mut set = runs(REFERENCE, &[0.91, 0.92]);
     set[1].recipe.train.batch = 8;
     set[1].recipe.engine.threads = Some(3);
-    let text = judge(&set, Rules::default()).unwrap_err().to_string();
+    let text = judge(&set, &Rules::default()).unwrap_err().to_string();
     assert!(text.ends_with("they differ in:\n  train.batch: 16 -> 8"), "{text}");
     let twins = [run(REFERENCE, 0, 0.9), run(REFERENCE, 0, 0.9)];
-    assert!(judge(&twins, Rules::default()).unwrap_err().to_string().contains("the same seed, 0"));
-    assert!(matches!(judge(&[], Rules::default()), Err(ConvergenceError::Empty)));
+    assert!(judge(&twins, &Rules::default()).unwrap_err().to_string().contains("the same seed, 0"));
+    assert!(matches!(judge(&[], &Rules::default()), Err(ConvergenceError::Empty)));
     let mut aimless = run(REFERENCE, 0, 0.9);
     aimless.recipe.target = None;
-    assert!(matches!(judge(&[aimless], Rules::default()), Err(ConvergenceError::NoTarget { .. })));
+    assert!(matches!(judge(&[aimless], &Rules::default()), Err(ConvergenceError::NoTarget { .. })));
 }
 
 #[test]
 fn a_reference_at_its_target_needs_a_margin() {
     let target = REFERENCE.replace("value: 88%", "value: 91%");
     let set = runs(&target, &[0.90, 0.91, 0.92]);
-    assert!(matches!(judge(&set, Rules::default()), Err(ConvergenceError::NoMargin)));
-    let found = judge(&set, Rules { margin: Some(0.03), ..Rules::default() }).unwrap();
+    assert!(matches!(judge(&set, &Rules::default()), Err(ConvergenceError::NoMargin)));
+    let found = judge(&set, &Rules { margin: Some(0.03), ..Rules::default() }).unwrap();
     assert_eq!(found.verdict, ConvergenceVerdict::Pass);
     let own = REFERENCE.replace("value: 88%", "value: 91%, margin: 0.03");
     assert_eq!(verdict(&own, &[0.90, 0.91, 0.92]).verdict, ConvergenceVerdict::Pass);

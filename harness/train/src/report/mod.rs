@@ -7,7 +7,7 @@ pub(crate) mod pictures;
 mod results;
 
 pub use comparison::{ComparedRun, Comparison, ComparisonError, compare};
-pub use results::{Elsewhere, ResultsError, results};
+pub use results::{ResultsError, results};
 
 use std::path::Path;
 use zoo_pages::{Cell, Chart, Facts, Grid, Link, Page, Section, Verdict, duration, grouped};

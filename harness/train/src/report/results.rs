@@ -1,45 +1,16 @@
 //! Results of runs, compared with published results and with other frameworks on the same data, as a Markdown page.
 
-use serde::Deserialize;
 use statrs::statistics::{Data, OrderStatistics};
-use std::{
-    fmt::Write,
-    path::{Path, PathBuf},
-};
-use zoo_datasets::files;
+use std::{fmt::Write, path::PathBuf};
 use zoo_recipe::schema::Metric;
 
 use crate::{
     HOST,
-    convergence::{FREE, setting_changes},
+    convergence::training_changes,
+    elsewhere::Elsewhere,
     event::{Event, GoldenCheck, GoldenVerdict, RunResult, Started},
     record::{RunEnd, RunRecord},
 };
-
-/// Limit of the size of a file with trainings of other frameworks.
-const LONGEST: u64 = 1 << 24;
-
-/// A training with another framework: a line of JSON from the scripts in `benches/real`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Elsewhere {
-    /// The recipe that it follows.
-    pub recipe: String,
-    /// The framework and its version.
-    pub by: String,
-    /// The metric.
-    pub metric: Metric,
-    /// Its result, in the range of the metric.
-    pub value: f64,
-    /// Seconds of training.
-    pub seconds: f64,
-    /// Its seed.
-    pub seed: u64,
-    /// Steps of the training.
-    pub steps: u64,
-    /// Number of samples on which the value was measured.
-    pub held_out: u64,
-}
 
 /// Why the page cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -55,42 +26,6 @@ pub enum ResultsError {
         /// The metric of its target.
         metric: Metric,
     },
-    /// A file that cannot be read.
-    #[error("{}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: std::io::Error,
-    },
-    /// A line that does not describe a training.
-    #[error("{}:{line}: {source}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: usize,
-        /// The reason.
-        source: serde_json::Error,
-    },
-}
-
-impl Elsewhere {
-    /// Reads a file with a training per line.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or the first line that does not describe a training.
-    pub fn read(path: &Path) -> Result<Vec<Self>, ResultsError> {
-        let unreadable = |source| ResultsError::Unreadable { path: path.to_owned(), source };
-        let bytes = files::read(path, LONGEST).map_err(unreadable)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let parsed = lines.map(|(index, line)| {
-            let wrong = |source| ResultsError::Line { path: path.to_owned(), line: index + 1, source };
-            serde_json::from_str(line).map_err(wrong)
-        });
-        parsed.collect()
-    }
 }
 
 /// A finished run.
@@ -109,11 +44,11 @@ struct Row {
     seeds: Vec<u64>,
 }
 
-/// The page, with a section per training that covers several seeds, devices and frameworks.
+/// The page, with a section per training that covers several seeds, devices and frameworks, below a note.
 ///
 /// # Errors
 /// Runs that have not finished, or that have no value.
-pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere]) -> Result<String, ResultsError> {
+pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere], note: Option<&str>) -> Result<String, ResultsError> {
     let runs = records.iter().map(finished).collect::<Result<Vec<_>, _>>()?;
     let mut trainings: Vec<Vec<&Finished<'_>>> = Vec::new();
     for run in &runs {
@@ -123,6 +58,9 @@ pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere]) -> Result<String,
         }
     }
     let mut page = HEAD.to_owned();
+    if let Some(note) = note {
+        page.extend(["\n", note, "\n"]);
+    }
     for training in &trainings {
         section(training, elsewhere, &mut page);
     }
@@ -136,7 +74,8 @@ const HEAD: &str = "\
 
 What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with the
 same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
-median, without evaluations. zoo's includes the decoding of images in every epoch; PyTorch's were decoded before.
+median, without evaluations. zoo's includes the decoding of images in every epoch; PyTorch's were decoded before. Times
+of busy or different machines do not compare: [train.md](train.md#speed) compares steps in turn.
 ";
 
 fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
@@ -165,18 +104,15 @@ pub(super) fn training_seconds(events: &[Event], whole: f64) -> f64 {
 
 /// Whether two runs only differ in seed and device.
 fn is_one_training(first: &RunRecord, other: &RunRecord) -> bool {
-    setting_changes(first, other, &FREE).iter().all(|change| change.path == "device")
+    training_changes(first, other).iter().all(|change| change.path == "device")
 }
 
 fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut String) {
     let Finished { record, started, result, .. } = training[0];
     let (metric, recipe) = (result.metric, &record.recipe);
     let mut rows: Vec<Row> = Vec::new();
-    for other in elsewhere {
-        let same = other.recipe == recipe.name && other.steps == result.steps;
-        if same && other.metric == metric && other.held_out == started.val_samples as u64 {
-            add(&mut rows, other.by.clone(), other.value, other.seconds, other.seed);
-        }
+    for other in elsewhere.iter().filter(|other| other.is_training_of(record, metric)) {
+        add(&mut rows, other.by.clone(), other.value, other.seconds, other.seed);
     }
     for run in training {
         let who = match run.started.device.as_str() {
@@ -193,11 +129,11 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | \
+        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}.\n{}\n\n| | {metric} | sigma | time | \
          seeds |\n\
          | --- | --- | --- | --- | --- |\n",
         recipe.name,
-        recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}. ")),
+        recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}.\n")),
         started.train_samples,
         started.val_samples,
         result.epochs,
@@ -235,7 +171,9 @@ impl Row {
         };
         let seeds = self.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let seconds = Data::new(self.seconds.clone()).median();
-        format!("| {} | {} | {sigma} | {seconds:.0} s | {seeds} |", self.who, metric.format(centre))
+        // As precise as the deviation.
+        let centre = metric.format_difference(centre);
+        format!("| {} | {centre} | {sigma} | {seconds:.0} s | {seeds} |", self.who)
     }
 }
 

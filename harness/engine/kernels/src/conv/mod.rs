@@ -42,11 +42,11 @@ enum Way {
 
 /// The way for operands of this format or, without one, of f32. Maps that are planar take the direct one in any case.
 fn way(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> Way {
-    let tiles = tiles::way(isa, shape, operands);
-    if winograd::pays(isa, shape, operands, tiles.is_some()) {
-        return Way::Winograd;
+    match tiles::way(isa, shape, operands) {
+        Some((amx, parts)) => Way::Tiles(amx, parts),
+        None if winograd::pays(isa, shape, operands) => Way::Winograd,
+        None => Way::Direct,
     }
-    tiles.map_or(Way::Direct, |(amx, parts)| Way::Tiles(amx, parts))
 }
 
 /// Whether a convolution of operands in this format or, without one, in f32, and its gradients are computed by

@@ -241,7 +241,7 @@ fn run_all(isa: Isa, shape: &ConvShape, operands: Option<HalfType>, data: &Data)
 fn tiles_multiply_f32_in_some_cases() {
     let tiles = Isa::available().into_iter().filter(|isa| isa.level() == Level::Amx);
     for isa in tiles {
-        let on_tiles = CASES.iter().filter(|case| matches!(way(isa, &shape(**case), None), Way::Tiles(..))).count();
+        let on_tiles = CASES.iter().filter(|case| tiles::way(isa, &shape(**case), None).is_some()).count();
         assert!(on_tiles >= 4, "only {on_tiles} cases test the tiles");
     }
 }
@@ -250,7 +250,7 @@ fn tiles_multiply_f32_in_some_cases() {
 fn winograd_s_algorithm_computes_some_cases() {
     for isa in Isa::available() {
         let computed = CASES.iter().filter(|case| uses_winograd(isa, &shape(**case), None)).count();
-        assert!(computed >= 4, "only {computed} cases at {:?}", isa.level());
+        assert!(computed >= 4 || isa.level() == Level::Amx, "only {computed} cases at {:?}", isa.level());
         assert!(CASES.iter().all(|case| !uses_winograd(isa.direct(), &shape(*case), None)));
     }
 }

@@ -171,6 +171,8 @@ struct Piece<'r> {
     start: usize,
     len: usize,
     results: Vec<&'r mut [f32]>,
+    /// By result, what the piece adds to it where it is a sum.
+    sums: Vec<Vec<f64>>,
 }
 
 /// What instructions have computed of a block.
@@ -184,12 +186,12 @@ impl Runner<'_> {
     fn run_blocks(&self, results: &mut [&mut [f32]]) {
         let unit = if self.formula.rows == 0 { BLOCK } else { (BLOCK / self.row).max(1) * self.row };
         let everything: Vec<bool> = vec![true; self.formula.instructions.len()];
-        self.in_pieces(0, self.total, unit, results, &|piece, sums, registers| {
+        self.in_pieces(0, self.total, unit, results, &|piece, registers| {
             let (mut at, end) = (piece.start, piece.start + piece.len);
             while at < end {
                 let len = unit.min(end - at);
                 self.block(&everything, None, at, len, piece, registers);
-                self.give(at, len, piece, sums, registers);
+                self.give(at, len, piece, registers);
                 at += len;
             }
         });
@@ -223,12 +225,12 @@ impl Runner<'_> {
             }
             let outputs: Vec<Place> = self.formula.outputs.iter().map(|output| output.place).collect();
             let needed = self.needed(&outputs);
-            self.in_pieces(start, self.row, BLOCK, results, &|piece, sums, registers| {
+            self.in_pieces(start, self.row, BLOCK, results, &|piece, registers| {
                 let (mut at, end) = (piece.start, piece.start + piece.len);
                 while at < end {
                     let len = BLOCK.min(end - at);
                     self.block(&needed, Some(&folds), at, len, piece, registers);
-                    self.give(at, len, piece, sums, registers);
+                    self.give(at, len, piece, registers);
                     at += len;
                 }
             });
@@ -294,7 +296,7 @@ impl Runner<'_> {
         len: usize,
         unit: usize,
         results: &mut [&mut [f32]],
-        task: &(dyn Fn(&mut Piece<'_>, &mut [Vec<f64>], &mut Registers) + Sync),
+        task: &(dyn Fn(&mut Piece<'_>, &mut Registers) + Sync),
     ) {
         let units = len.div_ceil(unit);
         let mut per_piece = (TASK_LEN / unit).max(1);
@@ -326,7 +328,7 @@ impl Runner<'_> {
                 };
                 rest.split_off_mut(..own).unwrap_or_default()
             });
-            pieces.push(Piece { start: start + from, len: piece_len, results: parts.collect() });
+            pieces.push(Piece { start: start + from, len: piece_len, results: parts.collect(), sums: Vec::new() });
         }
         let sums =
             self.sums.iter().zip(&sizes).map(|(access, size)| vec![0.0; if access.is_some() { *size } else { 0 }]);
@@ -336,9 +338,9 @@ impl Runner<'_> {
             .map_init(
                 || self.registers(unit),
                 |registers, mut piece| {
-                    let mut sums = zero.clone();
-                    task(&mut piece, &mut sums, registers);
-                    sums
+                    piece.sums.clone_from(&zero);
+                    task(&mut piece, registers);
+                    piece.sums
                 },
             )
             .collect();
@@ -465,11 +467,11 @@ impl Runner<'_> {
     }
 
     /// Brings a block into the results.
-    fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, sums: &mut [Vec<f64>], registers: &Registers) {
+    fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, registers: &Registers) {
         let within = at - piece.start;
         for (n, output) in self.formula.outputs.iter().enumerate() {
             let block = &registers.slots[self.slots.of[output.place]][..len];
-            let result = &mut piece.results[n];
+            let (result, sums) = (&mut piece.results[n], &mut piece.sums[n]);
             match (&output.kind, &self.sums[n]) {
                 (OutputKind::Elements, _) => result[within..within + len].copy_from_slice(block),
                 (OutputKind::Rows, _) => {
@@ -478,11 +480,11 @@ impl Runner<'_> {
                 }
                 (OutputKind::Sums { rows: true, .. }, Some(access)) => {
                     for start in (at.next_multiple_of(self.row)..at + len).step_by(self.row) {
-                        access.runs(start, 1).for_each(|run| sums[n][run.at] += f64::from(block[start - at]));
+                        access.runs(start, 1).for_each(|run| sums[run.at] += f64::from(block[start - at]));
                     }
                 }
                 (OutputKind::Sums { rows: false, .. }, Some(access)) => {
-                    let (sums, mut block) = (&mut sums[n], block);
+                    let mut block = block;
                     for run in access.runs(at, len) {
                         let (part, rest) = block.split_at(run.elements());
                         block = rest;

@@ -47,8 +47,8 @@ fn squares(pixels: [usize; 2]) -> [usize; 2] {
 }
 
 /// Whether the algorithm computes a convolution and its gradients: for operands in f32 with many channels, and maps
-/// that squares of outputs cover with little waste. Beside tiles, that must be less: they are faster on maps of 7 x 7.
-pub(super) fn pays(isa: Isa, shape: &ConvShape, operands: Option<HalfType>, beside_tiles: bool) -> bool {
+/// that squares of outputs cover with little waste.
+pub(super) fn pays(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> bool {
     let [top, bottom, left, right] = shape.pad;
     let fits = [shape.kh, shape.kw] == [3, 3]
         && shape.stride == [1, 1]
@@ -57,11 +57,10 @@ pub(super) fn pays(isa: Isa, shape: &ConvShape, operands: Option<HalfType>, besi
         && top.max(bottom).max(left).max(right) <= 2;
     let output = shape.output();
     let [rows, columns] = squares([output.h, output.w]);
-    let tenths = if beside_tiles { 8 } else { 7 };
     fits && operands.is_none()
         && !isa.is_direct()
         && shape.c_in.min(shape.c_out) > Maps::MAX_PLANAR
-        && 10 * output.pixels() >= tenths * OUTPUTS * OUTPUTS * rows * columns
+        && 10 * output.pixels() >= 7 * OUTPUTS * OUTPUTS * rows * columns
         && output.n * rows * columns >= FEWEST
 }
 
