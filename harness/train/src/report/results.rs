@@ -72,8 +72,8 @@ const HEAD: &str = "\
 
 <!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md`. -->
 
-What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with the
-same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
+What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with
+the same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
 median, without evaluations. zoo's includes the decoding of images in every epoch; PyTorch's were decoded before. Times
 of busy or different machines do not compare: [train.md](train.md#speed) compares steps in turn.
 ";
