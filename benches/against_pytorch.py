@@ -226,7 +226,7 @@ def compare(recipe: str, options: argparse.Namespace) -> None:
     zoo = [str(options.zoo), "bench", recipe, *size, "--format", "json"]
     if recipe == "siammask":
         zoo += ["--set", "train.parts=[]"]  # the backbone trains too
-    if options.classes != 1000 and recipe not in MAKE:
+    if options.classes != 1000:
         zoo += ["--set", f"model.classes={options.classes}"]
     commands = {"zoo": zoo}
     for layout in layouts:

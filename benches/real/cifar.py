@@ -58,7 +58,15 @@ def adam(network: nn.Module) -> torch.optim.Optimizer:
 
 TRAININGS = {
     "resnet8_tiny": Training(
-        ResNet8, 32, 500, 3, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), adam, lambda epoch, epochs: 1e-3 * 0.99 ** (epoch * 500 / epochs)
+        ResNet8,
+        32,
+        500,
+        3,
+        1.0,
+        (0.0, 0.0, 0.0),
+        (1.0, 1.0, 1.0),
+        adam,
+        lambda epoch, epochs: 1e-3 * 0.99 ** (epoch * 500 / epochs),
     ),
     "resnet20": Training(
         ResNet20,
@@ -79,7 +87,8 @@ def images(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     files = [(path, label) for label, of_class in enumerate(classes) for path in sorted(of_class.iterdir())]
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(torch.get_default_device()), torch.tensor([label for _, label in files])
+    planes = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+    return planes.to(torch.get_default_device()), torch.tensor([label for _, label in files])
 
 
 def varied(batch: torch.Tensor, pad: int) -> torch.Tensor:

@@ -120,7 +120,7 @@ fn results_stand_beside_those_of_others() {
     let judged = verdict("100%").expect(0).out;
     assert!(judged.contains("Other 1") && judged.contains("60.0 %"), "{judged}");
     fs::write(&others, other(0.5, 10, 3, 0) + &other(0.9, 20, 5, 1)).unwrap();
-    assert!(verdict("100%").expect(2).err.contains("1 trainings with top1 as "));
+    assert!(verdict("100%").expect(2).err.contains("include 1 of tiny with "));
     fs::write(&others, other(0.5, 10, 3, 0) + "{\"recipe\": 1}\n").unwrap();
     assert!(report(&folders).expect(3).err.contains("others.jsonl:2: "));
     assert!(report(&[dir.path().to_owned()]).expect(2).err.contains("no run in this folder"));

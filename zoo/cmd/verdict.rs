@@ -20,8 +20,8 @@ use zoo_train::{Event, GoldenVerdict, RunRecord};
 ///
 /// A one-sided test of non-inferiority (Student's t-test with pooled variance). H0: the mean of such runs is worse than
 /// the mean of the reference by the margin or more. The reference is --against, or `target.reference` of the recipe;
-/// without either, the mean is tested against the target itself. Every run counts: outliers are marked but never dropped, and a failed run
-/// makes the set fail. The exit code is 0 for pass, and 1 for missed or inconclusive.
+/// without either, the mean is tested against the target itself. Every run counts: outliers are marked but never
+/// dropped, and a failed run makes the set fail. The exit code is 0 for pass, and 1 for missed or inconclusive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_recipe::schema::{Metric, ReferenceRuns};
 
-use crate::{
-    convergence::noninferiority::Sample,
-    record::{RunEnd, RunRecord},
-};
+use crate::{convergence::noninferiority::Sample, event::Started};
 
 /// Limit of the size of a file with trainings.
 const LONGEST: u64 = 1 << 24;
@@ -58,14 +55,21 @@ pub enum ElsewhereError {
     },
     /// Too few trainings that correspond to a run.
     #[error(
-        "{found} trainings with {metric} as {} has it (same recipe, steps and number of held-out samples); a reference \
-         takes at least two", folder.display()
+        "the trainings to compare with include {found} of {recipe} with {steps} steps and {metric} of {held_out} held-out \
+         samples, as in {}; a reference needs two: train further seeds with the scripts in benches/real",
+        folder.display()
     )]
     TooFew {
         /// How many correspond.
         found: usize,
+        /// The recipe of the run.
+        recipe: String,
+        /// Its steps.
+        steps: u64,
         /// The judged metric.
         metric: Metric,
+        /// Its held-out samples.
+        held_out: u64,
         /// The run.
         folder: PathBuf,
     },
@@ -88,31 +92,33 @@ impl Elsewhere {
         parsed.collect()
     }
 
-    /// Whether it is the training of a finished run: the same recipe and number of steps, judged by this metric on as
-    /// many samples.
+    /// Whether it is the training of a run: the same recipe and number of steps, judged by this metric on as many
+    /// samples.
     #[must_use]
-    pub fn is_training_of(&self, run: &RunRecord, metric: Metric) -> bool {
-        let steps = match run.end() {
-            RunEnd::Finished(result) => Some(result.steps),
-            RunEnd::Open | RunEnd::Interrupted(_) | RunEnd::Failed(..) => None,
-        };
-        self.recipe == run.recipe.name
+    pub fn is_training_of(&self, run: &Started, metric: Metric) -> bool {
+        self.recipe == run.recipe
             && self.metric == metric
-            && steps == Some(self.steps)
-            && run.started().is_some_and(|started| started.val_samples as u64 == self.held_out)
+            && self.steps == run.steps
+            && self.held_out == run.val_samples as u64
     }
 }
 
-/// Those among these trainings that are the training of a run, as a reference for it.
+/// Those among these trainings that are the training of the run in this folder, as a reference for it.
 ///
 /// # Errors
 /// Fewer than two are.
-pub fn reference(trainings: &[Elsewhere], run: &RunRecord, metric: Metric) -> Result<ReferenceRuns, ElsewhereError> {
+pub fn reference(
+    trainings: &[Elsewhere],
+    folder: &Path,
+    run: &Started,
+    metric: Metric,
+) -> Result<ReferenceRuns, ElsewhereError> {
     let same: Vec<&Elsewhere> = trainings.iter().filter(|training| training.is_training_of(run, metric)).collect();
     let values: Vec<f64> = same.iter().map(|training| training.value).collect();
-    let sample = Sample::of(&values).filter(|sample| sample.n > 1);
-    let Some(Sample { n: runs, mean, deviation: sigma }) = sample else {
-        return Err(ElsewhereError::TooFew { found: same.len(), metric, folder: run.folder.clone() });
+    let Some(Sample { n: runs, mean, deviation: sigma }) = Sample::of(&values).filter(|sample| sample.n > 1) else {
+        let (recipe, steps, held_out) = (run.recipe.clone(), run.steps, run.val_samples as u64);
+        let folder = folder.to_owned();
+        return Err(ElsewhereError::TooFew { found: same.len(), recipe, steps, metric, held_out, folder });
     };
     let mut by: Vec<&str> = same.iter().map(|training| training.by.as_str()).collect();
     by.sort_unstable();

@@ -45,7 +45,7 @@ impl Parts {
     /// Whether tiles pay for a product of matrices with `rows` and `columns`: each number is divided once and multiplied
     /// with that many others. For f32, whose six products leave less of a tile's speed, that has to be often (measured).
     pub(crate) const fn pays(self, rows: usize, columns: usize) -> bool {
-        const OFTEN: usize = 52;
+        const OFTEN: usize = 50;
         match self {
             Self::One | Self::Two => true,
             Self::Three => rows.saturating_mul(columns) / OFTEN >= rows + columns,

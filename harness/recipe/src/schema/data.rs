@@ -128,7 +128,7 @@ impl Source {
         }
     }
 
-    /// Where its files lie; none if it is drawn.
+    /// Where its files are; `None` if it is drawn.
     pub fn location_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Self::ImageFolder(ImageFolder { root, .. })
@@ -152,24 +152,7 @@ impl Source {
 
     /// Whether it is drawn, not read.
     pub fn generated(&self) -> bool {
-        match self {
-            Self::Characters(_)
-            | Self::TextScenes(_)
-            | Self::Shapes(_)
-            | Self::BoxedShapes(_)
-            | Self::Videos(_)
-            | Self::Sentences(_) => true,
-            Self::ImageFolder(_)
-            | Self::ClassFolders(_)
-            | Self::Cifar10(_)
-            | Self::Idx(_)
-            | Self::TextFolder(_)
-            | Self::LabelMaps(_)
-            | Self::Boxes(_)
-            | Self::Crop511(_)
-            | Self::FrameFolder(_)
-            | Self::TextFile(_) => false,
-        }
+        self.clone().location_mut().is_none()
     }
 }
 

@@ -122,7 +122,10 @@ pub fn judge(records: &[RunRecord], rules: &Rules) -> Result<Convergence, Conver
     }
     let reference = match &rules.against {
         None => target.reference.clone(),
-        Some(trainings) => Some(elsewhere::reference(trainings, first, target.metric)?),
+        Some(trainings) => {
+            let started = first.started().ok_or_else(|| ConvergenceError::NotDone { folder: first.folder.clone() })?;
+            Some(elsewhere::reference(trainings, &first.folder, started, target.metric)?)
+        }
     };
     let against = against(target, reference.as_ref(), rules.margin)?;
     // The tests assume that more is better.

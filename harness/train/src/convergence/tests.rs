@@ -1,4 +1,5 @@
 use super::*;
+use crate::elsewhere::Elsewhere;
 use crate::event::{Evaluated, Event, GoldenVerdict, RunResult, Started};
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
@@ -123,6 +124,44 @@ fn of_a_falling_metric_less_is_better() {
         verdict("{metric: cross_entropy, value: 1.88}", &[2.1, 2.11]).because,
         "the mean is significantly above"
     );
+}
+
+/// Those of another metric, recipe, number of steps or of samples do not count.
+#[test]
+fn trainings_of_another_framework_replace_the_reference() {
+    let training = |value: f64| Elsewhere {
+        recipe: "tiny".into(),
+        by: "PyTorch".into(),
+        metric: Metric::Top1,
+        value,
+        seconds: 1.0,
+        seed: 0,
+        steps: 12,
+        held_out: 40,
+    };
+    let others = [
+        Elsewhere { recipe: "tiny2".into(), ..training(0.1) },
+        Elsewhere { metric: Metric::Top5, ..training(0.1) },
+        Elsewhere { steps: 11, ..training(0.1) },
+        Elsewhere { held_out: 41, ..training(0.1) },
+    ];
+    let rules = |found: &[f64]| Rules {
+        margin: Some(0.03),
+        against: Some(found.iter().map(|value| training(*value)).chain(others.clone()).collect()),
+        ..Rules::default()
+    };
+    // The figures of `runs_like_the_reference_pass`, moved by 20 %, with another reference in the recipe.
+    let mut set = runs(REFERENCE, &[0.70, 0.71, 0.72]);
+    let found = judge(&set, &rules(&[0.70, 0.71, 0.72])).unwrap();
+    assert!((found.test.unwrap().statistic.unwrap() - 3.674).abs() < 1e-3);
+    let reference = found.reference.unwrap();
+    assert_eq!((reference.runs, reference.source.as_str()), (3, "PyTorch"));
+    let refused = judge(&set, &rules(&[0.70])).unwrap_err().to_string();
+    assert!(refused.contains("1 of tiny with 12 steps and top1 of 40 held-out samples"), "{refused}");
+    // A run that failed is judged, whichever it is.
+    set[0].events.pop();
+    set[0].events.push(Event::Failed { step: 3, message: "the loss is NaN".into() });
+    assert_eq!(judge(&set, &rules(&[0.70, 0.71, 0.72])).unwrap().verdict, ConvergenceVerdict::Missed);
 }
 
 /// Seeds may be trained on several machines.

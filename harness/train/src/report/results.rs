@@ -70,7 +70,7 @@ pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere], note: Option<&str
 const HEAD: &str = "\
 # Results on real data
 
-<!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md`. -->
+<!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md --note NOTE`. -->
 
 What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with
 the same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
@@ -111,7 +111,7 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     let Finished { record, started, result, .. } = training[0];
     let (metric, recipe) = (result.metric, &record.recipe);
     let mut rows: Vec<Row> = Vec::new();
-    for other in elsewhere.iter().filter(|other| other.is_training_of(record, metric)) {
+    for other in elsewhere.iter().filter(|other| other.is_training_of(started, metric)) {
         add(&mut rows, other.by.clone(), other.value, other.seconds, other.seed);
     }
     for run in training {

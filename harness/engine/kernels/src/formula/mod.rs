@@ -289,7 +289,7 @@ impl Runner<'_> {
     }
 
     /// Runs `task` on pieces of whole units, in parallel, and adds what they have summed in the order of the pieces.
-    /// Registers, with room for a unit, serve many pieces: threads would wait for each other to allocate them.
+    /// Registers, with room for a unit, serve many pieces: those of each piece would take the allocator's one lock.
     fn in_pieces(
         &self,
         start: usize,
