@@ -40,8 +40,8 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     // If the shell requests completions, print them and exit.
     CompleteEnv::with_factory(Cli::command).complete();
-    // Must precede the first thread; without it, only the memory forecast is less accurate.
-    zoo_engine::share_one_arena();
+    // Must precede the first thread; without it, checks take longer and the memory forecast is less accurate.
+    zoo_engine::keep_memory();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut error) => {

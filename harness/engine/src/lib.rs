@@ -40,7 +40,7 @@ pub use error::{EngineError, KernelError};
 pub use memory::StepMemory;
 pub use simulate::{Arithmetic, Findings};
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
-pub use zoo_kernels::{Isa, Level, Loops, Tiles, share_one_arena, tiles};
+pub use zoo_kernels::{Isa, Level, Loops, Tiles, keep_memory, release_memory, tiles};
 
 /// candle's name of an element type. Half precision is simulated: its numbers are stored in f32 (see [`simulate`]).
 pub fn candle_dtype(dtype: zoo_graph::DType) -> candle_core::DType {

@@ -16,13 +16,7 @@ pub struct StepMemory {
     pub inputs: Bytes,
     /// The largest single value.
     pub largest: Bytes,
-    /// Memory that the process keeps after the step, because it comes from the allocator's heap and not directly from
-    /// the system.
-    pub kept: Bytes,
 }
-
-/// Smaller allocations come from the heap of glibc: the maximum of `M_MMAP_THRESHOLD` in mallopt(3).
-const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {
     /// For a graph with these options. The graph is rewritten as in [`crate::Step::new`], and its memory is planned.
@@ -32,17 +26,16 @@ impl StepMemory {
     pub fn of(mut graph: Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         rewrite(&mut graph, options.kernels, arithmetic)?;
         let bytes = |v: &zoo_graph::ValueId| graph.ty(*v).bytes();
-        let (values, scratch, kept) = match options.kernels {
+        let (values, scratch) = match options.kernels {
             Kernels::Fast { .. } => {
                 let plan = fast::plan(&graph);
                 let scratch = fast::scratch(&graph, options.isa(), arithmetic.map(|arithmetic| arithmetic.range));
-                let kept = Some(plan.bytes()).filter(|bytes| bytes.0 < OWN_PIECE);
-                (plan.bytes(), scratch + fast::travelling(&graph), kept.unwrap_or_default())
+                (plan.bytes(), scratch + fast::travelling(&graph))
             }
             Kernels::Reference => {
                 let plan = MemoryPlan::of(&graph);
                 let peak = plan.live_bytes_with(|node| reference::scratch(&graph, &graph.nodes[node]));
-                (plan.live_bytes(), Bytes(peak.0 - plan.live_bytes().0), Bytes(0))
+                (plan.live_bytes(), Bytes(peak.0 - plan.live_bytes().0))
             }
         };
         Ok(Self {
@@ -50,7 +43,6 @@ impl StepMemory {
             scratch,
             variables: graph.variables.iter().map(|variable| bytes(&variable.value)).sum(),
             inputs: graph.inputs.iter().map(|input| bytes(&input.value)).sum(),
-            kept,
             largest: graph.values.iter().map(|value| value.ty.bytes()).max().unwrap_or_default(),
         })
     }

@@ -351,6 +351,8 @@ impl Step {
             let initial = init::initial(&self.graph, id, seed)?;
             self.executor.set_variable(&self.graph, id, &initial)?;
         }
+        // A training never needs the memory of the drawn values again.
+        zoo_kernels::release_memory();
         Ok(())
     }
 

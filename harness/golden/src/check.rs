@@ -73,10 +73,10 @@ pub fn check(
         return Ok(checking.finish(&run));
     }
     drop(run);
+    zoo_engine::release_memory();
     let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
-    let before = setup.graph().clone();
     let setup = Setup::new(&under_conditions(recipe, golden), golden, &exact)?;
-    let needed = memory::deciding(setup.graph(), &exact, &before, options)?;
+    let needed = memory::deciding(setup.graph(), &exact)?;
     if options.room.is_some_and(|room| needed > room) {
         return Err(GoldenError::NoRoom { needed });
     }

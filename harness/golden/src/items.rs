@@ -7,15 +7,14 @@ use crate::{
         is_degenerate,
     },
     manifest::{Golden, Samples, TensorFacts},
-    probe::to_f64,
     report::Item,
     stats::Stats,
     weights,
 };
-use candle_core::Tensor;
+use candle_core::{DType, Tensor, WithDType};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use zoo_engine::{Step, StepResult};
+use zoo_engine::{Elements, EngineError, Step, StepResult};
 use zoo_graph::{Graph, ValueId, Variable, VariableRole, ops::LongestStep};
 
 /// Prefix of the golden's keys of module outputs.
@@ -315,8 +314,7 @@ struct Changing<'a> {
 impl Changing<'_> {
     /// Compares a variable with the golden's tensor under `key`; `None` if there is none and none is needed.
     fn item(&self, key: &str, variable: &Variable, tensor: &Tensor) -> Result<Option<Item>, GoldenError> {
-        let Self { golden, graph, steps, precision } = *self;
-        let (manifest, name) = (&golden.manifest, &variable.name);
+        let (manifest, name) = (&self.golden.manifest, &variable.name);
         let Some(facts) = manifest.tensors.get(key) else {
             let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(name));
             let untouched = !updated || manifest.parameters_without_gradient.contains(name);
@@ -326,7 +324,28 @@ impl Changing<'_> {
         if tensor.dims() != facts.shape {
             return Ok(Some(Item::wrong(name, "has another shape than the reference's")));
         }
-        let now = to_f64(tensor).map_err(zoo_engine::EngineError::from)?;
+        let compared = match tensor.dtype() {
+            DType::F32 => self.compared::<f32>(key, variable, tensor, facts)?,
+            _ => {
+                let tensor = tensor.to_dtype(DType::F64).map_err(EngineError::from)?;
+                self.compared::<f64>(key, variable, &tensor, facts)?
+            }
+        };
+        Ok(Some(compared))
+    }
+
+    /// Compares a variable whose elements have the type `T` with the facts of the golden's tensor under `key`.
+    fn compared<T: WithDType + Into<f64>>(
+        &self,
+        key: &str,
+        variable: &Variable,
+        tensor: &Tensor,
+        facts: &TensorFacts,
+    ) -> Result<Item, GoldenError> {
+        let Self { golden, graph, steps, precision } = *self;
+        let (manifest, name) = (&golden.manifest, &variable.name);
+        let elements = Elements::of(tensor).map_err(EngineError::from)?;
+        let now = elements.slice::<T>().map_err(EngineError::from)?;
         let truth = golden.samples(key, None, facts.shape.iter().product())?;
         let trained = variable.role.kept_beside().map_or(name, |parameter| &graph.variable(parameter).name);
         let gradient = manifest.tensors.get(&format!("{GRAD}{trained}"));
@@ -340,29 +359,29 @@ impl Changing<'_> {
             let update = updates.find(|update| graph.variable(update.parameter).name == *name);
             let rate = manifest.optimizer.lr_of(name);
             if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, start)) {
-                return Ok(Some(bounded_change(name, &now, start, longest, precision)));
+                return Ok(bounded_change(name, now, start, longest, precision));
             }
         }
         let item = match (facts.delta_l2, facts.delta_f32_rel, &start) {
             (Some(delta_l2), Some(in_f32), Some(start)) => {
                 let noise = Noise { in_f32, in_f64: facts.delta_f64_rel.unwrap_or_default() };
-                change(name, &now, start, &truth, delta_l2, precision.floor(noise, TENSOR_FLOOR))
+                change(name, now, start, &truth, delta_l2, precision.floor(noise, TENSOR_FLOOR))
             }
             _ => {
-                let samples = truth.positions.iter().map(|p| now[*p]).collect();
-                let found = Measured { shape: facts.shape.clone(), stats: Stats::of(&now), samples };
+                let samples = truth.positions.iter().map(|p| now[*p].into()).collect();
+                let found = Measured { shape: facts.shape.clone(), stats: Stats::of(now), samples };
                 let Distance { error, floor } = compare::compare(&found, facts, &truth, precision);
                 Item::measured(name, error, floor)
             }
         };
-        let Some(level) = level else { return Ok(Some(item)) };
+        let Some(level) = level else { return Ok(item) };
         let rate = if is_parameter { steps as f64 * manifest.optimizer.lr_of(name) } else { 1.0 };
         let allowed = rate * steps as f64 * level;
-        Ok(Some(match facts.delta_l2.filter(|_| is_parameter) {
+        Ok(match facts.delta_l2.filter(|_| is_parameter) {
             // The reference's own change was lost in the last bit of the parameter.
-            Some(0.0) => rounding_alone(name, &now, start.as_deref().unwrap_or_default(), allowed, precision),
+            Some(0.0) => rounding_alone(name, now, start.as_deref().unwrap_or_default(), allowed, precision),
             size => forgive_rounding(item, allowed / rms(size.unwrap_or(facts.l2), &facts.shape), precision),
-        }))
+        })
     }
 }
 
@@ -376,18 +395,41 @@ fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
 
 /// Judges a parameter that does not change in the reference, because its degenerate gradient is too small. The root
 /// mean square of its change may be at most `allowed`, the rounding error of such gradients.
-fn rounding_alone(name: &str, now: &[f64], start: &[f32], allowed: f64, precision: Precision) -> Item {
-    let change = now.iter().zip(start).map(|(now, start)| (now - f64::from(*start)).powi(2)).sum::<f64>().sqrt();
+fn rounding_alone<T: Copy + Into<f64> + Sync>(
+    name: &str,
+    now: &[T],
+    start: &[f32],
+    allowed: f64,
+    precision: Precision,
+) -> Item {
+    let change = distance(now, start);
     let size = if now.len() == start.len() { rms(change, &[now.len()]) } else { f64::INFINITY };
     Item { counts: false, ..Item::measured(name, size / allowed * precision.limit(), 1.0) }
 }
 
+/// The euclidean norm of a parameter's change.
+fn distance<T: Copy + Into<f64> + Sync>(now: &[T], start: &[f32]) -> f64 {
+    const CHUNK: usize = 1 << 15;
+    let squares = |(now, start): (&[T], &[f32])| -> f64 {
+        now.iter().zip(start).map(|(now, start)| (Into::<f64>::into(*now) - f64::from(*start)).powi(2)).sum()
+    };
+    let parts: Vec<f64> = now.par_chunks(CHUNK).zip(start.par_chunks(CHUNK)).map(squares).collect();
+    parts.into_iter().sum::<f64>().sqrt()
+}
+
 /// Compares the change of a parameter; the parameter itself would hide errors of its small changes.
-fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2: f64, floor: f64) -> Item {
-    let delta = |p: &usize| now[*p] - f64::from(start[*p]);
+fn change<T: Copy + Into<f64> + Sync>(
+    name: &str,
+    now: &[T],
+    start: &[f32],
+    truth: &Samples<'_>,
+    delta_l2: f64,
+    floor: f64,
+) -> Item {
+    let delta = |p: &usize| Into::<f64>::into(now[*p]) - f64::from(start[*p]);
     let found: Vec<f64> = truth.positions.iter().map(delta).collect();
     let exact: Vec<f64> = truth.values.iter().zip(&truth.positions).map(|(t, p)| t - f64::from(start[*p])).collect();
-    let l2 = (0..now.len()).map(|p| delta(&p).powi(2)).sum::<f64>().sqrt();
+    let l2 = distance(now, start);
     let off = if delta_l2 > 0.0 { (l2 - delta_l2).abs() / delta_l2 } else { l2 };
     let sampled = compare::relative_l2(&found, &exact, delta_l2, now.len());
     // f64::max would drop a NaN.
@@ -410,9 +452,15 @@ fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) 
 
 /// Judges the change of a parameter whose gradient consists of rounding errors, with an optimizer that divides the
 /// gradient by its own size, so that the direction is random.
-fn bounded_change(name: &str, now: &[f64], start: &[f32], longest: f64, precision: Precision) -> Item {
+fn bounded_change<T: Copy + Into<f64>>(
+    name: &str,
+    now: &[T],
+    start: &[f32],
+    longest: f64,
+    precision: Precision,
+) -> Item {
     let largest = now.iter().zip(start).fold(0.0f64, |largest, (now, start)| {
-        let change = (now - f64::from(*start)).abs();
+        let change = (Into::<f64>::into(*now) - f64::from(*start)).abs();
         if change.is_nan() || change > largest { change } else { largest }
     });
     let complete = if now.len() == start.len() { largest / longest } else { f64::INFINITY };

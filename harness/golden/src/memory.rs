@@ -60,21 +60,14 @@ fn judged(graph: &Graph) -> Bytes {
     Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
 }
 
-/// Memory of the deciding step in f64, after the step in f32 with the graph `before`: the step itself, a copy of its
-/// largest value, and what the allocator keeps of the other step, three eighths of its smaller buffers (measured:
-/// docs/reliability.md).
+/// Memory of the deciding step in f64, when the step in f32 has given its memory back: the step itself, and a copy of
+/// its largest value.
 ///
 /// # Errors
 /// A step that the kernels cannot compute.
-pub(crate) fn deciding(
-    exact: &Graph,
-    exactly: &CheckOptions,
-    before: &Graph,
-    options: &CheckOptions,
-) -> Result<Bytes, GoldenError> {
-    let step = StepMemory::of(exact.clone(), exactly.engine(), None)?;
-    let kept = StepMemory::of(before.clone(), options.engine(), None)?.kept;
-    Ok(step.peak() + step.inputs + step.largest + Bytes(kept.0 / 8 * 3))
+pub(crate) fn deciding(exact: &Graph, options: &CheckOptions) -> Result<Bytes, GoldenError> {
+    let step = StepMemory::of(exact.clone(), options.engine(), None)?;
+    Ok(step.peak() + step.inputs + step.largest)
 }
 
 /// Peak memory of [`crate::device::check_device`], on top of what the process has: the step with the device's

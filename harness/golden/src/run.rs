@@ -12,7 +12,8 @@ use crate::{
     report::{Item, Stage},
     weights,
 };
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use zoo_engine::{Inputs, Scalars, Step};
 use zoo_graph::{Graph, GraphError, NodeId, Phase, Shape, TapState, ValueId, VariableRole};
@@ -379,9 +380,15 @@ pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Res
         if let (true, VariableRole::NormBias, Some(scale)) = (lifted, &role, scale) {
             weights::lift(&mut values, scale);
         }
-        let tensor = Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)
-            .and_then(|t| t.to_dtype(zoo_engine::candle_dtype(ty.dtype)))
-            .map_err(zoo_engine::EngineError::from)?;
+        let shape = ty.shape.to_vec();
+        let tensor = match zoo_engine::candle_dtype(ty.dtype) {
+            DType::F64 => {
+                let values: Vec<f64> = values.par_iter().map(|value| f64::from(*value)).collect();
+                Tensor::from_vec(values, shape, &Device::Cpu)
+            }
+            dtype => Tensor::from_vec(values, shape, &Device::Cpu).and_then(|tensor| tensor.to_dtype(dtype)),
+        };
+        let tensor = tensor.map_err(zoo_engine::EngineError::from)?;
         step.set_variable(&name, &tensor)?;
     }
     Ok(())

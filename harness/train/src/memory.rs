@@ -22,8 +22,9 @@ pub const OVERHEAD: Bytes = Bytes(8 << 20);
 /// Name of the part of a forecast for the step.
 pub const STEP: &str = "step";
 
-/// Current memory of this process (`VmRSS`); `None` if unknown.
+/// Memory that this process uses now (`VmRSS`, without what it has freed and kept); `None` if unknown.
 pub fn resident() -> Option<Bytes> {
+    zoo_engine::release_memory();
     status("VmRSS:")
 }
 

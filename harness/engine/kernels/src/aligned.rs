@@ -1,5 +1,6 @@
 //! A buffer of f32 that starts on a cache line.
 
+use crate::allocator::advise_large_pages;
 use std::ops::{Deref, DerefMut};
 
 /// f32 values of one cache line.
@@ -7,7 +8,7 @@ const LINE: usize = 16;
 
 /// f32 elements aligned to 64 bytes, so that 16 consecutive elements at a multiple of 16 are one cache line.
 ///
-/// Zeros come from the system, which gives memory to a page when it is first written.
+/// Zeros come from the system, which gives memory to a page when it is first written; large buffers have large pages.
 #[derive(Default)]
 pub struct AlignedBuf {
     values: Vec<f32>,
@@ -20,7 +21,8 @@ impl AlignedBuf {
     /// A buffer of `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let values = vec![0.0; len + LINE - 1];
+        let mut values = vec![0.0; len + LINE - 1];
+        advise_large_pages(&mut values);
         // A multiple of four bytes is at most 15 elements before a multiple of 64.
         let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE - 1);
         Self { values, start, len }

@@ -55,6 +55,6 @@ pub mod transpose;
 pub mod window;
 
 pub use aligned::AlignedBuf;
-pub use allocator::share_one_arena;
+pub use allocator::{keep_memory, release_memory};
 pub use blocked::{Blocked, C0};
 pub use isa::{Isa, Level, Loops, Tiles, tiles};

@@ -6,7 +6,7 @@ use crate::{
     simulate::{HalfType, Held, Overflow, Range, half_type},
 };
 use zoo_graph::TensorType;
-use zoo_kernels::{AlignedBuf, Blocked, Isa, half::Rounding};
+use zoo_kernels::{Blocked, Isa, half::Rounding};
 use zoo_ranks::Ranks;
 
 /// An operand of a node.
@@ -35,8 +35,8 @@ pub(crate) struct Call<'a> {
     pub range: Option<Range>,
     /// The type in which a simulated device stores each result.
     pub held: &'a [Option<Held>],
-    /// Scratch memory that is reused between calls.
-    pub workspace: &'a mut AlignedBuf,
+    /// As many elements as the [kernel](super::choice::FastKernel) needs, with any content.
+    pub workspace: &'a mut [f32],
     pub ranks: &'a Ranks,
 }
 

@@ -71,11 +71,8 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
         [y, mean, variance] => (y, Some(Statistics { mean, variance })),
         _ => return Err(KernelError::Arity { found }),
     };
-    let len = conv::forward_workspace_len(isa, &shape, operands);
-    call.workspace.grow(len);
-    let workspace = &mut call.workspace[..len];
     let epilogue = Epilogue { bias, statistics, relu: op.relu, rounding };
-    conv::forward(isa, &shape, operands, x, w, workspace, y, epilogue);
+    conv::forward(isa, &shape, operands, x, w, call.workspace, y, epilogue);
     Ok(())
 }
 
@@ -93,10 +90,7 @@ pub(super) fn workspace(
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
     let ((isa, operands), dy, w, rounding) = (call.factors(), call.operand(0)?, call.operand(1)?, call.rounding(0));
-    let len = conv::input_workspace_len(isa, &shape, operands);
-    call.workspace.grow(len);
-    let workspace = &mut call.workspace[..len];
-    conv::input_gradient(isa, &shape, operands, dy, w, workspace, call.results[0], rounding);
+    conv::input_gradient(isa, &shape, operands, dy, w, call.workspace, call.results[0], rounding);
     Ok(())
 }
 
@@ -104,9 +98,6 @@ pub(super) fn filter_gradient(op: &Conv2DBackpropFilter, mut call: Call<'_>) -> 
     let shape = shape(&op.conv, call.operand_types[0], call.result_types[0])?;
     let ((isa, operands), dy) = (call.factors(), call.operand(1)?);
     let x = maps(call.operand_types[0], call.operand(0)?);
-    let len = conv::filter_workspace_len(isa, &shape, operands);
-    call.workspace.grow(len);
-    let workspace = &mut call.workspace[..len];
-    conv::filter_gradient(isa, &shape, operands, x, dy, workspace, call.results[0]);
+    conv::filter_gradient(isa, &shape, operands, x, dy, call.workspace, call.results[0]);
     Ok(())
 }

@@ -50,13 +50,11 @@ impl Kernel {
         }
     }
 
-    pub fn run(self, op: &MatMul, mut call: Call<'_>) -> Result<(), KernelError> {
+    pub fn run(self, op: &MatMul, call: Call<'_>) -> Result<(), KernelError> {
         let bias = call.apart(2);
         let ((isa, operands), a, b) = (call.factors(), call.operand(0)?, call.operand(1)?);
-        let len = self.workspace_len((isa, operands));
-        call.workspace.grow(len);
-        let workspace = &mut call.workspace[..len];
-        let result = &mut *call.results[0];
+        let Call { workspace, mut results, .. } = call;
+        let result = &mut *results[0];
         match (self, op.transpose_a, op.transpose_b) {
             (Self::Any(extents, places), ..) => {
                 matmul::products(isa, extents, operands, Places(&places), a, b, bias, workspace, result);

@@ -88,7 +88,7 @@ impl Executor {
             arena: Arena::of(plan.bytes()),
             plan,
             indices: vec![Vec::new(); graph.inputs.len()],
-            workspace: AlignedBuf::default(),
+            workspace: AlignedBuf::zeroed(workspace(graph, isa, simulation.as_ref().map(Simulation::range))),
             isa,
             node_seconds: vec![0.0; graph.nodes.len()],
             simulated: simulation.map(|simulation| (simulation, Findings::default())),
@@ -350,14 +350,15 @@ impl Executor {
         let simulation = self.simulated.as_ref().map(|(simulation, _)| simulation);
         let held = |r| simulation.and_then(|simulation| simulation.held(self.isa, graph, node, r, seen));
         let held: Vec<Option<Held>> = (0..node.outputs.len()).map(held).collect();
-        let workspace = &mut self.workspace;
         let (isa, ranks) = (self.isa, &self.ranks);
         let range = simulation.map(Simulation::range);
+        let kernel = choose(isa, range, &node.op, &operand_types, &result_types);
+        let workspace = &mut self.workspace[..kernel.as_ref().map_or(0, |kernel| kernel.workspace)];
         let call =
             Call { isa, scalars, operands, operand_types, results, result_types, range, held: &held, workspace, ranks };
         match kept {
             Some(count) => update::keep(call, count),
-            None => match choose(isa, range, &node.op, &call.operand_types, &call.result_types) {
+            None => match kernel {
                 Some(kernel) => (kernel.run)(call)?,
                 None => fallback::run(&node.op, call)?,
             },
@@ -392,16 +393,24 @@ pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
     MemoryPlan::of(&held(graph))
 }
 
-/// The largest workspace of a node with these instructions and exponents of half precision, in addition to the arena.
+/// Memory of a step with these instructions and exponents of half precision, in addition to the arena: the workspace,
+/// and the largest row-major copies for a reference kernel.
 pub(crate) fn scratch(graph: &Graph, isa: Isa, range: Option<Range>) -> Bytes {
-    let elements = graph.nodes.iter().map(|node| {
+    let copies = graph.nodes.iter().map(|node| {
         let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
-        match choose(isa, range, &node.op, &operands, &results) {
-            Some(kernel) => kernel.workspace,
-            None => fallback::copies(&operands, &results),
-        }
+        let kernel = choose(isa, range, &node.op, &operands, &results);
+        kernel.map_or_else(|| fallback::copies(&operands, &results), |_| 0)
     });
-    Bytes(4 * elements.max().unwrap_or(0) as u64)
+    Bytes(4 * (workspace(graph, isa, range) + copies.max().unwrap_or(0)) as u64)
+}
+
+/// The largest number of elements that a kernel needs in addition to operands and results.
+fn workspace(graph: &Graph, isa: Isa, range: Option<Range>) -> usize {
+    let of_node = |node: &Node| {
+        let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
+        choose(isa, range, &node.op, &operands, &results).map_or(0, |kernel| kernel.workspace)
+    };
+    graph.nodes.iter().map(of_node).max().unwrap_or(0)
 }
 
 /// Copies of values that are sent to other ranks, if all of them are on the way at once.

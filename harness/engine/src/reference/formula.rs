@@ -46,7 +46,8 @@ fn run<T: FloatDType>(
     };
     let parts = evaluation.run(|| vec![Vec::new(); sizes.len()], rounded)?;
     let tensor = |(n, ty): (usize, &&TensorType)| {
-        let all: Vec<T> = parts.iter().flat_map(|part| &part[n]).copied().collect();
+        let mut all = Vec::with_capacity(sizes[n]);
+        parts.iter().for_each(|part| all.extend_from_slice(&part[n]));
         Ok(Tensor::from_vec(all, ty.shape.to_vec(), &Device::Cpu)?)
     };
     call.result_types.iter().enumerate().map(tensor).collect()
