@@ -382,6 +382,7 @@ pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Res
         }
         let shape = ty.shape.to_vec();
         let tensor = match zoo_engine::candle_dtype(ty.dtype) {
+            // candle converts on one thread.
             DType::F64 => {
                 let values: Vec<f64> = values.par_iter().map(|value| f64::from(*value)).collect();
                 Tensor::from_vec(values, shape, &Device::Cpu)

@@ -4,7 +4,7 @@
 /// now. To be called first of all: it does nothing once there are other threads.
 ///
 /// glibc returns large pieces to the system as soon as they are freed, and the system clears every page that it gives
-/// again: a sixth of the time of golden checks, whose steps in f64 allocate each value. It also gives each thread an
+/// again: 5 to 20 % of the time of golden checks, whose steps in f64 allocate each value. It also gives each thread an
 /// arena of its own, mallopt(3), and what a thread of the pool has freed stays there, out of reach of the others: 200
 /// MiB in a check of ResNet-50, which no plan knows of. Steps take no longer with one arena (docs/reliability.md,
 /// "Memory"). Other C libraries have none of this.
@@ -35,7 +35,7 @@ pub fn release_memory() {
 pub fn release_memory() {}
 
 /// Asks the system for pages of 2 MiB under a large buffer, madvise(2). A processor remembers the places of a few
-/// thousand pages: with pages of 4 KiB steps take longer, ResNet-50's by 2 to 5 %, ViT-B/16's by 4 to 10 %.
+/// thousand pages: with pages of 4 KiB, ResNet-50's step takes 2 % longer.
 #[cfg(target_os = "linux")]
 pub(crate) fn advise_large_pages(buffer: &mut [f32]) {
     const LARGE_PAGE: usize = 2 << 20;
