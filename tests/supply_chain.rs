@@ -118,6 +118,24 @@ fn no_build_script_fetches() {
     assert!(scripts > 10, "{scripts}");
 }
 
+/// `cargo test` after `cargo run` compiles a dependency again where the dependencies of tests ask for more of its
+/// features, and with it everything above it.
+#[test]
+fn tests_ask_for_no_feature_that_the_command_goes_without() {
+    let tree = |of: &[&str]| -> BTreeSet<String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--locked", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p} [{f}]"]);
+        let output = cargo.args(of).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(String::from).collect()
+    };
+    let command = tree(&["--package", "zoo", "--edges", "normal,no-proc-macro"]);
+    let tests = tree(&["--workspace", "--edges", "normal,dev,no-proc-macro"]);
+    assert!(command.len() > 100, "{command:?}");
+    let again: Vec<&String> = command.difference(&tests).collect();
+    assert!(again.is_empty(), "compiled with other features for tests (see [dependencies] of Cargo.toml): {again:?}");
+}
+
 /// System calls of the verbs that read, compute, write and report; where there is no strace, the test says so.
 #[test]
 fn no_verb_opens_a_socket() {
