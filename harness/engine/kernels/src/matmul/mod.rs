@@ -255,11 +255,23 @@ fn copy_panel(isa: Isa, extents: Extents, b: &[f32], panel: usize, terms: Range<
     if extents.transpose_b {
         return transpose_panel(isa, k, b, columns, terms, copy);
     }
-    if columns.len() < PANEL {
-        copy.fill(0.0);
+    if columns.len() == PANEL {
+        return copy_columns(isa, n, &b[terms.start * n + columns.start..], copy);
     }
+    copy.fill(0.0);
     for (term, copy) in terms.zip(copy.chunks_exact_mut(PANEL)) {
         copy[..columns.len()].copy_from_slice(&b[term * n..][columns.clone()]);
+    }
+}
+
+vectorised! {
+    /// The first columns of each row of `pitch` elements, as many as a panel has: vectors, not calls of memcpy.
+    fn copy_columns(_simd, pitch: usize, b: &[f32], copy: &mut [f32]) -> () {
+        for (copy, row) in copy.as_chunks_mut::<PANEL>().0.iter_mut().zip(b.chunks(pitch)) {
+            if let Some(row) = row.first_chunk() {
+                *copy = *row;
+            }
+        }
     }
 }
 
