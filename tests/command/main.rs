@@ -1,5 +1,6 @@
 //! The command as its users meet it: arguments in; exit code, stdout and stderr out.
 
+mod bench;
 mod check;
 mod ci;
 mod crashes;

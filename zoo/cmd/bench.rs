@@ -1,6 +1,7 @@
 //! `zoo bench`: the cost of a training step on this machine.
 
 mod collectives;
+mod costs;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::cli::{Change, Format};
@@ -8,11 +9,10 @@ use crate::complete;
 use crate::console::{DIM, HEADING, paint};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
-use crate::table::{Align, Table};
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use collectives::Collectives;
-use indexmap::IndexMap;
+use costs::{NodeCost, OpCost};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -32,6 +32,7 @@ use zoo_recipe::{BuildOptions, Recipe, schema::InputShape};
 Examples:
   zoo bench resnet50
   zoo bench resnet50 --batch 8 --image 224 --steps 20 --threads 2
+  zoo bench resnet50 --nodes | head -40          where the time goes: the slowest nodes
   zoo bench resnet50 --set engine.fusion=false
   zoo bench resnet50 --set engine.kernels=reference --batch 2
   mpirun -n 2 zoo bench resnet50 --batch 16      two processes; also measures the sums over them
@@ -60,27 +61,15 @@ pub struct Args {
     /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// List the time of each node too, the slowest first
+    #[arg(long)]
+    nodes: bool,
     #[command(flatten)]
     memory: MemoryArgs,
 }
 
 /// Steps before the first measured one, until pages, caches and clock frequency have settled.
 const WARM_UP: u32 = 2;
-
-/// The cost of one kind of operator in a step.
-#[derive(Clone, Debug, Serialize)]
-struct OpCost {
-    op: &'static str,
-    /// Nodes.
-    count: usize,
-    /// Median over the steps, of all nodes together.
-    ms: f64,
-    /// Share of the time of all nodes.
-    share: f64,
-    gflops: f64,
-    /// Gigabytes moved per second, if every operand is read and every result written once.
-    gbps: f64,
-}
 
 #[derive(Serialize)]
 struct Report {
@@ -111,6 +100,9 @@ struct Report {
     /// Size of the step's tensors by the memory plan of the engine.
     tensor_bytes: u64,
     ops: Vec<OpCost>,
+    /// The slowest first, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<NodeCost>>,
     /// Measured sums over the ranks, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_reduce: Option<Collectives>,
@@ -146,7 +138,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         return Err(zoo_train::TrainError::Share { batch, ranks: ranks.size() }.into());
     }
     let mut graph = zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch / ranks.size()))?;
-    let work: Flop = flop(&graph).sum();
+    let work: Flop = costs::of(&graph).map(|cost| cost.flop).sum();
     zoo_recipe::across(ranks.size(), recipe).run(&mut graph, None)?;
     let options = Options::of(recipe);
     let memory = StepMemory::of(graph.clone(), options, simulated.map(|simulated| &simulated.arithmetic))?;
@@ -209,7 +201,8 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         peak_share: gflops / peak_gflops,
         peak_rss_bytes: zoo_train::memory::peak().map(|bytes| bytes.0),
         tensor_bytes: tensor_bytes.0,
-        ops: by_operator(step.graph(), &node_ms),
+        ops: costs::by_operator(step.graph(), &node_ms),
+        nodes: args.nodes.then(|| costs::by_node(step.graph(), &node_ms)),
         all_reduce,
     })
 }
@@ -233,43 +226,6 @@ fn inputs(graph: &Graph, seed: u64) -> Result<Inputs, Failure> {
             Ok((input.name.clone(), tensor.map_err(zoo_engine::EngineError::from)?))
         })
         .collect()
-}
-
-/// Work of each node.
-fn flop(graph: &Graph) -> impl Iterator<Item = Flop> + '_ {
-    costs(graph).map(|cost| cost.flop)
-}
-
-fn costs(graph: &Graph) -> impl Iterator<Item = zoo_graph::Cost> + '_ {
-    graph.nodes.iter().map(|node| {
-        let types = |ids: &[zoo_graph::ValueId]| ids.iter().map(|v| graph.ty(*v)).collect::<Vec<_>>();
-        node.op.cost(&types(&node.inputs), &types(&node.outputs))
-    })
-}
-
-/// Sums over the nodes of each operator, in descending order of time. `node_ms` are times by step and node.
-fn by_operator(graph: &Graph, node_ms: &[Vec<f64>]) -> Vec<OpCost> {
-    let mut ops: IndexMap<&'static str, (usize, Flop, Bytes, Vec<f64>)> = IndexMap::new();
-    for (n, (node, cost)) in graph.nodes.iter().zip(costs(graph)).enumerate() {
-        let times = node_ms.iter().map(|step| step.get(n).copied().unwrap_or_default());
-        let (count, flop, bytes, sums) =
-            ops.entry(node.op.name()).or_insert_with(|| (0, Flop(0), Bytes(0), vec![0.0; node_ms.len()]));
-        *count += 1;
-        (*flop, *bytes) = (*flop + cost.flop, *bytes + cost.bytes);
-        sums.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
-    }
-    let mut costs: Vec<OpCost> = ops
-        .into_iter()
-        .map(|(op, (count, flop, bytes, sums))| {
-            let ms = median(sums);
-            let per_second = |n: u64| if ms > 0.0 { n as f64 / ms / 1e6 } else { 0.0 };
-            OpCost { op, count, ms, share: 0.0, gflops: per_second(flop.0), gbps: per_second(bytes.0) }
-        })
-        .collect();
-    let all: f64 = costs.iter().map(|cost| cost.ms).sum();
-    costs.iter_mut().for_each(|cost| cost.share = cost.ms / all);
-    costs.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-    costs
 }
 
 /// The median; 0 for an empty list.
@@ -305,25 +261,10 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     writeln!(out, "work      {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
     let resident = report.peak_rss_bytes.map(|bytes| format!("{} resident, ", Bytes(bytes))).unwrap_or_default();
     writeln!(out, "memory    {resident}{} of it tensors\n", Bytes(report.tensor_bytes))?;
-    let mut table = Table::new([
-        ("operator", Align::Left),
-        ("nodes", Align::Right),
-        ("ms", Align::Right),
-        ("share", Align::Right),
-        ("GFLOP/s", Align::Right),
-        ("GB/s", Align::Right),
-    ]);
-    for op in &report.ops {
-        table.row([
-            op.op.into(),
-            op.count.into(),
-            format!("{:.2}", op.ms).into(),
-            percent(op.share).into(),
-            format!("{:.1}", op.gflops).into(),
-            format!("{:.1}", op.gbps).into(),
-        ]);
+    write!(out, "{}", OpCost::table(&report.ops))?;
+    if let Some(nodes) = &report.nodes {
+        write!(out, "\n{}", NodeCost::table(nodes))?;
     }
-    write!(out, "{table}")?;
     if let Some(all_reduce) = &report.all_reduce {
         all_reduce.print(report.ranks, out)?;
     }

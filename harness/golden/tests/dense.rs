@@ -27,7 +27,7 @@ const TRACKER: [&str; 4] = [
 ];
 
 const REFINEMENT: [&str; 4] = [
-    "model.inputs.search=[3,143,143]",
+    "model.inputs.search=[3,135,135]",
     "model.blocks.resnet.args.width=8",
     "model.blocks.reduction.args.width=256",
     "model.blocks.correlation.args.width=24",
