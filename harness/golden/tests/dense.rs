@@ -26,6 +26,7 @@ const TRACKER: [&str; 4] = [
     "model.blocks.correlation.args.width=24",
 ];
 
+// Two by two positions: the refinement computes a window of 127 x 127 at each.
 const REFINEMENT: [&str; 4] = [
     "model.inputs.search=[3,135,135]",
     "model.blocks.resnet.args.width=8",
