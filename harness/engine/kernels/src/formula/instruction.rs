@@ -5,6 +5,13 @@ use crate::{exp::exp, simd::Simd, simd::vectorised};
 /// Index of an earlier instruction.
 pub type Place = usize;
 
+/// Elements, or a number that all of them are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'v> {
+    Elements(&'v [f32]),
+    Number(f32),
+}
+
 /// One instruction; its value is a block of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instruction {
@@ -162,13 +169,22 @@ fn softplus<S: Simd>(simd: S, x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn each(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x));
+fn each(x: Value<'_>, y: &mut [f32], f: impl Fn(f32) -> f32) {
+    match x {
+        Value::Elements(x) => y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)),
+        Value::Number(x) => y.fill(f(x)),
+    }
 }
 
 #[inline(always)]
-fn both(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32) {
-    y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(*a, *b));
+fn both(a: Value<'_>, b: Value<'_>, y: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    match (a, b) {
+        (Value::Elements(a), Value::Elements(b)) => {
+            y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(*a, *b));
+        }
+        (a, Value::Number(b)) => each(a, y, |a| f(a, b)),
+        (Value::Number(a), b) => each(b, y, |b| f(a, b)),
+    }
 }
 
 #[inline(always)]
@@ -177,7 +193,7 @@ fn truth(truth: bool) -> f32 {
 }
 
 vectorised! {
-    pub(super) fn unary(simd, function: Unary, x: &[f32], y: &mut [f32]) -> () {
+    pub(super) fn unary(simd, function: Unary, x: Value<'_>, y: &mut [f32]) -> () {
         match function {
             Unary::Neg => each(x, y, |x| -x),
             Unary::Abs => each(x, y, f32::abs),
@@ -198,7 +214,7 @@ vectorised! {
 }
 
 vectorised! {
-    pub(super) fn binary(_simd, function: Binary, a: &[f32], b: &[f32], y: &mut [f32]) -> () {
+    pub(super) fn binary(_simd, function: Binary, a: Value<'_>, b: Value<'_>, y: &mut [f32]) -> () {
         match function {
             Binary::Add => both(a, b, y, |a, b| a + b),
             Binary::Sub => both(a, b, y, |a, b| a - b),
@@ -214,18 +230,43 @@ vectorised! {
     }
 }
 
+/// One of two numbers. Of a branch the compiler makes a choice between addresses, which it then gathers.
+#[inline(always)]
+fn choose(condition: f32, yes: f32, no: f32) -> f32 {
+    let mask = u32::from(condition != 0.0).wrapping_neg();
+    f32::from_bits(yes.to_bits() & mask | no.to_bits() & !mask)
+}
+
 vectorised! {
-    pub(super) fn select(_simd, condition: &[f32], yes: &[f32], no: &[f32], y: &mut [f32]) -> () {
-        for (y, (condition, (yes, no))) in y.iter_mut().zip(condition.iter().zip(yes.iter().zip(no))) {
-            // Of a branch the compiler makes a choice between addresses, which it then gathers.
-            let mask = u32::from(*condition != 0.0).wrapping_neg();
-            *y = f32::from_bits(yes.to_bits() & mask | no.to_bits() & !mask);
+    pub(super) fn select(_simd, condition: Value<'_>, yes: Value<'_>, no: Value<'_>, y: &mut [f32]) -> () {
+        match (condition, yes, no) {
+            (Value::Number(condition), yes, no) => each(if condition == 0.0 { no } else { yes }, y, |x| x),
+            (condition, yes, Value::Number(no)) => both(condition, yes, y, |condition, yes| choose(condition, yes, no)),
+            (condition, Value::Number(yes), no) => both(condition, no, y, |condition, no| choose(condition, yes, no)),
+            (Value::Elements(condition), Value::Elements(yes), Value::Elements(no)) => {
+                for (y, (condition, (yes, no))) in y.iter_mut().zip(condition.iter().zip(yes.iter().zip(no))) {
+                    *y = choose(*condition, *yes, *no);
+                }
+            }
         }
     }
 }
 
 /// Sums that are kept side by side.
 const LANES: usize = 16;
+
+/// One number of the lanes: halves are combined, which takes fewer steps than one lane after the other.
+#[inline(always)]
+fn halved<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
+    let mut len = LANES;
+    while len > 1 {
+        len /= 2;
+        for lane in 0..len {
+            lanes[lane] = combine(lanes[lane], lanes[lane + len]);
+        }
+    }
+    lanes[0]
+}
 
 #[inline(always)]
 fn sum_of(x: &[f32]) -> f64 {
@@ -234,19 +275,25 @@ fn sum_of(x: &[f32]) -> f64 {
     for chunk in chunks {
         sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += f64::from(*x));
     }
-    sums.into_iter().sum::<f64>() + rest.iter().map(|x| f64::from(*x)).sum::<f64>()
+    halved(sums, |a, b| a + b) + rest.iter().map(|x| f64::from(*x)).sum::<f64>()
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
 }
 
 #[inline(always)]
 fn largest_of(x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<LANES>();
-    let mut largest = [f32::NEG_INFINITY; LANES];
+    let (mut largest, mut nan) = ([f32::NEG_INFINITY; LANES], [0; LANES]);
     for chunk in chunks {
-        for (largest, x) in largest.iter_mut().zip(chunk) {
-            *largest = if *x > *largest || x.is_nan() { *x } else { *largest };
-        }
+        largest.iter_mut().zip(chunk).for_each(|(largest, x)| *largest = larger(*largest, *x));
+        nan.iter_mut().zip(chunk).for_each(|(nan, x)| *nan |= u32::from(x.is_nan()));
     }
-    largest.iter().chain(rest).fold(f32::NEG_INFINITY, |all, x| if *x > all || x.is_nan() { *x } else { all })
+    let largest = rest.iter().fold(halved(largest, larger), |all, x| larger(all, *x));
+    let nan = halved(nan, |a, b| a | b) != 0 || rest.iter().any(|x| x.is_nan());
+    if nan { f32::NAN } else { largest }
 }
 
 vectorised! {
@@ -264,16 +311,23 @@ vectorised! {
 }
 
 vectorised! {
-    /// In place of each element of a row of `row` elements the row's sum.
-    pub(super) fn row_sums(_simd, row: usize, x: &[f32], y: &mut [f32]) -> () {
-        y.chunks_mut(row).zip(x.chunks(row)).for_each(|(y, x)| y.fill(sum_of(x) as f32));
+    /// The sum of each row of `row` elements.
+    pub(super) fn row_sums(_simd, row: usize, x: Value<'_>, y: &mut [f32]) -> () {
+        match x {
+            Value::Elements(x) => y.iter_mut().zip(x.chunks_exact(row)).for_each(|(y, x)| *y = sum_of(x) as f32),
+            // The sum of equal numbers is exact in f64, so rounding it is rounding this product.
+            Value::Number(x) => y.fill(x * row as f32),
+        }
     }
 }
 
 vectorised! {
-    /// In place of each element of a row of `row` elements the row's largest, as [`largest`].
-    pub(super) fn row_maxima(_simd, row: usize, x: &[f32], y: &mut [f32]) -> () {
-        y.chunks_mut(row).zip(x.chunks(row)).for_each(|(y, x)| y.fill(largest_of(x)));
+    /// The largest element of each row of `row` elements, as [`largest`].
+    pub(super) fn row_maxima(_simd, row: usize, x: Value<'_>, y: &mut [f32]) -> () {
+        match x {
+            Value::Elements(x) => y.iter_mut().zip(x.chunks_exact(row)).for_each(|(y, x)| *y = largest_of(x)),
+            Value::Number(x) => y.fill(x),
+        }
     }
 }
 
@@ -292,6 +346,13 @@ vectorised! {
                 sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
             }),
         }
+    }
+}
+
+vectorised! {
+    /// Each number of `rows`, for all elements of its row.
+    pub(super) fn spread(_simd, row: usize, rows: &[f32], y: &mut [f32]) -> () {
+        y.chunks_exact_mut(row).zip(rows).for_each(|(y, x)| y.fill(*x));
     }
 }
 
@@ -332,7 +393,7 @@ mod tests {
         for isa in Isa::available() {
             for (function, exact, units) in cases {
                 let mut y = vec![0.0; near.len()];
-                unary(isa, function, &near, &mut y);
+                unary(isa, function, Value::Elements(&near), &mut y);
                 for (x, y) in near.iter().zip(y) {
                     let exact = exact(f64::from(*x));
                     let rounded = exact as f32;

@@ -190,7 +190,7 @@ fn compute(
     // The columns behind the last whole panel are summed aside, where vectors may be wider than they are.
     last.grow(count * PANEL);
     for terms in extents.depths() {
-        let left = copy_rows(extents, a, rows.clone(), terms.clone(), of_a);
+        let left = copy_rows(isa, extents, a, rows.clone(), terms.clone(), of_a);
         for panel in 0..n.div_ceil(PANEL) {
             let right = match b {
                 RightMatrix::LaidOut(panels) => {
@@ -222,6 +222,7 @@ fn compute(
 /// Some rows and terms of A. Rows that would push each other out of the first-level cache are copied to another
 /// distance.
 fn copy_rows<'s>(
+    isa: Isa,
     extents: Extents,
     a: &'s [f32],
     rows: Range<usize>,
@@ -232,9 +233,7 @@ fn copy_rows<'s>(
     let (count, depth) = (rows.len(), terms.len());
     if extents.transpose_a {
         scratch.grow(count * depth);
-        for (term, copy) in terms.zip(scratch.chunks_exact_mut(count)) {
-            copy.copy_from_slice(&a[term * m..][rows.clone()]);
-        }
+        copy_terms(isa, m, &a[terms.start * m + rows.start..], count, &mut scratch[..count * depth]);
         return Left { data: scratch, row_pitch: 1, column_pitch: count };
     }
     if !k.is_multiple_of(FAR) {
@@ -276,6 +275,17 @@ vectorised! {
 }
 
 vectorised! {
+    /// The first `count` elements of each row of `pitch`, as [`copy_columns`].
+    fn copy_terms(_simd, pitch: usize, a: &[f32], count: usize, copy: &mut [f32]) -> () {
+        for (copy, row) in copy.chunks_exact_mut(count).zip(a.chunks(pitch)) {
+            let ((vectors, rest), (from, last)) = (copy.as_chunks_mut::<LANES>(), row[..count].as_chunks::<LANES>());
+            vectors.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            rest.iter_mut().zip(last).for_each(|(to, from)| *to = *from);
+        }
+    }
+}
+
+vectorised! {
     /// The same of `[column][term]`, with rows of `pitch` elements: a block of 16 columns and 16 terms at a time.
     fn transpose_panel(
         simd, pitch: usize, b: &[f32], columns: Range<usize>, terms: Range<usize>, copy: &mut [f32],
@@ -284,14 +294,20 @@ vectorised! {
         for first in terms.clone().step_by(LANES) {
             let block = first..(first + LANES).min(terms.end);
             for vector in 0..vectors {
-                let rows = array::from_fn(|lane| {
-                    let column = columns.start + vector * LANES + lane;
-                    let mut row = [0.0; LANES];
-                    if column < columns.end {
-                        row[..block.len()].copy_from_slice(&b[column * pitch..][block.clone()]);
-                    }
-                    simd.load(&row)
-                });
+                let column = columns.start + vector * LANES;
+                let whole = column + LANES <= columns.end && block.len() == LANES;
+                let rows = if whole {
+                    let at = |lane| (column + lane) * pitch + block.start;
+                    array::from_fn(|lane| simd.load(b[at(lane)..].first_chunk().unwrap_or(&[0.0; LANES])))
+                } else {
+                    array::from_fn(|lane| {
+                        let mut row = [0.0; LANES];
+                        if column + lane < columns.end {
+                            row[..block.len()].copy_from_slice(&b[(column + lane) * pitch..][block.clone()]);
+                        }
+                        simd.load(&row)
+                    })
+                };
                 let to = pixels_mut(&mut copy[(first - terms.start) * PANEL..]);
                 for (to, value) in to.iter().skip(vector).step_by(vectors).zip(simd.transpose(rows)).take(block.len()) {
                     simd.store(value, to);

@@ -1,0 +1,204 @@
+//! Runs the instructions of a formula on a block of its space.
+
+use super::access::Run;
+use super::instruction::{self, Instruction, Value};
+use super::plan::Kept;
+use super::runner::{Piece, Runner};
+use super::{Data, OutputKind, Place};
+use crate::AlignedBuf;
+
+/// What instructions have computed of a block.
+pub(super) struct Registers {
+    /// One number per element.
+    elements: Vec<AlignedBuf>,
+    /// One number per row, by instruction.
+    rows: Vec<Vec<f32>>,
+}
+
+/// A block: where it begins in the space, and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'b, 'r> {
+    pub at: usize,
+    pub len: usize,
+    /// Elements of a result before it is computed.
+    pub before: &'b (dyn Fn(usize) -> &'r [f32] + 'b),
+    /// By instruction, the folds of the row that the block is a part of, if they are known.
+    pub folds: Option<&'b [f32]>,
+}
+
+impl Runner<'_> {
+    /// Registers for blocks of at most so many elements.
+    pub fn registers(&self, len: usize) -> Registers {
+        let rows = self.rows_in(len);
+        let of_rows = self.plan.kept.iter().map(|kept| match kept {
+            Kept::Rows(_) => vec![0.0; rows],
+            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Elements(_) => Vec::new(),
+        });
+        Registers { elements: vec![AlignedBuf::zeroed(len); self.plan.registers], rows: of_rows.collect() }
+    }
+
+    /// Rows of a block of so many elements.
+    fn rows_in(&self, len: usize) -> usize {
+        if self.one_row { 1 } else { len / self.row }
+    }
+
+    /// Runs the instructions that are needed on a block.
+    pub fn compute(&self, needed: &[bool], block: Block<'_, '_>, registers: &mut Registers) {
+        for n in (0..needed.len()).filter(|n| needed[*n]) {
+            match self.plan.kept[n] {
+                Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) => {}
+                Kept::Rows(spread) => {
+                    let mut rows = std::mem::take(&mut registers.rows[n]);
+                    let y = &mut rows[..self.rows_in(block.len)];
+                    self.run_instruction(n, true, block, registers, y);
+                    if let Some(register) = spread {
+                        instruction::spread(self.isa, self.row, y, &mut registers.elements[register][..block.len]);
+                    }
+                    registers.rows[n] = rows;
+                }
+                Kept::Elements(register) => {
+                    let mut elements = std::mem::take(&mut registers.elements[register]);
+                    self.run_instruction(n, false, block, registers, &mut elements[..block.len]);
+                    registers.elements[register] = elements;
+                }
+            }
+        }
+    }
+
+    /// Runs an instruction, to give a number per row, or one per element.
+    fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_, '_>, registers: &Registers, y: &mut [f32]) {
+        let (isa, rows) = (self.isa, self.rows_in(block.len));
+        let value = |place: Place| match self.plan.kept[place] {
+            Kept::Rows(_) if by_row => Value::Elements(&registers.rows[place][..rows]),
+            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Rows(_) | Kept::Elements(_) => {
+                self.value(place, block, registers)
+            }
+        };
+        let fold = |x: Place, y: &mut [f32], of: &dyn Fn(Value<'_>, &mut [f32])| match self.plan.kept[x] {
+            Kept::Rows(_) => y.chunks_mut(1).zip(&registers.rows[x]).for_each(|(y, x)| of(Value::Number(*x), y)),
+            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Elements(_) => of(value(x), y),
+        };
+        match (self.formula.instructions[n], block.folds) {
+            (Instruction::RowSum(_) | Instruction::RowMax(_), Some(folds)) => y.fill(folds[n]),
+            (Instruction::RowSum(x), None) => fold(x, y, &|x, y| instruction::row_sums(isa, self.row, x, y)),
+            (Instruction::RowMax(x), None) => fold(x, y, &|x, y| instruction::row_maxima(isa, self.row, x, y)),
+            (Instruction::Operand(operand), _) => self.gather(operand, by_row, block, y),
+            (Instruction::Constant(number), _) => y.fill(number),
+            (Instruction::Coordinate { inner, extent }, _) => coordinates(inner, extent, block.at, y),
+            (Instruction::Unary(function, x), _) => instruction::unary(isa, function, value(x), y),
+            (Instruction::Binary(function, a, b), _) => instruction::binary(isa, function, value(a), value(b), y),
+            (Instruction::Select(condition, yes, no), _) => {
+                instruction::select(isa, value(condition), value(yes), value(no), y);
+            }
+        }
+    }
+
+    /// The value of an instruction that was computed, element by element.
+    pub fn value<'v, 'r: 'v>(&'v self, place: Place, block: Block<'v, 'r>, registers: &'v Registers) -> Value<'v> {
+        match self.plan.kept[place] {
+            Kept::Number(number) => Value::Number(number),
+            Kept::Stored(values) => Value::Elements(&values[block.at..][..block.len]),
+            Kept::Result(result) => Value::Elements((block.before)(result)),
+            Kept::Rows(None) => Value::Number(registers.rows[place][0]),
+            Kept::Rows(Some(register)) | Kept::Elements(register) => {
+                Value::Elements(&registers.elements[register][..block.len])
+            }
+        }
+    }
+
+    /// Elements of an operand: those of the block, or the first one of each of its rows.
+    fn gather(&self, operand: usize, by_row: bool, block: Block<'_, '_>, y: &mut [f32]) {
+        let access = &self.accesses[operand];
+        match self.operands[operand].data {
+            Data::Result(result) => y.copy_from_slice((block.before)(result)),
+            Data::Float(values) if by_row => {
+                let rows = (block.at..).step_by(self.row).flat_map(|start| access.runs(start, 1));
+                y.iter_mut().zip(rows).for_each(|(y, run)| *y = values[run.at]);
+            }
+            Data::Float(values) if access.is_whole() => y.copy_from_slice(&values[block.at..][..block.len]),
+            Data::Float(values) => {
+                let mut rest = y;
+                for run in access.runs(block.at, block.len) {
+                    let Some(part) = rest.split_off_mut(..run.elements()) else { return };
+                    match run.stride {
+                        0 => part.fill(values[run.at]),
+                        1 => instruction::repeat(self.isa, &values[run.at..run.at + run.len], part),
+                        _ => part.iter_mut().zip(run.places()).for_each(|(y, place)| *y = values[place]),
+                    }
+                }
+            }
+            Data::Index(values) => {
+                let places = access.runs(block.at, block.len).flat_map(Run::places);
+                y.iter_mut().zip(places).for_each(|(y, place)| *y = values[place] as f32);
+            }
+        }
+    }
+
+    /// Brings the block of `len` elements from `at` into the results.
+    pub fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, registers: &Registers) {
+        let within = at - piece.start;
+        // What a result had before is in a register if it is given again.
+        let block = Block { at, len, before: &|_| &[], folds: None };
+        for (n, output) in self.formula.outputs.iter().enumerate() {
+            let value = self.value(output.place, block, registers);
+            let in_row = |row: usize| match (self.plan.kept[output.place], value) {
+                (Kept::Rows(_), _) => registers.rows[output.place][row],
+                (_, Value::Number(number)) => number,
+                (_, Value::Elements(elements)) => elements[row * self.row],
+            };
+            let (result, sums) = (&mut piece.results[n], &mut piece.sums[n]);
+            match (&output.kind, &self.sums[n]) {
+                (OutputKind::Elements, _) => match value {
+                    Value::Elements(elements) => result[within..within + len].copy_from_slice(elements),
+                    Value::Number(number) => result[within..within + len].fill(number),
+                },
+                (OutputKind::Rows, _) => {
+                    let rows = result.iter_mut().skip(within / self.row).zip(0..self.rows_in(len));
+                    rows.for_each(|(result, row)| *result = in_row(row));
+                }
+                (OutputKind::Sums { rows: true, .. }, Some(access)) => {
+                    for start in (at.next_multiple_of(self.row)..at + len).step_by(self.row) {
+                        access
+                            .runs(start, 1)
+                            .for_each(|run| sums[run.at] += f64::from(in_row((start - at) / self.row)));
+                    }
+                }
+                (OutputKind::Sums { rows: false, .. }, Some(access)) => {
+                    let spread;
+                    let mut elements = match value {
+                        Value::Elements(elements) => elements,
+                        Value::Number(number) => {
+                            spread = vec![number; len];
+                            &spread
+                        }
+                    };
+                    for run in access.runs(at, len) {
+                        let (part, rest) = elements.split_at(run.elements());
+                        elements = rest;
+                        match run.stride {
+                            0 => part.chunks(run.len).for_each(|row| sums[run.at] += instruction::sum(self.isa, row)),
+                            1 => instruction::accumulate(self.isa, part, &mut sums[run.at..run.at + run.len]),
+                            _ => run.places().zip(part).for_each(|(place, x)| sums[place] += f64::from(*x)),
+                        }
+                    }
+                }
+                (OutputKind::Sums { .. }, None) => {}
+            }
+        }
+    }
+}
+
+/// Places along an axis of `extent`, with `inner` elements behind each place, of the elements from `at` on.
+fn coordinates(inner: usize, extent: usize, at: usize, y: &mut [f32]) {
+    let (mut rest, mut next) = (y, at);
+    while !rest.is_empty() {
+        let place = next / inner % extent;
+        let len = if inner == 1 { extent - place } else { inner - next % inner }.min(rest.len());
+        let Some(part) = rest.split_off_mut(..len) else { return };
+        match inner {
+            1 => part.iter_mut().zip(place as u32..).for_each(|(y, place)| *y = place as f32),
+            _ => part.fill(place as f32),
+        }
+        next += len;
+    }
+}
