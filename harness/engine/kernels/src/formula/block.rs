@@ -2,7 +2,7 @@
 
 use super::access::Run;
 use super::instruction::{self, Instruction, Value};
-use super::plan::Kept;
+use super::plan::{Blocks, Kept};
 use super::runner::{Piece, Runner};
 use super::{Data, OutputKind, Place};
 use crate::AlignedBuf;
@@ -17,13 +17,21 @@ pub(super) struct Registers {
 
 /// A block: where it begins in the space, and what is known of it.
 #[derive(Clone, Copy)]
-pub(super) struct Block<'b, 'r> {
+pub(super) struct Block<'b> {
     pub at: usize,
     pub len: usize,
-    /// Elements of a result before it is computed.
-    pub before: &'b (dyn Fn(usize) -> &'r [f32] + 'b),
+    /// The results, or parts of them.
+    pub results: &'b [&'b mut [f32]],
+    /// Where in them the block begins.
+    pub within: usize,
     /// By instruction, the folds of the row that the block is a part of, if they are known.
     pub folds: Option<&'b [f32]>,
+}
+
+impl<'b> Block<'b> {
+    fn of_result(self, result: usize) -> &'b [f32] {
+        &self.results[result][self.within..][..self.len]
+    }
 }
 
 impl Runner<'_> {
@@ -39,34 +47,32 @@ impl Runner<'_> {
 
     /// Rows of a block of so many elements.
     fn rows_in(&self, len: usize) -> usize {
-        if self.one_row { 1 } else { len / self.row }
+        if self.blocks == Blocks::Several { len / self.row } else { 1 }
     }
 
-    /// Runs the instructions that are needed on a block.
-    pub fn compute(&self, needed: &[bool], block: Block<'_, '_>, registers: &mut Registers) {
-        for n in (0..needed.len()).filter(|n| needed[*n]) {
-            match self.plan.kept[n] {
-                Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) => {}
-                Kept::Rows(spread) => {
-                    let mut rows = std::mem::take(&mut registers.rows[n]);
-                    let y = &mut rows[..self.rows_in(block.len)];
-                    self.run_instruction(n, true, block, registers, y);
-                    if let Some(register) = spread {
-                        instruction::spread(self.isa, self.row, y, &mut registers.elements[register][..block.len]);
-                    }
-                    registers.rows[n] = rows;
+    /// Computes an instruction that has registers.
+    pub fn compute(&self, n: Place, block: Block<'_>, registers: &mut Registers) {
+        match self.plan.kept[n] {
+            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) => {}
+            Kept::Rows(spread) => {
+                let mut rows = std::mem::take(&mut registers.rows[n]);
+                let y = &mut rows[..self.rows_in(block.len)];
+                self.run_instruction(n, true, block, registers, y);
+                if let Some(register) = spread {
+                    instruction::spread(self.isa, self.row, y, &mut registers.elements[register][..block.len]);
                 }
-                Kept::Elements(register) => {
-                    let mut elements = std::mem::take(&mut registers.elements[register]);
-                    self.run_instruction(n, false, block, registers, &mut elements[..block.len]);
-                    registers.elements[register] = elements;
-                }
+                registers.rows[n] = rows;
+            }
+            Kept::Elements(register) => {
+                let mut elements = std::mem::take(&mut registers.elements[register]);
+                self.run_instruction(n, false, block, registers, &mut elements[..block.len]);
+                registers.elements[register] = elements;
             }
         }
     }
 
     /// Runs an instruction, to give a number per row, or one per element.
-    fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_, '_>, registers: &Registers, y: &mut [f32]) {
+    pub fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_>, registers: &Registers, y: &mut [f32]) {
         let (isa, rows) = (self.isa, self.rows_in(block.len));
         let value = |place: Place| match self.plan.kept[place] {
             Kept::Rows(_) if by_row => Value::Elements(&registers.rows[place][..rows]),
@@ -94,11 +100,11 @@ impl Runner<'_> {
     }
 
     /// The value of an instruction that was computed, element by element.
-    pub fn value<'v, 'r: 'v>(&'v self, place: Place, block: Block<'v, 'r>, registers: &'v Registers) -> Value<'v> {
+    pub fn value<'v>(&'v self, place: Place, block: Block<'v>, registers: &'v Registers) -> Value<'v> {
         match self.plan.kept[place] {
             Kept::Number(number) => Value::Number(number),
             Kept::Stored(values) => Value::Elements(&values[block.at..][..block.len]),
-            Kept::Result(result) => Value::Elements((block.before)(result)),
+            Kept::Result(result) => Value::Elements(block.of_result(result)),
             Kept::Rows(None) => Value::Number(registers.rows[place][0]),
             Kept::Rows(Some(register)) | Kept::Elements(register) => {
                 Value::Elements(&registers.elements[register][..block.len])
@@ -107,10 +113,10 @@ impl Runner<'_> {
     }
 
     /// Elements of an operand: those of the block, or the first one of each of its rows.
-    fn gather(&self, operand: usize, by_row: bool, block: Block<'_, '_>, y: &mut [f32]) {
+    fn gather(&self, operand: usize, by_row: bool, block: Block<'_>, y: &mut [f32]) {
         let access = &self.accesses[operand];
         match self.operands[operand].data {
-            Data::Result(result) => y.copy_from_slice((block.before)(result)),
+            Data::Result(result) => y.copy_from_slice(block.of_result(result)),
             Data::Float(values) if by_row => {
                 let rows = (block.at..).step_by(self.row).flat_map(|start| access.runs(start, 1));
                 y.iter_mut().zip(rows).for_each(|(y, run)| *y = values[run.at]);
@@ -134,23 +140,25 @@ impl Runner<'_> {
         }
     }
 
-    /// Brings the block of `len` elements from `at` into the results.
+    /// Brings a block into the results.
     pub fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, registers: &Registers) {
         let within = at - piece.start;
-        // What a result had before is in a register if it is given again.
-        let block = Block { at, len, before: &|_| &[], folds: None };
         for (n, output) in self.formula.outputs.iter().enumerate() {
-            let value = self.value(output.place, block, registers);
-            let in_row = |row: usize| match (self.plan.kept[output.place], value) {
+            let kept = self.plan.kept[output.place];
+            let result = std::mem::take(&mut piece.results[n]);
+            let block = Block { at, len, results: &piece.results, within, folds: None };
+            let value = || self.value(output.place, block, registers);
+            let in_row = |row: usize| match (kept, value()) {
                 (Kept::Rows(_), _) => registers.rows[output.place][row],
                 (_, Value::Number(number)) => number,
                 (_, Value::Elements(elements)) => elements[row * self.row],
             };
-            let (result, sums) = (&mut piece.results[n], &mut piece.sums[n]);
+            let sums = &mut piece.sums[n];
             match (&output.kind, &self.sums[n]) {
-                (OutputKind::Elements, _) => match value {
-                    Value::Elements(elements) => result[within..within + len].copy_from_slice(elements),
-                    Value::Number(number) => result[within..within + len].fill(number),
+                (OutputKind::Elements, _) if matches!(kept, Kept::Result(_)) => {}
+                (OutputKind::Elements, _) => match value() {
+                    Value::Elements(elements) => result[within..][..len].copy_from_slice(elements),
+                    Value::Number(number) => result[within..][..len].fill(number),
                 },
                 (OutputKind::Rows, _) => {
                     let rows = result.iter_mut().skip(within / self.row).zip(0..self.rows_in(len));
@@ -165,7 +173,7 @@ impl Runner<'_> {
                 }
                 (OutputKind::Sums { rows: false, .. }, Some(access)) => {
                     let spread;
-                    let mut elements = match value {
+                    let mut elements = match value() {
                         Value::Elements(elements) => elements,
                         Value::Number(number) => {
                             spread = vec![number; len];
@@ -184,6 +192,7 @@ impl Runner<'_> {
                 }
                 (OutputKind::Sums { .. }, None) => {}
             }
+            piece.results[n] = result;
         }
     }
 }

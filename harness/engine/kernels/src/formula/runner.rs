@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::block::{Block, Registers};
 use super::instruction::Value;
-use super::plan::{Plan, Source};
+use super::plan::{Blocks, Kept, Plan, Source};
 use super::{BLOCK, Data, Formula, Instruction, LONGEST_ROW, Operand, OutputKind, Place, instruction};
 use crate::{Isa, planes::TASK_LEN};
 use rayon::prelude::*;
@@ -25,8 +25,7 @@ pub(super) struct Runner<'a> {
     pub row: usize,
     /// Elements of a block: some whole rows, or part of the one row.
     unit: usize,
-    /// Whether a block has one row, or a part of it.
-    pub one_row: bool,
+    pub blocks: Blocks,
 }
 
 /// Consecutive elements of the space, and the parts of the results that belong to them.
@@ -41,9 +40,12 @@ pub(super) struct Piece<'r> {
 impl<'a> Runner<'a> {
     pub fn new(isa: Isa, formula: &'a Formula, operands: &'a [Operand<'a>]) -> Self {
         let row: usize = formula.space[formula.space.len() - formula.rows..].iter().product();
-        let in_blocks = formula.rows > 0 && row <= LONGEST_ROW;
-        let unit = if in_blocks { (BLOCK / row).max(1) * row } else { BLOCK };
-        let one_row = !in_blocks || unit == row;
+        let (blocks, unit) = match BLOCK / row {
+            _ if formula.rows == 0 => (Blocks::Rows, BLOCK),
+            _ if row > LONGEST_ROW => (Blocks::Parts, BLOCK),
+            0 | 1 => (Blocks::Rows, row),
+            rows => (Blocks::Several, rows * row),
+        };
         let accesses: Vec<Access> =
             operands.iter().map(|operand| Access::new(&formula.space, operand.strides)).collect();
         let source = |(operand, access): (&Operand<'a>, &Access)| {
@@ -63,22 +65,21 @@ impl<'a> Runner<'a> {
         Self {
             isa,
             formula,
-            plan: Plan::new(formula, &sources, one_row),
+            plan: Plan::new(formula, &sources, blocks),
             operands,
             accesses,
             sums: sums.collect(),
             total: formula.space.iter().product(),
             row,
             unit,
-            one_row,
+            blocks,
         }
     }
 
     pub fn run(&self, results: &mut [&mut [f32]]) {
-        if self.formula.rows == 0 || self.row <= LONGEST_ROW {
-            self.run_blocks(results);
-        } else {
-            self.run_long_rows(results);
+        match self.blocks {
+            Blocks::Rows | Blocks::Several => self.run_blocks(results),
+            Blocks::Parts => self.run_long_rows(results),
         }
     }
 
@@ -159,9 +160,8 @@ impl<'a> Runner<'a> {
             let block = |block: usize| {
                 let at = start + block * BLOCK;
                 let len = BLOCK.min(start + self.row - at);
-                let before = |result: usize| &results[result][at..at + len];
-                let block = Block { at, len, before: &before, folds: Some(folds) };
-                self.compute(&needed, block, &mut registers);
+                let block = Block { at, len, results, within: at, folds: Some(folds) };
+                (0..needed.len()).filter(|n| needed[*n]).for_each(|n| self.compute(n, block, &mut registers));
                 of(self.value(place, block, &registers), len)
             };
             blocks.map(block).collect::<Vec<f64>>()
@@ -262,8 +262,21 @@ impl<'a> Runner<'a> {
         registers: &mut Registers,
     ) {
         let within = at - piece.start;
-        let before = |result: usize| &piece.results[result][within..within + len];
-        self.compute(needed, Block { at, len, before: &before, folds }, registers);
+        for n in (0..needed.len()).filter(|n| needed[*n]) {
+            let computed = !matches!(self.formula.instructions[n], Instruction::Operand(_));
+            match self.plan.kept[n] {
+                Kept::Result(r) if computed => {
+                    let result = std::mem::take(&mut piece.results[r]);
+                    let block = Block { at, len, results: &piece.results, within, folds };
+                    self.run_instruction(n, false, block, registers, &mut result[within..][..len]);
+                    piece.results[r] = result;
+                }
+                Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Rows(_) | Kept::Elements(_) => {
+                    let block = Block { at, len, results: &piece.results, within, folds };
+                    self.compute(n, block, registers);
+                }
+            }
+        }
         self.give(at, len, piece, registers);
     }
 }

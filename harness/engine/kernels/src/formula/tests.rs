@@ -108,32 +108,74 @@ fn threads_do_not_matter() {
 }
 
 proptest! {
-    /// Registers are reused, and no value is lost by it.
+    /// Registers are reused, results are computed where they are, rows have one number: no value is lost by it.
     #[test]
-    fn registers_hold_what_is_read(picks in prop::collection::vec((0usize..100, 0usize..100), 1..30)) {
-        let mut instructions = vec![Instruction::Operand(0), Instruction::Constant(0.5)];
-        for (a, b) in picks {
+    fn values_are_kept_until_they_are_read(
+        picks in prop::collection::vec((0usize..5, 0usize..100, 0usize..100), 1..30),
+        places in prop::array::uniform4(0usize..100),
+        (rows, row) in (1usize..40, 1usize..200),
+        with_rows in prop::bool::ANY,
+    ) {
+        let len = rows * row;
+        let mut instructions: Vec<Instruction> = (0..4).map(Instruction::Operand).collect();
+        instructions.push(Instruction::Constant(0.5));
+        for (kind, a, b) in picks {
             let n = instructions.len();
-            instructions.push(Instruction::Binary(Binary::Max, a % n, b % n));
-            instructions.push(Instruction::Binary(Binary::Sub, n, a % n));
-        }
-        let x = filled(9, 7);
-        let mut values: Vec<Vec<f32>> = Vec::new();
-        for instruction in &instructions {
-            values.push(match instruction {
-                Instruction::Operand(_) => x.clone(),
-                Instruction::Constant(value) => vec![*value; 9],
-                Instruction::Binary(Binary::Max, a, b) => values[*a].iter().zip(&values[*b]).map(|(a, b)| a.max(*b)).collect(),
-                Instruction::Binary(_, a, b) => values[*a].iter().zip(&values[*b]).map(|(a, b)| a - b).collect(),
-                _ => unreachable!(),
+            instructions.push(match kind {
+                0 if with_rows => Instruction::RowMax(a % n),
+                0 | 1 => Instruction::Unary(Unary::Neg, a % n),
+                2 => Instruction::Binary(Binary::Max, a % n, b % n),
+                3 => Instruction::Binary(Binary::Sub, a % n, b % n),
+                _ => Instruction::Select(a % n, b % n, (a + b) % n),
             });
         }
-        let place = instructions.len() - 1;
-        let outputs = vec![Output { place, kind: OutputKind::Elements }, Output { place: 2, kind: OutputKind::Elements }];
-        let formula = Formula { space: vec![9], rows: 0, instructions, outputs };
-        let operand = Operand { data: Data::Float(&x), strides: &[1] };
-        let found = run(&formula, Isa::best(), &[operand], &[9, 9]);
-        prop_assert_eq!(&found[0], &values[place]);
-        prop_assert_eq!(&found[1], &values[2]);
+        let (x, y, per_row) = (filled(len, 7), filled(len, 8), filled(rows, 9));
+        let given = filled(len, 10);
+        let mut values: Vec<Vec<f32>> = Vec::new();
+        for instruction in &instructions {
+            let of = |f: &dyn Fn(usize) -> f32| (0..len).map(f).collect::<Vec<f32>>();
+            values.push(match *instruction {
+                Instruction::Operand(0) => x.clone(),
+                Instruction::Operand(1) => y.clone(),
+                Instruction::Operand(2) => of(&|i| per_row[i / row]),
+                Instruction::Operand(_) => given.clone(),
+                Instruction::Constant(value) => vec![value; len],
+                Instruction::RowMax(a) => {
+                    let largest = |row: &[f32]| row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    of(&|i| largest(&values[a][i / row * row..][..row]))
+                }
+                Instruction::Unary(_, a) => of(&|i| -values[a][i]),
+                Instruction::Binary(Binary::Max, a, b) => of(&|i| values[a][i].max(values[b][i])),
+                Instruction::Binary(_, a, b) => of(&|i| values[a][i] - values[b][i]),
+                Instruction::Select(c, a, b) => of(&|i| if values[c][i] != 0.0 { values[a][i] } else { values[b][i] }),
+                Instruction::RowSum(_) | Instruction::Coordinate { .. } => unreachable!(),
+            });
+        }
+        let [first, second, summed, by_column] = places.map(|place| place % instructions.len());
+        let sums = |strides: [usize; 2]| OutputKind::Sums { strides: strides.to_vec(), rows: false };
+        let outputs = vec![
+            Output { place: first, kind: OutputKind::Elements },
+            Output { place: second, kind: OutputKind::Elements },
+            Output { place: summed, kind: sums([0, 0]) },
+            Output { place: by_column, kind: sums([0, 1]) },
+        ];
+        let formula = Formula { space: vec![rows, row], rows: usize::from(with_rows), instructions, outputs };
+        let whole = [row, 1];
+        let operands = [
+            Operand { data: Data::Result(0), strides: &whole },
+            Operand { data: Data::Result(1), strides: &whole },
+            Operand { data: Data::Float(&per_row), strides: &[1, 0] },
+            Operand { data: Data::Float(&given), strides: &whole },
+        ];
+        let mut results = [x.clone(), y.clone(), vec![f32::NAN], vec![f32::NAN; row]];
+        formula.run(Isa::best(), &operands, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        prop_assert_eq!(&results[0], &values[first]);
+        prop_assert_eq!(&results[1], &values[second]);
+        let sum: f64 = values[summed].iter().map(|x| f64::from(*x)).sum();
+        prop_assert!((f64::from(results[2][0]) - sum).abs() <= 1e-6 * len as f64 * 1e3, "{} {}", results[2][0], sum);
+        for (column, found) in results[3].iter().enumerate() {
+            let sum: f64 = values[by_column].iter().skip(column).step_by(row).map(|x| f64::from(*x)).sum();
+            prop_assert!((f64::from(*found) - sum).abs() <= 1e-6 * rows as f64 * 1e3, "{} {}", found, sum);
+        }
     }
 }
