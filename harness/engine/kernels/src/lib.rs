@@ -42,6 +42,7 @@ mod parts;
 pub mod patches;
 pub mod peak;
 mod planes;
+mod prefetch;
 pub mod rectifier;
 pub mod resize;
 pub mod rows;

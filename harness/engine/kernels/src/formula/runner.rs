@@ -5,7 +5,7 @@ use super::block::{Block, Registers};
 use super::instruction::Value;
 use super::plan::{Blocks, Kept, Plan, Source};
 use super::{BLOCK, Data, Formula, Instruction, LONGEST_ROW, Operand, OutputKind, Place, instruction};
-use crate::{Isa, planes::TASK_LEN};
+use crate::{Isa, planes::TASK_LEN, prefetch};
 use rayon::prelude::*;
 
 /// Most pieces whose sums are kept apart before they are added.
@@ -262,6 +262,7 @@ impl<'a> Runner<'a> {
         registers: &mut Registers,
     ) {
         let within = at - piece.start;
+        self.prefetch(at + len, within + len, len, piece);
         for n in (0..needed.len()).filter(|n| needed[*n]) {
             let computed = !matches!(self.formula.instructions[n], Instruction::Operand(_));
             match self.plan.kept[n] {
@@ -278,5 +279,18 @@ impl<'a> Runner<'a> {
             }
         }
         self.give(at, len, piece, registers);
+    }
+
+    /// Asks for the operands and results of the block from `at`, which comes next.
+    fn prefetch(&self, at: usize, within: usize, len: usize, piece: &Piece<'_>) {
+        let ask =
+            |values: &[f32], at: usize| prefetch::soon(&values[at.min(values.len())..(at + len).min(values.len())]);
+        for kept in &self.plan.kept {
+            match kept {
+                Kept::Stored(values) => ask(values, at),
+                Kept::Result(result) => ask(&piece.results[*result], within),
+                Kept::Number(_) | Kept::Rows(_) | Kept::Elements(_) => {}
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{LANES, compile_tile, load, store};
 use crate::isa::{Isa, Level};
 use crate::parallel::pieces;
+use crate::prefetch;
 use crate::simd::Simd;
 
 /// Most vectors of columns that a tile computes together.
@@ -104,6 +105,12 @@ unsafe fn compute<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile)
     // SAFETY: the contract of this function.
     unsafe {
         let mut acc = [[simd.splat(0.0); O]; P];
+        // By the time of the stores the lines are there: rows of a large result are in no near cache.
+        for p in 0..P {
+            for o in 0..O {
+                prefetch::to_write(tile.sum.add(p * tile.sum_pitch + o * LANES));
+            }
+        }
         let mut k = 0;
         loop {
             let right = tile.right.add(k * tile.right_pitch);
