@@ -90,7 +90,7 @@ impl Runner<'_> {
             (Instruction::RowMax(x), None) => fold(x, y, &|x, y| instruction::row_maxima(isa, self.row, x, y)),
             (Instruction::Operand(operand), _) => self.gather(operand, by_row, block, y),
             (Instruction::Constant(number), _) => y.fill(number),
-            (Instruction::Coordinate { inner, extent }, _) => coordinates(inner, extent, block.at, y),
+            (Instruction::Coordinate { inner, extent }, _) => instruction::coordinates(isa, inner, extent, block.at, y),
             (Instruction::Unary(function, x), _) => instruction::unary(isa, function, value(x), y),
             (Instruction::Binary(function, a, b), _) => instruction::binary(isa, function, value(a), value(b), y),
             (Instruction::Select(condition, yes, no), _) => {
@@ -194,20 +194,5 @@ impl Runner<'_> {
             }
             piece.results[n] = result;
         }
-    }
-}
-
-/// Places along an axis of `extent`, with `inner` elements behind each place, of the elements from `at` on.
-fn coordinates(inner: usize, extent: usize, at: usize, y: &mut [f32]) {
-    let (mut rest, mut next) = (y, at);
-    while !rest.is_empty() {
-        let place = next / inner % extent;
-        let len = if inner == 1 { extent - place } else { inner - next % inner }.min(rest.len());
-        let Some(part) = rest.split_off_mut(..len) else { return };
-        match inner {
-            1 => part.iter_mut().zip(place as u32..).for_each(|(y, place)| *y = place as f32),
-            _ => part.fill(place as f32),
-        }
-        next += len;
     }
 }

@@ -252,6 +252,23 @@ vectorised! {
     }
 }
 
+vectorised! {
+    /// Places along an axis of `extent`, with `inner` elements behind each place, of the elements from `at` on.
+    pub(super) fn coordinates(_simd, inner: usize, extent: usize, at: usize, y: &mut [f32]) -> () {
+        let (mut rest, mut next) = (y, at);
+        while !rest.is_empty() {
+            let place = next / inner % extent;
+            let len = if inner == 1 { extent - place } else { inner - next % inner }.min(rest.len());
+            let Some(part) = rest.split_off_mut(..len) else { return };
+            match inner {
+                1 => part.iter_mut().zip(place as u32..).for_each(|(y, place)| *y = place as f32),
+                _ => part.fill(place as f32),
+            }
+            next += len;
+        }
+    }
+}
+
 /// Sums that are kept side by side.
 const LANES: usize = 16;
 
