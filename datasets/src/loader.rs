@@ -4,12 +4,11 @@ mod ahead;
 mod mix;
 mod samples;
 mod slot;
+mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-
-use rayon::prelude::*;
 
 use crate::transforms::Pipeline;
 use crate::{DataError, Dataset, OnError, Rng, Size, shuffled};
@@ -18,6 +17,7 @@ pub use ahead::Ahead;
 pub use mix::{Mix, Mixed};
 pub use samples::{SampleLoader, Samples};
 use slot::{Place, Slot};
+use workers::{Pace, Workers};
 
 /// How a [`Loader`] forms batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,14 +95,6 @@ impl LoaderConfig {
         Ok(())
     }
 
-    fn pool(&self) -> Result<rayon::ThreadPool, DataError> {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(self.threads)
-            .thread_name(|i| format!("loader-{i}"))
-            .build()
-            .map_err(|error| DataError::Config(format!("the loader's threads: {error}")))
-    }
-
     /// Batches per epoch.
     fn batches(&self, samples: usize) -> usize {
         if self.drop_last { samples / self.batch } else { samples.div_ceil(self.batch) }
@@ -152,7 +144,7 @@ struct Job {
     sample_len: usize,
     channels_height_width: [usize; 3],
     skipped: AtomicUsize,
-    pool: rayon::ThreadPool,
+    workers: Workers,
 }
 
 impl Loader {
@@ -173,9 +165,9 @@ impl Loader {
             return refuse(format!("a batch of {} images of {size} pixels", config.batch));
         }
         let channels_height_width = [channels, size.height, size.width];
-        let pool = config.pool()?;
+        let workers = Workers::new(config.threads)?;
         let skipped = AtomicUsize::new(0);
-        let job = Job { dataset, pipeline, config, sample_len, channels_height_width, skipped, pool };
+        let job = Job { dataset, pipeline, config, sample_len, channels_height_width, skipped, workers };
         Ok(Self { job: Arc::new(job), mix: None })
     }
 
@@ -217,14 +209,12 @@ impl Loader {
         let (job, mix) = (Arc::clone(&self.job), self.mix);
         let order = job.config.order(job.dataset.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
-        Ahead::start(batches, job.config.prefetch, move |number, stop| {
-            job.pool.install(|| {
-                let mut batch = job.batch(job.config.indices(&order, number), epoch, stop)?;
-                if let Some(mix) = &mix {
-                    job.mix(mix, &mut batch, job.config.whole(&order, number), (epoch, number), stop)?;
-                }
-                Ok(batch)
-            })
+        Ahead::start(batches, job.config.prefetch, move |number, pace, stop| {
+            let mut batch = job.batch(job.config.indices(&order, number), epoch, pace, stop)?;
+            if let Some(mix) = &mix {
+                job.mix(mix, &mut batch, job.config.whole(&order, number), (epoch, number), stop)?;
+            }
+            Ok(batch)
         })
     }
 }
@@ -233,17 +223,14 @@ impl Loader {
 const MAX_BATCH_LEN: usize = 4 << 30;
 
 impl Job {
-    fn batch(&self, indices: &[usize], epoch: u64, stop: &AtomicBool) -> Result<Batch, DataError> {
+    fn batch(&self, indices: &[usize], epoch: u64, pace: Pace, stop: &AtomicBool) -> Result<Batch, DataError> {
         let mut images = vec![0.0; indices.len() * self.sample_len];
-        let labels = images
-            .par_chunks_exact_mut(self.sample_len)
-            .zip(indices)
-            .map(|(out, &index)| {
-                let LoaderConfig { seed, .. } = self.config;
-                let slot = Slot { config: &self.config, samples: self.dataset.len(), skipped: &self.skipped };
-                slot.fill(stop, Place { seed, epoch, index }, |index| self.sample(index, epoch, out))
-            })
-            .collect::<Vec<_>>();
+        let places = images.chunks_exact_mut(self.sample_len).zip(indices).collect();
+        let labels = self.workers.map(pace, places, |(out, &index)| {
+            let LoaderConfig { seed, .. } = self.config;
+            let slot = Slot { config: &self.config, samples: self.dataset.len(), skipped: &self.skipped };
+            slot.fill(stop, Place { seed, epoch, index }, |index| self.sample(index, epoch, out))
+        });
         let mut kept = Vec::with_capacity(indices.len());
         for (slot, label) in labels.into_iter().enumerate() {
             // Of several failures the first in order is reported, whichever thread was faster.
@@ -269,8 +256,8 @@ impl Job {
         let first = whole.len() * part / of;
         // Other parts load the image before the first of this one; the last one of a whole batch is already here.
         let loaded = match first.checked_sub(1) {
-            Some(before) => Some(self.batch(&whole[before..first], epoch, stop)?),
-            None if of > 1 => Some(self.batch(&whole[whole.len() - 1..], epoch, stop)?),
+            Some(before) => Some(self.batch(&whole[before..first], epoch, Pace::Ahead, stop)?),
+            None if of > 1 => Some(self.batch(&whole[whole.len() - 1..], epoch, Pace::Ahead, stop)?),
             None => None,
         };
         let from = loaded.as_ref().unwrap_or(batch);

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use super::workers::Pace;
 use crate::DataError;
 
 /// The results of numbered jobs, in order. Dropping it stops the work.
@@ -18,14 +19,14 @@ pub struct Ahead<T> {
 
 impl<T: Send + 'static> Ahead<T> {
     /// Runs the jobs `numbers` one after the other; up to `prefetch` results wait for the consumer. `make` should stop
-    /// soon after its second argument is set; its result is then ignored.
+    /// soon after its last argument is set; its result is then ignored.
     ///
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn start(
         numbers: Range<usize>,
         prefetch: usize,
-        mut make: impl FnMut(usize, &AtomicBool) -> Result<T, DataError> + Send + 'static,
+        mut make: impl FnMut(usize, Pace, &AtomicBool) -> Result<T, DataError> + Send + 'static,
     ) -> Result<Self, DataError> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = sync_channel(prefetch);
@@ -35,13 +36,23 @@ impl<T: Send + 'static> Ahead<T> {
             .spawn({
                 let stop = Arc::clone(&stop);
                 move || {
+                    let mut pace = Pace::START;
                     for number in numbers {
-                        let result = make(number, &stop);
-                        let failed = result.is_err();
-                        // A closed channel: the consumer is gone.
-                        if stop.load(Ordering::Relaxed) || sender.send(result).is_err() || failed {
+                        let result = make(number, pace, &stop);
+                        if stop.load(Ordering::Relaxed) {
                             return;
                         }
+                        let failed = result.is_err();
+                        let (punctual, sent) = match sender.try_send(result) {
+                            Ok(()) => (false, true),
+                            Err(TrySendError::Full(result)) => (true, sender.send(result).is_ok()),
+                            Err(TrySendError::Disconnected(_)) => (false, false),
+                        };
+                        // A closed channel: the consumer is gone.
+                        if failed || !sent {
+                            return;
+                        }
+                        pace = pace.after(punctual);
                     }
                 }
             })

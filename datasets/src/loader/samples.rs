@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::prelude::*;
-
 use super::slot::{Place, Slot};
+use super::workers::Workers;
 use super::{Ahead, LoaderConfig};
 use crate::DataError;
 
@@ -41,7 +40,7 @@ struct Job<S> {
     samples: S,
     config: LoaderConfig,
     skipped: AtomicUsize,
-    pool: rayon::ThreadPool,
+    workers: Workers,
 }
 
 impl<S: Samples + 'static> SampleLoader<S>
@@ -55,8 +54,8 @@ where
     /// is set, or threads cannot be started.
     pub fn new(samples: S, config: LoaderConfig) -> Result<Self, DataError> {
         config.check(samples.len())?;
-        let pool = config.pool()?;
-        Ok(Self { job: Arc::new(Job { samples, config, skipped: AtomicUsize::new(0), pool }) })
+        let workers = Workers::new(config.threads)?;
+        Ok(Self { job: Arc::new(Job { samples, config, skipped: AtomicUsize::new(0), workers }) })
     }
 
     /// The samples.
@@ -82,16 +81,12 @@ where
         let job = Arc::clone(&self.job);
         let order = job.config.order(job.samples.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
-        Ahead::start(batches, job.config.prefetch, move |number, stop| {
-            let Job { samples, config, skipped, pool } = &*job;
+        Ahead::start(batches, job.config.prefetch, move |number, pace, stop| {
+            let Job { samples, config, skipped, workers } = &*job;
             let slot = Slot { config, samples: samples.len(), skipped };
             let LoaderConfig { seed, .. } = *config;
-            let filled: Vec<_> = pool.install(|| {
-                let indices = config.indices(&order, number).par_iter();
-                let one = |&index: &usize| {
-                    slot.fill(stop, Place { seed, epoch, index }, |index| samples.sample(seed, epoch, index))
-                };
-                indices.map(one).collect()
+            let filled = workers.map(pace, config.indices(&order, number).to_vec(), |index| {
+                slot.fill(stop, Place { seed, epoch, index }, |index| samples.sample(seed, epoch, index))
             });
             // Of several failures the first in order is reported, whichever thread was faster.
             filled.into_iter().filter_map(Result::transpose).collect()
