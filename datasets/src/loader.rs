@@ -209,7 +209,7 @@ impl Loader {
         let (job, mix) = (Arc::clone(&self.job), self.mix);
         let order = job.config.order(job.dataset.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
-        Ahead::start(batches, job.config.prefetch, move |number, pace, stop| {
+        Ahead::start(batches, job.config, move |number, pace, stop| {
             let mut batch = job.batch(job.config.indices(&order, number), epoch, pace, stop)?;
             if let Some(mix) = &mix {
                 job.mix(mix, &mut batch, job.config.whole(&order, number), (epoch, number), stop)?;
@@ -256,8 +256,8 @@ impl Job {
         let first = whole.len() * part / of;
         // Other parts load the image before the first of this one; the last one of a whole batch is already here.
         let loaded = match first.checked_sub(1) {
-            Some(before) => Some(self.batch(&whole[before..first], epoch, Pace::Ahead, stop)?),
-            None if of > 1 => Some(self.batch(&whole[whole.len() - 1..], epoch, Pace::Ahead, stop)?),
+            Some(before) => Some(self.batch(&whole[before..first], epoch, Pace::Alone, stop)?),
+            None if of > 1 => Some(self.batch(&whole[whole.len() - 1..], epoch, Pace::Alone, stop)?),
             None => None,
         };
         let from = loaded.as_ref().unwrap_or(batch);

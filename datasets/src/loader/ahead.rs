@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
+use super::LoaderConfig;
 use super::workers::Pace;
 use crate::DataError;
 
@@ -18,41 +20,38 @@ pub struct Ahead<T> {
 }
 
 impl<T: Send + 'static> Ahead<T> {
-    /// Runs the jobs `numbers` one after the other; up to `prefetch` results wait for the consumer. `make` should stop
-    /// soon after its last argument is set; its result is then ignored.
+    /// Runs the jobs `numbers` one after the other; up to `config.prefetch` results wait for the consumer. `make` should
+    /// stop soon after its last argument is set; its result is then ignored.
     ///
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn start(
         numbers: Range<usize>,
-        prefetch: usize,
+        config: LoaderConfig,
         mut make: impl FnMut(usize, Pace, &AtomicBool) -> Result<T, DataError> + Send + 'static,
     ) -> Result<Self, DataError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (sender, receiver) = sync_channel(prefetch);
+        let (sender, receiver) = sync_channel(config.prefetch);
+        let threads = u32::try_from(config.threads).unwrap_or(u32::MAX);
         let remaining = numbers.len();
         let worker = thread::Builder::new()
             .name("loader".into())
             .spawn({
                 let stop = Arc::clone(&stop);
                 move || {
-                    let mut pace = Pace::START;
+                    let (mut pace, mut before) = (Pace::All, Instant::now());
                     for number in numbers {
+                        let start = Instant::now();
                         let result = make(number, pace, &stop);
-                        if stop.load(Ordering::Relaxed) {
-                            return;
-                        }
+                        let busy = start.elapsed();
                         let failed = result.is_err();
-                        let (punctual, sent) = match sender.try_send(result) {
-                            Ok(()) => (false, true),
-                            Err(TrySendError::Full(result)) => (true, sender.send(result).is_ok()),
-                            Err(TrySendError::Disconnected(_)) => (false, false),
-                        };
                         // A closed channel: the consumer is gone.
-                        if failed || !sent {
+                        if stop.load(Ordering::Relaxed) || sender.send(result).is_err() || failed {
                             return;
                         }
-                        pace = pace.after(punctual);
+                        let now = Instant::now();
+                        pace = pace.next(threads, busy, now - before);
+                        before = now;
                     }
                 }
             })

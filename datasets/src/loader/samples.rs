@@ -81,7 +81,7 @@ where
         let job = Arc::clone(&self.job);
         let order = job.config.order(job.samples.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
-        Ahead::start(batches, job.config.prefetch, move |number, pace, stop| {
+        Ahead::start(batches, job.config, move |number, pace, stop| {
             let Job { samples, config, skipped, workers } = &*job;
             let slot = Slot { config, samples: samples.len(), skipped };
             let LoaderConfig { seed, .. } = *config;

@@ -4,33 +4,32 @@
 //! a thread of the step waits until its processor is free again, and all others wait for it. So as long as one thread
 //! keeps ahead of the consumer, it prepares batches alone.
 
+use std::time::Duration;
+
 use rayon::prelude::*;
 
 use crate::DataError;
 
-/// Batches after which one thread may try again to keep ahead.
-const PATIENCE: u32 = 16;
-
-/// How a loader keeps up with its consumer.
+/// Which threads prepare a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Each batch is finished before the consumer has taken those before it.
-    Ahead,
-    /// It is not, or was not until `punctual` batches ago.
-    Behind { punctual: u32 },
+    /// One: it is faster than the consumer.
+    Alone,
+    /// All.
+    All,
 }
 
 impl Pace {
-    /// The pace at the beginning.
-    pub const START: Self = Self::Behind { punctual: 0 };
-
-    /// The pace after another batch; `punctual`: those before it still waited for the consumer when it was finished.
-    pub fn after(self, punctual: bool) -> Self {
-        match self {
-            _ if !punctual => Self::START,
-            Self::Ahead | Self::Behind { punctual: PATIENCE.. } => Self::Ahead,
-            Self::Behind { punctual } => Self::Behind { punctual: punctual + 1 },
-        }
+    /// Those of `threads` for the next batch, if this one took so long to prepare, and the consumer so long to make
+    /// room for it.
+    pub fn next(self, threads: u32, busy: Duration, period: Duration) -> Self {
+        let alone = match self {
+            Self::Alone => busy,
+            // Not less than that, unless threads hinder each other.
+            Self::All => busy * threads,
+        };
+        // With a margin: without a pause before it, a batch takes almost its whole period.
+        if alone * 10 < period * 9 { Self::Alone } else { Self::All }
     }
 }
 
@@ -48,11 +47,11 @@ impl Workers {
         Ok(Self(pool))
     }
 
-    /// `f` of each item, in their order: on this thread if the loader is ahead, else on all of them.
+    /// `f` of each item, in their order: on this thread, or on all of them.
     pub fn map<I: Send, R: Send>(&self, pace: Pace, items: Vec<I>, f: impl Fn(I) -> R + Send + Sync) -> Vec<R> {
         match pace {
-            Pace::Ahead => items.into_iter().map(f).collect(),
-            Pace::Behind { .. } => self.0.install(|| items.into_par_iter().map(f).collect()),
+            Pace::Alone => items.into_iter().map(f).collect(),
+            Pace::All => self.0.install(|| items.into_par_iter().map(f).collect()),
         }
     }
 }
@@ -62,24 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_works_alone_once_it_has_kept_ahead_for_a_while() {
-        let mut pace = Pace::START;
-        for _ in 0..PATIENCE {
-            pace = pace.after(true);
-            assert_ne!(pace, Pace::Ahead);
-        }
-        pace = pace.after(true);
-        assert_eq!(pace, Pace::Ahead);
-        assert_eq!(pace.after(true), Pace::Ahead);
-        assert_eq!(pace.after(false), Pace::START);
-        assert_eq!(Pace::START.after(true).after(true).after(false), Pace::START, "in a row");
+    fn one_thread_works_alone_where_it_is_faster_than_the_consumer() {
+        let ms = Duration::from_millis;
+        assert_eq!(Pace::All.next(4, ms(2), ms(8)), Pace::All, "alone it would take 8 ms");
+        assert_eq!(Pace::All.next(4, ms(2), ms(9)), Pace::Alone);
+        assert_eq!(Pace::Alone.next(4, ms(8), ms(9)), Pace::Alone);
+        assert_eq!(Pace::Alone.next(4, ms(80), ms(81)), Pace::All, "the consumer has made no pause");
     }
 
     #[test]
     fn results_keep_the_order_of_the_items_at_any_pace() {
         let workers = Workers::new(3).unwrap();
         let caller = std::thread::current().id();
-        for (pace, alone) in [(Pace::Ahead, true), (Pace::START, false)] {
+        for (pace, alone) in [(Pace::Alone, true), (Pace::All, false)] {
             let found = workers.map(pace, (0..100).collect(), |i| (i * i, std::thread::current().id() == caller));
             assert_eq!(found, (0..100).map(|i| (i * i, alone)).collect::<Vec<_>>());
         }
