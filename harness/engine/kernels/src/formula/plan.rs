@@ -23,8 +23,8 @@ pub(super) enum Kept<'a> {
     Number(f32),
     /// In memory, for the whole space.
     Stored(&'a [f32]),
-    /// In this result: what it has before it is computed, or the instruction that computes it, which then comes after all
-    /// that read the former.
+    /// In this result: an operand, until the result is computed; or the instruction whose elements it has, which comes
+    /// after all instructions that read the operand.
     Result(usize),
     /// One number per row of the block, and in this register one per element, if a block has several rows and elements
     /// are asked for.
@@ -101,7 +101,7 @@ fn given(formula: &Formula, n: Place) -> Option<usize> {
     }
 }
 
-/// Lets instructions write to the result that they are, where nothing reads any more what it had before.
+/// Lets an instruction write its elements to the result directly, if no later one reads what the result had before.
 fn compute_results_in_place(formula: &Formula, sources: &[Source<'_>], kept: &mut [Kept<'_>]) {
     let instructions = &formula.instructions;
     let reads = |n: Place, result: usize| {
