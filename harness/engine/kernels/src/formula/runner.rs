@@ -288,7 +288,7 @@ impl<'a> Runner<'a> {
         for kept in &self.plan.kept {
             match kept {
                 Kept::Stored(values) => ask(values, at),
-                Kept::Result(result) => ask(&piece.results[*result], within),
+                Kept::Result(result) => ask(piece.results[*result], within),
                 Kept::Number(_) | Kept::Rows(_) | Kept::Elements(_) => {}
             }
         }
