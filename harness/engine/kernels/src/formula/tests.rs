@@ -33,6 +33,10 @@ fn rows_of_any_length_are_folded() {
             let x = filled(3 * row, 1);
             let operand = Operand { data: Data::Float(&x), strides: &[row, 1] };
             let found = run(&softmax(vec![3, row], 1), isa, &[operand], &[3 * row, 3, 1]);
+            let mut in_place = [x.clone(), vec![f32::NAN; 3], vec![f32::NAN]];
+            let operand = Operand { data: Data::Result(0), ..operand };
+            softmax(vec![3, row], 1).run(isa, &[operand], &mut in_place.each_mut().map(Vec::as_mut_slice));
+            assert_eq!(in_place.as_slice(), found, "rows of {row} in place");
             let total: f64 = found[1].iter().map(|sum| f64::from(*sum)).sum();
             assert_eq!(found[2], [total as f32], "rows of {row} count once");
             for (n, x) in x.chunks(row).enumerate() {
