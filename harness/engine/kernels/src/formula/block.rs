@@ -40,7 +40,7 @@ impl Runner<'_> {
         let rows = self.rows_in(len);
         let of_rows = self.plan.kept.iter().map(|kept| match kept {
             Kept::Rows(_) => vec![0.0; rows],
-            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Elements(_) => Vec::new(),
+            Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) | Kept::Elements(_) => Vec::new(),
         });
         Registers { elements: vec![AlignedBuf::zeroed(len); self.plan.registers], rows: of_rows.collect() }
     }
@@ -53,7 +53,7 @@ impl Runner<'_> {
     /// Computes an instruction that has registers.
     pub fn compute(&self, n: Place, block: Block<'_>, registers: &mut Registers) {
         match self.plan.kept[n] {
-            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) => {}
+            Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) => {}
             Kept::Rows(spread) => {
                 let mut rows = std::mem::take(&mut registers.rows[n]);
                 let y = &mut rows[..self.rows_in(block.len)];
@@ -76,13 +76,18 @@ impl Runner<'_> {
         let (isa, rows) = (self.isa, self.rows_in(block.len));
         let value = |place: Place| match self.plan.kept[place] {
             Kept::Rows(_) if by_row => Value::Elements(&registers.rows[place][..rows]),
-            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Rows(_) | Kept::Elements(_) => {
-                self.value(place, block, registers)
-            }
+            Kept::Number(_)
+            | Kept::Stored(_)
+            | Kept::Before(_)
+            | Kept::Result(_)
+            | Kept::Rows(_)
+            | Kept::Elements(_) => self.value(place, block, registers),
         };
         let fold = |x: Place, y: &mut [f32], of: &dyn Fn(Value<'_>, &mut [f32])| match self.plan.kept[x] {
             Kept::Rows(_) => y.chunks_mut(1).zip(&registers.rows[x]).for_each(|(y, x)| of(Value::Number(*x), y)),
-            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Elements(_) => of(value(x), y),
+            Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) | Kept::Elements(_) => {
+                of(value(x), y)
+            }
         };
         match (self.formula.instructions[n], block.folds) {
             (Instruction::RowSum(_) | Instruction::RowMax(_), Some(folds)) => y.fill(folds[n]),
@@ -104,7 +109,7 @@ impl Runner<'_> {
         match self.plan.kept[place] {
             Kept::Number(number) => Value::Number(number),
             Kept::Stored(values) => Value::Elements(&values[block.at..][..block.len]),
-            Kept::Result(result) => Value::Elements(block.of_result(result)),
+            Kept::Before(result) | Kept::Result(result) => Value::Elements(block.of_result(result)),
             Kept::Rows(None) => Value::Number(registers.rows[place][0]),
             Kept::Rows(Some(register)) | Kept::Elements(register) => {
                 Value::Elements(&registers.elements[register][..block.len])
@@ -155,7 +160,7 @@ impl Runner<'_> {
             };
             let sums = &mut piece.sums[n];
             match (&output.kind, &self.sums[n]) {
-                (OutputKind::Elements, _) if matches!(kept, Kept::Result(_)) => {}
+                (OutputKind::Elements, _) if matches!(kept, Kept::Before(_) | Kept::Result(_)) => {}
                 (OutputKind::Elements, _) => match value() {
                     Value::Elements(elements) => result[within..][..len].copy_from_slice(elements),
                     Value::Number(number) => result[within..][..len].fill(number),

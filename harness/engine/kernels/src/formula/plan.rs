@@ -3,7 +3,7 @@
 //! Folds of rows, and what is computed of nothing else, are the same all along a row: there is one number of them per
 //! row. Constants are read as they are, and operands where they are stored.
 
-use super::{Formula, Instruction, Output, OutputKind, Place};
+use super::{Formula, Instruction, OutputKind, Place};
 
 /// What the blocks of a formula are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,9 @@ pub(super) enum Kept<'a> {
     Number(f32),
     /// In memory, for the whole space.
     Stored(&'a [f32]),
-    /// In this result: an operand, until the result is computed; or the instruction whose elements it has, which comes
-    /// after all instructions that read the operand.
+    /// In this result, until that is computed.
+    Before(usize),
+    /// In this result: no later instruction reads what it had before.
     Result(usize),
     /// One number per row of the block, and in this register one per element, if a block has several rows and elements
     /// are asked for.
@@ -76,7 +77,7 @@ fn kept<'a>(formula: &Formula, sources: &[Source<'a>]) -> Vec<Kept<'a>> {
             Instruction::Operand(operand) => match sources[*operand] {
                 Source::SameInRow => Kept::Rows(None),
                 Source::Whole(values) => Kept::Stored(values),
-                Source::Result(result) if !is_output(n) || given(formula, n) == Some(result) => Kept::Result(result),
+                Source::Result(result) if !is_output(n) || given(formula, n) == Some(result) => Kept::Before(result),
                 Source::Result(_) | Source::Scattered => Kept::Elements(0),
             },
             Instruction::RowSum(_) | Instruction::RowMax(_) => Kept::Rows(None),
@@ -92,27 +93,26 @@ fn kept<'a>(formula: &Formula, sources: &[Source<'a>]) -> Vec<Kept<'a>> {
 
 /// The one result that has the elements of an instruction, if there are no others but sums.
 fn given(formula: &Formula, n: Place) -> Option<usize> {
-    let summed = |kind: &OutputKind| matches!(kind, OutputKind::Sums { .. });
-    let outputs = formula.outputs.iter().enumerate();
-    let mut outputs = outputs.filter(|(_, output)| output.place == n && !summed(&output.kind));
-    match (outputs.next(), outputs.next()) {
-        (Some((result, Output { kind: OutputKind::Elements, .. })), None) => Some(result),
-        _ => None,
-    }
+    let outputs = formula.outputs.iter().enumerate().filter(|(_, output)| output.place == n);
+    let mut results = outputs.filter_map(|(result, output)| match output.kind {
+        OutputKind::Elements => Some(Some(result)),
+        OutputKind::Rows => Some(None),
+        OutputKind::Sums { .. } => None,
+    });
+    results.next().flatten().filter(|_| results.next().is_none())
 }
 
 /// Lets an instruction write its elements to the result directly, if no later one reads what the result had before.
 fn compute_results_in_place(formula: &Formula, sources: &[Source<'_>], kept: &mut [Kept<'_>]) {
     let instructions = &formula.instructions;
     let reads = |n: Place, result: usize| {
-        let is_it = |place: Place| matches!(kept[place], Kept::Result(it) if it == result);
+        let is_it = |place: Place| matches!(kept[place], Kept::Before(it) if it == result);
         let gathers = matches!(instructions[n], Instruction::Operand(operand)
             if matches!(sources[operand], Source::Result(it) if it == result));
         gathers || instructions[n].arguments().any(is_it)
     };
     let in_place = |n: Place| {
-        let computed = !matches!(instructions[n], Instruction::Operand(_)) && matches!(kept[n], Kept::Elements(_));
-        let result = given(formula, n).filter(|_| computed)?;
+        let result = given(formula, n).filter(|_| matches!(kept[n], Kept::Elements(_)))?;
         (n..instructions.len()).all(|later| !reads(later, result)).then_some((n, result))
     };
     let found: Vec<(Place, usize)> = (0..instructions.len()).filter_map(in_place).collect();
@@ -150,7 +150,7 @@ fn choose_registers(formula: &Formula, blocks: Blocks, kept: &mut [Kept<'_>]) ->
             kept[n] = match kept[n] {
                 Kept::Elements(_) => Kept::Elements(register()),
                 Kept::Rows(_) => Kept::Rows(Some(register())),
-                Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) => kept[n],
+                Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) => kept[n],
             };
         }
         let mut read: Vec<Place> = instruction.arguments().chain([n]).collect();
@@ -158,7 +158,7 @@ fn choose_registers(formula: &Formula, blocks: Blocks, kept: &mut [Kept<'_>]) ->
         read.dedup();
         free.extend(read.into_iter().filter(|read| last[*read] == n).filter_map(|read| match kept[read] {
             Kept::Elements(register) | Kept::Rows(Some(register)) => Some(register),
-            Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Rows(None) => None,
+            Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) | Kept::Rows(None) => None,
         }));
     }
     registers

@@ -86,14 +86,7 @@ impl<'a> Runner<'a> {
     /// Blocks that are independent of each other: no rows, or whole ones.
     fn run_blocks(&self, results: &mut [&mut [f32]]) {
         let everything: Vec<bool> = vec![true; self.formula.instructions.len()];
-        self.in_pieces(0, self.total, results, &|piece, registers| {
-            let (mut at, end) = (piece.start, piece.start + piece.len);
-            while at < end {
-                let len = self.unit.min(end - at);
-                self.block(&everything, None, at, len, piece, registers);
-                at += len;
-            }
-        });
+        self.in_pieces(0, self.total, results, &everything, None);
     }
 
     /// Rows longer than a block: every fold is a pass over the row, and so are the results.
@@ -131,14 +124,7 @@ impl<'a> Runner<'a> {
             }
             let outputs: Vec<Place> = self.formula.outputs.iter().map(|output| output.place).collect();
             let needed = self.needed(&outputs);
-            self.in_pieces(start, self.row, results, &|piece, registers| {
-                let (mut at, end) = (piece.start, piece.start + piece.len);
-                while at < end {
-                    let len = BLOCK.min(end - at);
-                    self.block(&needed, Some(&folds), at, len, piece, registers);
-                    at += len;
-                }
-            });
+            self.in_pieces(start, self.row, results, &needed, Some(&folds));
         }
     }
 
@@ -183,15 +169,9 @@ impl<'a> Runner<'a> {
         needed
     }
 
-    /// Runs `task` on pieces of whole units, in parallel, and adds what they have summed in the order of the pieces.
+    /// Computes `len` elements from `start` in pieces of whole units, in parallel, and adds their sums in order.
     /// Registers, with room for a unit, serve many pieces: those of each piece would take the allocator's one lock.
-    fn in_pieces(
-        &self,
-        start: usize,
-        len: usize,
-        results: &mut [&mut [f32]],
-        task: &(dyn Fn(&mut Piece<'_>, &mut Registers) + Sync),
-    ) {
+    fn in_pieces(&self, start: usize, len: usize, results: &mut [&mut [f32]], needed: &[bool], folds: Option<&[f32]>) {
         let units = len.div_ceil(self.unit);
         let mut per_piece = (TASK_LEN / self.unit).max(1);
         if self.sums.iter().any(Option::is_some) {
@@ -233,7 +213,10 @@ impl<'a> Runner<'a> {
                 || self.registers(self.unit),
                 |registers, mut piece| {
                     piece.sums.clone_from(&zero);
-                    task(&mut piece, registers);
+                    let end = piece.start + piece.len;
+                    for at in (piece.start..end).step_by(self.unit) {
+                        self.block(needed, folds, at, self.unit.min(end - at), &mut piece, registers);
+                    }
                     piece.sums
                 },
             )
@@ -264,15 +247,14 @@ impl<'a> Runner<'a> {
         let within = at - piece.start;
         self.prefetch(at + len, within + len, len, piece);
         for n in (0..needed.len()).filter(|n| needed[*n]) {
-            let computed = !matches!(self.formula.instructions[n], Instruction::Operand(_));
             match self.plan.kept[n] {
-                Kept::Result(r) if computed => {
+                Kept::Result(r) => {
                     let result = std::mem::take(&mut piece.results[r]);
                     let block = Block { at, len, results: &piece.results, within, folds };
                     self.run_instruction(n, false, block, registers, &mut result[within..][..len]);
                     piece.results[r] = result;
                 }
-                Kept::Number(_) | Kept::Stored(_) | Kept::Result(_) | Kept::Rows(_) | Kept::Elements(_) => {
+                Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Rows(_) | Kept::Elements(_) => {
                     let block = Block { at, len, results: &piece.results, within, folds };
                     self.compute(n, block, registers);
                 }
@@ -288,7 +270,7 @@ impl<'a> Runner<'a> {
         for kept in &self.plan.kept {
             match kept {
                 Kept::Stored(values) => ask(values, at),
-                Kept::Result(result) => ask(piece.results[*result], within),
+                Kept::Before(result) | Kept::Result(result) => ask(piece.results[*result], within),
                 Kept::Number(_) | Kept::Rows(_) | Kept::Elements(_) => {}
             }
         }

@@ -190,7 +190,7 @@ fn compute(
     // The columns behind the last whole panel are summed aside, where vectors may be wider than they are.
     last.grow(count * PANEL);
     for terms in extents.depths() {
-        let left = copy_rows(isa, extents, a, rows.clone(), terms.clone(), of_a);
+        let left = copy_rows(extents, a, rows.clone(), terms.clone(), of_a);
         for panel in 0..n.div_ceil(PANEL) {
             let right = match b {
                 RightMatrix::LaidOut(panels) => {
@@ -222,7 +222,6 @@ fn compute(
 /// Some rows and terms of A. Rows that would push each other out of the first-level cache are copied to another
 /// distance.
 fn copy_rows<'s>(
-    isa: Isa,
     extents: Extents,
     a: &'s [f32],
     rows: Range<usize>,
@@ -233,7 +232,9 @@ fn copy_rows<'s>(
     let (count, depth) = (rows.len(), terms.len());
     if extents.transpose_a {
         scratch.grow(count * depth);
-        copy_terms(isa, m, &a[terms.start * m + rows.start..], count, &mut scratch[..count * depth]);
+        for (term, copy) in terms.zip(scratch.chunks_exact_mut(count)) {
+            copy.copy_from_slice(&a[term * m..][rows.clone()]);
+        }
         return Left { data: scratch, row_pitch: 1, column_pitch: count };
     }
     if !k.is_multiple_of(FAR) {
@@ -270,17 +271,6 @@ vectorised! {
             if let Some(row) = row.first_chunk() {
                 *copy = *row;
             }
-        }
-    }
-}
-
-vectorised! {
-    /// The first `count` elements of each row of `pitch`, as [`copy_columns`].
-    fn copy_terms(_simd, pitch: usize, a: &[f32], count: usize, copy: &mut [f32]) -> () {
-        for (copy, row) in copy.chunks_exact_mut(count).zip(a.chunks(pitch)) {
-            let ((vectors, rest), (from, last)) = (copy.as_chunks_mut::<LANES>(), row[..count].as_chunks::<LANES>());
-            vectors.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            rest.iter_mut().zip(last).for_each(|(to, from)| *to = *from);
         }
     }
 }
