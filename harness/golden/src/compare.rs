@@ -1,9 +1,6 @@
 //! Compares one tensor with its reference values.
 
-use crate::{
-    manifest::{Samples, TensorFacts},
-    stats::Stats,
-};
+use crate::{golden::Samples, manifest::TensorFacts, stats::Stats};
 use serde::Serialize;
 
 /// The arithmetic that is judged, and how strictly.

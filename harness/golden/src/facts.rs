@@ -4,7 +4,8 @@
 
 use crate::{
     error::GoldenError,
-    manifest::{Golden, Samples, ScheduleTable, read_capped},
+    golden::{Golden, Samples, read_capped},
+    manifest::ScheduleTable,
     report::Item,
 };
 use safetensors::SafeTensors;

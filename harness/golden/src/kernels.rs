@@ -7,7 +7,7 @@
 use crate::{
     GoldenError,
     check::{CheckOptions, bound, under_conditions},
-    manifest::Golden,
+    golden::Golden,
     probe::Probe,
     report::Item,
     run::{Setup, inputs, scalars, set_weights},

@@ -1,57 +1,12 @@
-//! The golden format: a JSON manifest and a safetensors file with the same stem.
+//! The manifest of a golden, a JSON file.
 //!
 //! `golden/README.md` describes the format for exporters of other frameworks.
 
-use crate::error::GoldenError;
-use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::{Path, PathBuf},
-};
-use zoo_datasets::{files, hash::sample_positions};
-
-/// If a tensor has at most this many elements, its samples are all elements in order.
-pub(crate) const STORED_IN_ORDER: usize = 64;
-
-/// Most elements of a tensor.
-const MOST_ELEMENTS: usize = 1 << 31;
+use std::collections::BTreeMap;
 
 /// Name of this project in [`Manifest::made_with`].
 pub(crate) const MAKER: &str = "zoo";
-
-/// Largest manifest or tensor file that is read.
-const MAX_FILE_BYTES: u64 = 256 << 20;
-
-/// A golden, read from its two files.
-#[derive(Clone, Debug)]
-pub struct Golden {
-    /// Path of the manifest.
-    pub path: PathBuf,
-    /// The manifest.
-    pub manifest: Manifest,
-    arrays: HashMap<String, Array>,
-}
-
-impl Golden {
-    /// Whether this project recorded it. Then it is a baseline: it detects regressions, but proves nothing about a
-    /// reference framework.
-    pub fn is_baseline(&self) -> bool {
-        self.manifest.made_with.contains_key(MAKER)
-    }
-}
-
-/// Whether the golden with this manifest is a baseline ([`Golden::is_baseline`]); `None` if it cannot be read.
-pub fn is_baseline(manifest: &Path) -> Option<bool> {
-    #[derive(Deserialize)]
-    struct Made {
-        #[serde(default)]
-        made_with: BTreeMap<String, serde::de::IgnoredAny>,
-    }
-    let text = read_capped(manifest).ok()?;
-    let made: Made = serde_json::from_slice(&text).ok()?;
-    Some(made.made_with.contains_key(MAKER))
-}
 
 /// All parts of a golden except its arrays. Keys that are only informative for people are not read.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -154,7 +109,7 @@ pub struct Optimizer {
 impl Optimizer {
     /// The optimizer of a variant, read from a rule such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`,
     /// for the parameters of the main run.
-    fn of_rule(rule: &str, main: &Self) -> Option<Self> {
+    pub(crate) fn of_rule(rule: &str, main: &Self) -> Option<Self> {
         let rest = rule.strip_prefix("Adam ")?;
         let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key));
         let lr: f64 = value("lr ")?.parse().ok()?;
@@ -358,194 +313,6 @@ pub struct Variant {
     /// Tensors, stored as `variant.<name>/<key>`.
     #[serde(default)]
     pub tensors: BTreeMap<String, TensorFacts>,
-}
-
-/// Values of an array in the tensor file.
-#[derive(Clone, Debug)]
-enum Array {
-    Float(Vec<f64>),
-    Integer(Vec<i64>),
-}
-
-impl Golden {
-    /// Reads a manifest and its tensor file.
-    ///
-    /// # Errors
-    /// A file that cannot be read or has another format, a tensor of the manifest that the file lacks, an additional
-    /// tensor, or test vectors of the hash that do not match.
-    pub fn read(path: &Path) -> Result<Self, GoldenError> {
-        let manifest: Manifest = serde_json::from_slice(&read_capped(path)?)
-            .map_err(|e| GoldenError::Malformed { path: path.into(), message: format!("not a golden: {e}") })?;
-        let tensors = path.with_extension("safetensors");
-        let bytes = read_capped(&tensors)?;
-        let malformed = |message: String| GoldenError::Malformed { path: tensors.clone(), message };
-        let file = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
-        let mut arrays = HashMap::new();
-        for (key, view) in file.iter() {
-            let array = Array::decode(view.dtype(), view.data())
-                .ok_or_else(|| malformed(format!("`{key}` has element type {:?}", view.dtype())))?;
-            arrays.insert(key.to_string(), array);
-        }
-        let golden = Self { path: path.into(), manifest, arrays };
-        golden.expect_complete().map_err(|message| GoldenError::Malformed { path: path.into(), message })?;
-        Ok(golden)
-    }
-
-    /// Samples of a tensor with their flat positions. `variant` is `None` for the main run.
-    ///
-    /// # Errors
-    /// There are no samples, or more than the tensor has elements.
-    pub fn samples(&self, key: &str, variant: Option<&str>, numel: usize) -> Result<Samples<'_>, GoldenError> {
-        let stored = match variant {
-            Some(variant) => format!("variant.{variant}/{key}"),
-            None => key.to_string(),
-        };
-        let missing = |message: &str| GoldenError::Malformed {
-            path: self.path.clone(),
-            message: format!("`{stored}`: {message}"),
-        };
-        let Some(Array::Float(values)) = self.arrays.get(&stored) else {
-            return Err(missing("no samples in floating point"));
-        };
-        if values.is_empty() || numel == 0 {
-            return Err(missing("no elements"));
-        }
-        let in_order = numel <= STORED_IN_ORDER || values.len() == numel;
-        if in_order && values.len() != numel {
-            return Err(missing("not all elements are stored"));
-        }
-        let positions = match in_order {
-            true => (0..numel).collect(),
-            false => sample_positions(key, numel, values.len()).collect(),
-        };
-        Ok(Samples { positions, values })
-    }
-
-    /// A stored input, such as labels. Integers are exact.
-    ///
-    /// # Errors
-    /// The input is not stored.
-    pub fn stored(&self, key: &str) -> Result<Vec<f64>, GoldenError> {
-        match self.arrays.get(key) {
-            Some(Array::Integer(values)) => Ok(values.iter().map(|v| *v as f64).collect()),
-            Some(Array::Float(values)) => Ok(values.clone()),
-            None => Err(GoldenError::Malformed { path: self.path.clone(), message: format!("no array `{key}`") }),
-        }
-    }
-
-    /// The stored initial value of a running statistic, if no rule gives it.
-    pub fn start(&self, name: &str) -> Option<&[f64]> {
-        match self.arrays.get(&format!("init/{name}")) {
-            Some(Array::Float(values)) => Some(values),
-            Some(Array::Integer(_)) | None => None,
-        }
-    }
-
-    /// The golden of a variant with another optimizer, in the form of a main run: weights, inputs, and outputs and
-    /// gradients of the first step are those of the main run; losses, and parameters after the step, are those of the
-    /// variant. Without such a variant, the golden is unchanged.
-    ///
-    /// # Errors
-    /// The rule of the variant does not name a known optimizer.
-    pub fn bound_to(&self, variant: &str) -> Result<Self, GoldenError> {
-        let mut bound = self.clone();
-        let Some(facts) = bound.manifest.variants.remove(variant) else { return Ok(bound) };
-        let rule = facts.rule.as_deref().unwrap_or_default();
-        bound.manifest.optimizer = Optimizer::of_rule(rule, &self.manifest.optimizer).ok_or_else(|| {
-            let message = format!("the rule of the variant `{variant}` names no optimizer: `{rule}`");
-            GoldenError::Malformed { path: self.path.clone(), message }
-        })?;
-        (bound.manifest.losses_f64, bound.manifest.losses_f32) = (facts.losses_f64, facts.losses_f32);
-        let before_the_update = ["out/", "grad/", "buffer1/"];
-        bound.manifest.tensors.retain(|key, _| before_the_update.iter().any(|prefix| key.starts_with(prefix)));
-        for (key, facts) in facts.tensors {
-            if let Some(array) = bound.arrays.remove(&format!("variant.{variant}/{key}")) {
-                bound.arrays.insert(key.clone(), array);
-                bound.manifest.tensors.insert(key, facts);
-            }
-        }
-        Ok(bound)
-    }
-
-    /// First values of tensors that are generated with the hash: `init_head/<name>` and `input_head/<name>`.
-    pub fn heads(&self, prefix: &str) -> Vec<(&str, &[f64])> {
-        let mut heads: Vec<_> = self
-            .arrays
-            .iter()
-            .filter_map(|(key, array)| match (key.strip_prefix(prefix), array) {
-                (Some(name), Array::Float(values)) => Some((name, values.as_slice())),
-                _ => None,
-            })
-            .collect();
-        heads.sort_unstable_by_key(|(name, _)| *name);
-        heads
-    }
-
-    /// Checks that every listed tensor exists and no other: the check fails closed. Also limits the size of all
-    /// shapes.
-    fn expect_complete(&self) -> Result<(), String> {
-        let manifest = &self.manifest;
-        let facts = manifest.variants.values().flat_map(|variant| &variant.tensors).chain(&manifest.tensors);
-        let inputs = manifest.inputs.iter().map(|(name, input)| (name, &input.shape));
-        let shapes = facts.map(|(name, facts)| (name, &facts.shape)).chain(inputs).chain(&manifest.shapes);
-        for (name, shape) in shapes {
-            let numel = shape.iter().try_fold(1, |numel: usize, side| numel.checked_mul(*side));
-            if numel.is_none_or(|numel| numel > MOST_ELEMENTS) {
-                return Err(format!("`{name}` has the shape {shape:?}: more than {MOST_ELEMENTS} elements"));
-            }
-        }
-        let variants = self.manifest.variants.iter();
-        let in_variants =
-            variants.flat_map(|(v, facts)| facts.tensors.keys().map(move |key| format!("variant.{v}/{key}")));
-        let listed: std::collections::HashSet<String> =
-            self.manifest.tensors.keys().cloned().chain(in_variants).collect();
-        if let Some(key) = listed.iter().filter(|key| !self.arrays.contains_key(*key)).min() {
-            return Err(format!("tensor `{key}` is listed, and missing from the tensor file"));
-        }
-        let known = ["init_head/", "input_head/", "input/", "init/"];
-        let surplus = self.arrays.keys().filter(|k| !listed.contains(*k) && !known.iter().any(|p| k.starts_with(p)));
-        if let Some(key) = surplus.min() {
-            return Err(format!("tensor `{key}` is in the tensor file, and not listed"));
-        }
-        if let Some(key) = self.manifest.output_order.iter().find(|k| !self.manifest.tensors.contains_key(*k)) {
-            return Err(format!("output `{key}` is ordered, and not listed"));
-        }
-        if self.manifest.losses_f64.is_empty() || self.manifest.losses_f64.len() != self.manifest.losses_f32.len() {
-            return Err("losses in f64 and f32 must be there for the same steps".into());
-        }
-        Ok(())
-    }
-}
-
-/// Stored elements of a tensor.
-#[derive(Clone, Debug)]
-pub struct Samples<'g> {
-    /// Flat row-major positions; may repeat.
-    pub positions: Vec<usize>,
-    /// The reference's values at these positions.
-    pub values: &'g [f64],
-}
-
-impl Array {
-    fn decode(dtype: Dtype, data: &[u8]) -> Option<Self> {
-        fn each<const N: usize, T>(data: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
-            data.as_chunks::<N>().0.iter().map(|b| read(*b)).collect()
-        }
-        Some(match dtype {
-            Dtype::F64 => Self::Float(each(data, f64::from_le_bytes)),
-            Dtype::F32 => Self::Float(each(data, |b| f64::from(f32::from_le_bytes(b)))),
-            Dtype::I64 => Self::Integer(each(data, i64::from_le_bytes)),
-            Dtype::I32 => Self::Integer(each(data, |b| i64::from(i32::from_le_bytes(b)))),
-            Dtype::I8 => Self::Integer(each(data, |b| i64::from(i8::from_le_bytes(b)))),
-            Dtype::U8 => Self::Integer(each(data, |b: [u8; 1]| i64::from(b[0]))),
-            _ => return None,
-        })
-    }
-}
-
-/// Reads a file of bounded size.
-pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
-    files::read(path, MAX_FILE_BYTES).map_err(|source| GoldenError::Unreadable { path: path.into(), source })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::{
     compare::Precision,
     device::DeviceOptions,
     error::GoldenError,
-    manifest::Golden,
+    golden::Golden,
     run::Setup,
     variants,
 };

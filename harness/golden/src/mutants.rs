@@ -15,7 +15,7 @@ mod siamese_faults;
 use crate::{
     GoldenError,
     check::{CheckOptions, check_faulty},
-    manifest::Golden,
+    golden::Golden,
     report::{Stage, Verdict},
 };
 use serde::Serialize;

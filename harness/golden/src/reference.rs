@@ -5,8 +5,8 @@ use crate::{
     check::{CheckOptions, bound, under_conditions},
     compare::Precision,
     foreign::{Quantity, msprobe_dump},
+    golden::Golden,
     judge::Targets,
-    manifest::Golden,
     probe::to_f64,
     run::{Setup, inputs, scalars, set_weights},
 };

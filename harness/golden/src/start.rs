@@ -5,7 +5,8 @@ use crate::{
     check::{CheckOptions, bound, under_conditions},
     compare::Precision,
     foreign::SPELLINGS,
-    manifest::{Golden, Hyper, Optimizer},
+    golden::Golden,
+    manifest::{Hyper, Optimizer},
     run::Setup,
     weights,
 };

@@ -1,6 +1,6 @@
 //! Variants of a golden for which only losses are recorded: the recipe without some of its rules.
 
-use crate::manifest::Golden;
+use crate::golden::Golden;
 use zoo_recipe::{Recipe, schema::Clip};
 
 /// The recipe of each such variant in the golden. `bound` is the recipe under the golden's conditions.

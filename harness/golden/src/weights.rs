@@ -1,6 +1,7 @@
 //! Weights and inputs of a golden step: computed from a name and an index, and never distributed.
 
-use crate::manifest::{Golden, Init};
+use crate::golden::Golden;
+use crate::manifest::Init;
 use rayon::prelude::*;
 use zoo_datasets::hash::{NameHash, fnv1a64};
 use zoo_engine::{Isa, Loops};

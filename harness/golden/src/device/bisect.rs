@@ -9,7 +9,7 @@ use super::{DeviceOptions, NodeReport, OnDevice, judge, setup};
 use crate::{
     GoldenError,
     check::{bound, under_conditions},
-    manifest::Golden,
+    golden::Golden,
     report::Verdict,
 };
 use serde::Serialize;

@@ -31,7 +31,7 @@ use crate::{
     GoldenError,
     check::{bound, conditions_stage, under_conditions},
     conditions::{self, Difference},
-    manifest::Golden,
+    golden::Golden,
     report::{Divergence, Item, StageReport, Verdict},
 };
 use runs::{Judged, OnDevice, exponents, setup};

@@ -10,7 +10,7 @@ use crate::{
     check::{CheckOptions, bound, under_conditions},
     compare::Precision,
     device::{DeviceOptions, scaled, stage},
-    manifest::Golden,
+    golden::Golden,
     probe::to_f64,
     run::{Setup, inputs, scalars, set_weights},
 };

@@ -8,7 +8,7 @@ use super::targets::{PARAMETER, Target, Targets};
 use crate::{
     GoldenError,
     foreign::{Quantity, Statistics},
-    manifest::Golden,
+    golden::Golden,
     probe::to_f64,
     weights,
 };

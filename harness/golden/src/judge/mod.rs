@@ -19,7 +19,7 @@ use crate::{
     compare::{DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR, is_degenerate},
     divergence,
     foreign::{Entry, Format, Quantity, Recording, Statistics},
-    manifest::Golden,
+    golden::Golden,
     report::{Divergence, Item, Stage, StageReport, Verdict},
     run::{Setup, inputs, scalars, set_weights},
     stats::Stats,

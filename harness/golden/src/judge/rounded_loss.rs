@@ -8,7 +8,7 @@ use super::{Given, given, targets::Targets};
 use crate::{
     GoldenError,
     foreign::{Entry, Quantity},
-    manifest::Golden,
+    golden::Golden,
     weights,
 };
 use candle_core::{DType as CandleType, Device, Tensor};

@@ -6,7 +6,7 @@ use crate::{
     check::CheckOptions,
     compare::Precision,
     device::scaled,
-    manifest::Golden,
+    golden::Golden,
     probe::to_f64,
     run::{Setup, inputs, scalars, set_weights},
 };
