@@ -1,30 +1,27 @@
 //! The training loop.
 
 mod replay;
+mod state;
+mod summary;
 
 use std::{
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 use zoo_engine::Observer;
 use zoo_ranks::Ranks;
-use zoo_recipe::{
-    Recipe,
-    schema::{self, Goal, Target},
-};
+use zoo_recipe::Recipe;
 use zoo_tasks::{Batches, Evaluation, Feed};
 
 use crate::{
     TrainError,
-    checkpoint::{Checkpoint, CheckpointStore, DataIdentity, FORMAT, Progress, changes},
-    environment::Environment,
+    checkpoint::{CheckpointStore, DataIdentity},
     evaluate::Evaluator,
-    event::{Evaluated, Event, Listener, Reached, RunResult, SCHEMA_VERSION, Started, StepDone},
+    event::{Evaluated, Event, Listener, RunResult, StepDone},
     gradient_norm::GradientNorm,
     job::Job,
     session::Session,
-    timetable::{Position, Timetable},
+    timetable::Timetable,
 };
 
 /// Approximate number of steps at which the norm of the gradients is measured.
@@ -143,51 +140,6 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Resumes from a checkpoint, bit-identical to an uninterrupted training.
-    ///
-    /// # Errors
-    /// A checkpoint of another recipe or other data, with all differences.
-    pub fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
-        let Progress { recipe, data, step, seconds, evaluations, linear_baseline, .. } = &checkpoint.progress;
-        let changes = changes(recipe, &recipe_value(self.job.recipe)?);
-        if !changes.is_empty() {
-            return Err(TrainError::RecipeChanged { step: *step, changes });
-        }
-        let Position { epoch, batch } = self.timetable.position(*step);
-        let there = (checkpoint.progress.epoch, checkpoint.progress.batch);
-        if *step > self.timetable.steps() || there != (epoch, batch) {
-            let message =
-                format!("a checkpoint at step {step}, epoch {}, batch {}: this training has none", there.0, there.1);
-            return Err(TrainError::Mismatch(message));
-        }
-        let (before, now) = (&checkpoint.progress.device, self.job.device_name());
-        if before != now {
-            let message = format!("the checkpoint was trained on {before}, this run is on {now}");
-            return Err(TrainError::Mismatch(message));
-        }
-        if *data != self.identity {
-            let (before, now) = (data.to_string(), self.identity.to_string());
-            return Err(TrainError::DataChanged { step: *step, before, now });
-        }
-        let last = step.checked_sub(1).map_or(0, |done| self.timetable.position(done).epoch as usize);
-        if let Some(stage) = self.stages.iter().rev().find(|stage| **stage <= last).filter(|stage| **stage > 0) {
-            self.session.enter(
-                self.job.recipe,
-                self.job.model,
-                self.job.device.map(|device| device.arithmetic),
-                *stage,
-            )?;
-        }
-        self.session.restore(&checkpoint.variables, *step, checkpoint.progress.loss_scale)?;
-        self.initialised = true;
-        self.evaluations = evaluations.clone();
-        self.job.linear_baseline = self.job.linear_baseline.or(*linear_baseline);
-        self.seconds_before = *seconds;
-        self.resumed_at = Some(*step);
-        self.saved = Some(*step);
-        Ok(())
-    }
-
     /// The recipe of the training.
     pub fn recipe(&self) -> &Recipe {
         self.job.recipe
@@ -267,17 +219,6 @@ impl<'a> Trainer<'a> {
             }
             listener.hear(&Event::Step(self.observed_step(&mut batches)?))?;
         }
-    }
-
-    /// Continues from the state of the first rank.
-    fn follow_first(&mut self) -> Result<(), TrainError> {
-        if self.ranks.size() == 1 {
-            return Ok(());
-        }
-        let name = Path::new("the first rank's state");
-        let here = if self.ranks.is_first() { self.checkpoint()?.encode(name)? } else { Vec::new() };
-        let state = self.ranks.broadcast(here)?;
-        if self.ranks.is_first() { Ok(()) } else { self.resume(&Checkpoint::decode(name, &state)?) }
     }
 
     /// One step; at some steps the gradients are observed.
@@ -410,107 +351,7 @@ impl<'a> Trainer<'a> {
         evaluated
     }
 
-    /// Writes a checkpoint of the current state, unless it contains a NaN or an infinity.
-    fn save(&mut self, store: &CheckpointStore) -> Result<Event, TrainError> {
-        let step = self.session.done();
-        self.expect_finite()?;
-        let path = store.save(&self.checkpoint()?)?;
-        self.saved = Some(step);
-        Ok(Event::Checkpointed { step, path })
-    }
-
-    /// The current state.
-    ///
-    /// # Errors
-    /// A recipe that cannot be written, such as one with a path that is not UTF-8.
-    pub fn checkpoint(&self) -> Result<Checkpoint, TrainError> {
-        let step = self.session.done();
-        let position = self.timetable.position(step);
-        let progress = Progress {
-            format: FORMAT,
-            zoo: env!("CARGO_PKG_VERSION").to_owned(),
-            recipe: recipe_value(self.job.recipe)?,
-            data: self.identity.clone(),
-            seed: self.job.recipe.train.seed,
-            step,
-            epoch: position.epoch,
-            batch: position.batch,
-            seconds: self.seconds(),
-            evaluations: self.evaluations.clone(),
-            linear_baseline: self.job.linear_baseline,
-            device: self.job.device_name().to_owned(),
-            loss_scale: Some(self.session.loss_scale()),
-        };
-        Ok(Checkpoint { progress, variables: self.session.variables()? })
-    }
-
     fn seconds(&self) -> f64 {
         self.seconds_before + self.begun.elapsed().as_secs_f64()
     }
-
-    fn started(&self) -> Started {
-        let Job { recipe, model, data, linear_baseline, baselines, golden, .. } = self.job;
-        let graph = self.session.step().graph();
-        let parameters = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
-        let kernels = match recipe.engine.kernels {
-            schema::Kernels::Fast => "fast",
-            schema::Kernels::Reference => "reference",
-        };
-        Started {
-            schema_version: SCHEMA_VERSION,
-            recipe: recipe.name.clone(),
-            resumed_at: self.resumed_at,
-            parameters,
-            batch: recipe.train.batch,
-            ranks: self.ranks.size(),
-            epochs: self.timetable.epochs(),
-            steps_per_epoch: self.timetable.steps_per_epoch(),
-            steps: self.timetable.steps(),
-            data: data.description.clone(),
-            train_samples: data.samples.train_len(),
-            val_samples: data.samples.val_len(),
-            classes: model.classes,
-            seed: recipe.train.seed,
-            target: recipe.target.clone(),
-            linear_baseline,
-            baselines: baselines.to_vec(),
-            golden,
-            device: self.job.device_name().to_owned(),
-            environment: Environment::detect(self.job.threads(), kernels),
-        }
-    }
-
-    /// The verdict on the last evaluation.
-    fn result(&self) -> RunResult {
-        let target = self.job.recipe.target.as_ref();
-        let metric = self.job.recipe.metric();
-        let last = |metric| self.evaluations.last().and_then(|last| last.score(metric));
-        let judge = |Goal { metric, value: target }: Goal| {
-            let achieved = last(metric);
-            let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
-            Reached { metric, target, achieved, met }
-        };
-        let goals: Vec<Reached> = target.into_iter().flat_map(Target::goals).map(judge).collect();
-        RunResult {
-            schema_version: SCHEMA_VERSION,
-            metric,
-            target: target.map(|target| target.value),
-            achieved: last(metric),
-            met: target.map(|_| goals.iter().all(|goal| goal.met)),
-            also: goals.into_iter().skip(1).collect(),
-            epochs: self.timetable.epochs(),
-            steps: self.session.done(),
-            seconds: self.seconds(),
-            linear_baseline: self.job.linear_baseline,
-            baselines: self.job.baselines.to_vec(),
-            golden: self.job.golden,
-            device: self.job.device_name().to_owned(),
-            skipped_steps: self.session.loss_scale().skipped,
-        }
-    }
-}
-
-/// The resolved recipe, as stored in checkpoints.
-fn recipe_value(recipe: &Recipe) -> Result<serde_json::Value, TrainError> {
-    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be stored: {error}")))
 }
