@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::image::{DecodeError, Size};
 use crate::readers::IdxError;
 
-/// Why a path is not the folder that was expected.
-fn no_folder(path: &Path) -> &'static str {
+/// What is at a path instead of the data.
+fn instead(path: &Path) -> &'static str {
     let packed = path.extension().and_then(OsStr::to_str);
     match packed.map(str::to_ascii_lowercase).as_deref() {
-        _ if !path.exists() => "no such folder",
+        _ if !path.exists() => "not found",
         Some("zip" | "tar" | "gz" | "tgz" | "bz2" | "xz") => "an archive, not a folder: unpack it first",
         _ => "not a folder",
     }
@@ -36,21 +36,41 @@ pub enum DataError {
         /// What is wrong with it.
         source: DecodeError,
     },
-    /// A folder was expected.
-    #[error("{}: {}", .0.display(), no_folder(.0))]
-    NotAFolder(PathBuf),
-    /// The data that a recipe names are not there.
-    #[error(
-        "{}: not found{}. Use --data PATH for another place{}",
-        path.display(),
-        holds.map_or_else(String::new, |holds| format!(". It should contain {holds}")),
-        from.as_ref().map_or_else(String::new, |from| format!(". Download: {from}"))
-    )]
-    Missing {
+    /// Data that are not at their place.
+    #[error("{}: {}. Expected {expected}", path.display(), instead(path))]
+    Absent {
         /// The file or folder.
         path: PathBuf,
-        /// The files in a folder of this layout.
-        holds: Option<&'static str>,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// A folder in none of the known layouts.
+    #[error(
+        "{}: no known layout. Expected {expected}. Found {found}{}",
+        root.display(),
+        inner.as_ref().map_or_else(String::new, |inner| format!("; try {}", inner.display()))
+    )]
+    UnknownLayout {
+        /// The folder.
+        root: PathBuf,
+        /// The files of the known layouts.
+        expected: &'static str,
+        /// Its actual content.
+        found: String,
+        /// The only folder in it, if that has a known layout.
+        inner: Option<PathBuf>,
+    },
+    /// Data that are absent, or in no known layout, with advice.
+    #[error(
+        "{error}.{}{}",
+        if *named { "" } else { " Use --data PATH for another place." },
+        from.as_ref().map_or_else(String::new, |from| format!(" Download: {from}"))
+    )]
+    Unavailable {
+        /// What is wrong.
+        error: Box<DataError>,
+        /// Whether the user named the place.
+        named: bool,
         /// Where the data are published.
         from: Option<String>,
     },
@@ -106,21 +126,6 @@ pub enum DataError {
         /// What is wrong with it.
         reason: IdxError,
     },
-    /// A `--data` folder in none of the known layouts.
-    #[error(
-        "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
-         train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}{}",
-        root.display(),
-        inner.as_ref().map_or_else(String::new, |inner| format!("; try {}", inner.display()))
-    )]
-    UnknownLayout {
-        /// The folder.
-        root: PathBuf,
-        /// Its actual content.
-        found: String,
-        /// The only folder in it, if that has a known layout.
-        inner: Option<PathBuf>,
-    },
     /// A deterministic split that left one side without samples.
     #[error(
         "{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders",
@@ -165,28 +170,6 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A folder without text data in any of the known layouts.
-    #[error(
-        "{}: no text data found; looked for train_images with train_gts, images with gts, ch4_training_images with \
-         ch4_training_localization_transcription_gt, Images/Train with Groundtruth/Polygon/Train, and their test parts",
-        .0.display()
-    )]
-    UnknownTextLayout(PathBuf),
-    /// A folder without label maps in any of the known layouts.
-    #[error(
-        "{}: no label maps found; looked for train/images with train/labels and their val parts, and for JPEGImages \
-         with \
-         SegmentationClass and ImageSets/Segmentation/train.txt and val.txt (PASCAL VOC)",
-        .0.display()
-    )]
-    UnknownLabelLayout(PathBuf),
-    /// A folder without annotated boxes in any of the known layouts.
-    #[error(
-        "{}: no boxes found; looked for annotations/instances_train*.json and instances_val*.json (COCO), and for \
-         Annotations with JPEGImages and ImageSets/Main/train.txt and val.txt (PASCAL VOC)",
-        .0.display()
-    )]
-    UnknownBoxLayout(PathBuf),
     /// An image of another size than its annotation says.
     #[error("{}: {found} pixels, but {expected} according to {}", image.display(), annotation.display())]
     ImageSize {
@@ -314,6 +297,24 @@ pub enum DataError {
         /// The last failure.
         last: Box<DataError>,
     },
+}
+
+impl DataError {
+    /// Adds advice to an error about the place of the data: whether the user `named` it, and where the data are
+    /// published. Other errors stay as they are.
+    #[must_use]
+    pub fn advised(self, named: bool, from: Option<String>) -> Self {
+        let not_found = matches!(&self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+        let in_no_layout = matches!(
+            &self,
+            Self::Absent { .. }
+                | Self::UnknownLayout { .. }
+                | Self::NoClasses(_)
+                | Self::NoImages(_)
+                | Self::NoTexts(_)
+        );
+        if not_found || in_no_layout { Self::Unavailable { error: Box::new(self), named, from } } else { self }
+    }
 }
 
 /// The handling of unusable files.

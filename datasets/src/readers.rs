@@ -8,6 +8,7 @@ mod folder;
 mod frames;
 mod idx;
 mod label_folder;
+mod layout;
 mod outlines;
 mod root;
 mod text_folder;

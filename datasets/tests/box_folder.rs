@@ -193,11 +193,11 @@ fn missing_files_are_named() {
     fs::remove_file(dir.path().join("Annotations/000002.xml")).unwrap();
     assert!(refused(&dir).contains("Annotations/000002.xml: "), "{}", refused(&dir));
     fs::remove_file(dir.path().join("ImageSets/Main/val.txt")).unwrap();
-    assert!(refused(&dir).contains("no boxes found; looked for annotations/instances_train*.json"));
+    assert!(refused(&dir).contains("no known layout. Expected annotations/instances_train*.json"));
     let dir = coco(&json(IMAGES, BOXES, CATEGORIES));
     fs::write(dir.path().join("annotations/instances_val2014.json"), "").unwrap();
     assert!(refused(&dir).contains("only one of them can be read"));
     fs::remove_file(dir.path().join("annotations/instances_val2014.json")).unwrap();
     fs::rename(dir.path().join("val2017"), dir.path().join("other")).unwrap();
-    assert!(refused(&dir).ends_with("val2017: no such folder"), "{}", refused(&dir));
+    assert!(refused(&dir).ends_with("val2017: not found. Expected the images of this part"), "{}", refused(&dir));
 }

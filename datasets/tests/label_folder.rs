@@ -98,6 +98,10 @@ fn what_cannot_be_used_is_named() {
     assert!(error(dir.path()).contains("images/a.png"), "{}", error(dir.path()));
     assert_eq!(open(dir.path(), LabelPart::Train, OnError::Skip).unwrap().skipped(), 1);
     fs::remove_dir_all(dir.path().join("train/labels")).unwrap();
-    assert!(error(dir.path()).contains("no label maps found; looked for train/images"), "{}", error(dir.path()));
-    assert!(error(&dir.path().join("nowhere")).contains("no such folder"), "{}", error(&dir.path().join("nowhere")));
+    assert!(error(dir.path()).contains("no known layout. Expected train/images"), "{}", error(dir.path()));
+    assert!(
+        error(&dir.path().join("nowhere")).contains("nowhere: not found. Expected train/images"),
+        "{}",
+        error(&dir.path().join("nowhere"))
+    );
 }

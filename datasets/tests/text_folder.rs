@@ -75,8 +75,8 @@ fn text_outside_the_image_is_kept_and_ignored_by_the_targets() {
 #[test]
 fn missing_folders_and_images_are_named() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(open(dir.path(), OnError::Skip), Err(DataError::UnknownTextLayout(_))));
-    assert!(matches!(open(&dir.path().join("none"), OnError::Skip), Err(DataError::NotAFolder(_))));
+    assert!(matches!(open(dir.path(), OnError::Skip), Err(DataError::UnknownLayout { .. })));
+    assert!(matches!(open(&dir.path().join("none"), OnError::Skip), Err(DataError::Absent { .. })));
     let empty = folder(&[]);
     assert!(matches!(open(empty.path(), OnError::Skip), Err(DataError::NoImages(_))));
     let broken = folder(&[("a", Some(SOUND))]);

@@ -57,7 +57,24 @@ fn data_that_are_not_there_are_missing() {
     let absent = said(command().args(["data", "inspect", "resnet50"])).expect(3);
     assert!(absent.err.contains("data/imagenet/train: not found"), "{}", absent.err);
     assert!(absent.err.contains("Download: https://image-net.org/download.php"), "{}", absent.err);
+    assert!(absent.err.contains("Use --data PATH"), "{}", absent.err);
+    // Where the user named the place: what was expected there, and where to get it.
     let dir = tempfile::tempdir().unwrap();
-    let empty = said(command().args(["data", "inspect"]).args(TINY).arg("--data").arg(dir.path())).expect(3);
-    assert!(empty.err.contains("no data set found"), "{}", empty.err);
+    let named = |recipe: &str, folder: &std::path::Path| {
+        said(command().args(["data", "inspect", recipe, "--data"]).arg(folder)).expect(3).err
+    };
+    let none = named("gpt_shakespeare", &dir.path().join("none"));
+    let expected = "none: not found. Expected a text file, or a folder with text files (*.txt). Download: https://";
+    assert!(none.contains(expected), "{none}");
+    for (recipe, layout, download) in [
+        ("resnet8_tiny", "train/CLASS/* with val/CLASS/*", "https://www.cs.toronto.edu/"),
+        ("db_resnet", "train_images with train_gts", "https://github.com/cs-chan/Total-Text-Dataset"),
+        ("siammask", "VIDEO/groundtruth.txt", "https://github.com/foolwood/SiamMask"),
+    ] {
+        let empty = named(recipe, dir.path());
+        for part in ["no known layout. Expected", layout, "Found nothing. Download: ", download] {
+            assert!(empty.contains(part), "{empty}");
+        }
+        assert!(!empty.contains("Use --data"), "{empty}");
+    }
 }

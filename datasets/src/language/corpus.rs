@@ -42,6 +42,10 @@ impl Corpus {
     /// Files that cannot be read, are empty, or are not UTF-8; a folder without such files.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let mut corpus = Self { name: path.display().to_string(), content: String::new(), files: Vec::new() };
+        if !path.exists() {
+            let expected = "a text file, or a folder with text files (*.txt)";
+            return Err(DataError::Absent { path: path.to_owned(), expected });
+        }
         if !path.is_dir() {
             corpus.add(path)?;
             return Ok(corpus);

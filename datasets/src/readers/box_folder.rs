@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{read_image, sorted};
 use super::label_folder::{CLASSES, VOC, lines};
+use super::layout::{expect_folder, unknown};
 use super::{coco, voc};
 use crate::detection::{BoundingBox, BoxDataset, Object, Role};
 use crate::image::Size;
@@ -65,6 +66,10 @@ pub(super) fn check_bounds(bounds: &BoundingBox, size: Size) -> Result<(), Strin
     Err(format!("the box at ({x}, {y}) of {width} x {height} reaches beyond the image of {size} pixels"))
 }
 
+/// The files of both layouts.
+const LAYOUTS: &str = "annotations/instances_train*.json and instances_val*.json (COCO), or Annotations with \
+                       JPEGImages and ImageSets/Main/train.txt and val.txt (PASCAL VOC)";
+
 impl BoxFolder {
     /// A part of the data set in `root`: COCO's layout, `annotations/instances_PART*.json` (for example
     /// `instances_train2017.json`) with images in the folder `train2017`, `images/train2017` or `images`; or PASCAL
@@ -77,15 +82,13 @@ impl BoxFolder {
     /// without file or annotation, and an unusable annotation. With [`OnError::Skip`] these are logged, counted and
     /// skipped.
     pub fn open_root(root: &Path, part: BoxPart, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, LAYOUTS)?;
         let mut folder = if let Some(file) = instances(root, part)? {
             Self::coco(root, &file, on_error)?
         } else {
             let list = root.join("ImageSets/Main").join(format!("{}.txt", part.name()));
             if !list.is_file() || !root.join("Annotations").is_dir() {
-                return Err(DataError::UnknownBoxLayout(root.to_owned()));
+                return Err(unknown(root, LAYOUTS, None));
             }
             Self::voc(root, &list, on_error)?
         };
@@ -103,7 +106,7 @@ impl BoxFolder {
         let name = name.trim_start_matches(INSTANCES);
         let places = [root.join(name), root.join("images").join(name), root.join("images")];
         let Some(folder) = places.iter().find(|place| place.is_dir()) else {
-            return Err(DataError::NotAFolder(places[0].clone()));
+            return Err(DataError::Absent { path: places[0].clone(), expected: "the images of this part" });
         };
         let mut skipped = 0;
         let (images, classes) = coco::read(file, folder, on_error, &mut skipped)?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::layout::expect_folder;
 use crate::{DataError, Dataset, Image, Size, Source, files};
 
 const SIDE: usize = 32;
@@ -77,10 +78,7 @@ pub(super) const TEST_FILE: &str = "test_batch.bin";
 
 /// The files `data_batch_*.bin` in `dir`, sorted by name.
 pub(super) fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
-    if !dir.is_dir() {
-        let holds = Some("data_batch_1.bin to data_batch_5.bin and test_batch.bin");
-        return Err(DataError::Missing { path: dir.to_owned(), holds, from: None });
-    }
+    expect_folder(dir, "data_batch_1.bin to data_batch_5.bin and test_batch.bin")?;
     let io = |source| DataError::Io { path: dir.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(io)? {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::folder::read_image;
 use super::frames::{check_mask_size, read_mask};
+use super::layout::expect_folder;
 use crate::geometry::Point;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame, context_side};
 use crate::{DataError, OnError, files};
@@ -49,9 +50,7 @@ impl Crop511 {
     /// logged, counted and skipped. Entries of a track whose name is not a number (`frames`, `hard`) are notes of other
     /// tools.
     pub fn open(root: &Path, index: &Path, has_masks: bool, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, "crops, VIDEO/FRAME.TRACK.x.jpg")?;
         let io = |source| DataError::Io { path: index.to_owned(), source };
         let refuse = |line: usize, reason: String| DataError::Annotation { path: index.to_owned(), line, reason };
         let bytes = files::read(index, MAX_INDEX).map_err(io)?;

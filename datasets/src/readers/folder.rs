@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
+use super::layout::expect_folder;
 use crate::image::{self, MAX_PIXELS};
 use crate::{DataError, Dataset, Image, OnError, Size, Source, files};
 
@@ -35,9 +36,7 @@ impl ImageFolder {
     /// that is not an image or not in a class folder, a name that is not UTF-8, and a loop of links. With
     /// [`OnError::Skip`] these are logged and counted.
     pub fn open(root: &Path, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, "a folder of images for each class")?;
         let mut listing = Listing { root, on_error, paths: Vec::new(), classes: BTreeMap::new(), skipped: 0 };
         listing.walk()?;
         listing.finish()

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image, sorted};
+use super::layout::{expect_folder, unknown};
 use super::outlines::read_outlines;
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
@@ -32,6 +33,10 @@ const OUTLINES: &str = "groundtruth.txt";
 /// Folders of DAVIS below which there is one folder per video, by resolution.
 const RESOLUTIONS: [&str; 3] = ["480p", "Full-Resolution", "1080p"];
 
+/// The files of a folder of videos.
+const LAYOUTS: &str = "JPEGImages/480p/VIDEO/* with Annotations/480p/VIDEO/* (DAVIS), VIDEO/*.jpg with \
+                       VIDEO/groundtruth.txt (VOT), or the frames of one video";
+
 impl FrameFolders {
     /// One video: the images of `frames`, and the masks of the same names (`.png`) in `masks` where there are any.
     ///
@@ -53,7 +58,8 @@ impl FrameFolders {
         let below = |part: &str, resolution: &str| root.join(part).join(resolution);
         let fits = |resolution: &&&str| below("JPEGImages", resolution).is_dir();
         let Some(resolution) = RESOLUTIONS.iter().find(fits) else {
-            return Err(DataError::NotAFolder(below("JPEGImages", RESOLUTIONS[0])));
+            let path = below("JPEGImages", RESOLUTIONS[0]);
+            return Err(DataError::Absent { path, expected: "a folder of frames for each video" });
         };
         let images = below("JPEGImages", resolution);
         let mut set = Self { videos: Vec::new(), skipped: 0 };
@@ -87,9 +93,7 @@ impl FrameFolders {
     /// # Errors
     /// As the layout that was found.
     pub fn open_root(root: &Path, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, LAYOUTS)?;
         if root.join("JPEGImages").is_dir() {
             return Self::open_davis(root, on_error);
         }
@@ -100,6 +104,9 @@ impl FrameFolders {
         }
         if sorted(root)?.iter().any(|path| path.join(OUTLINES).is_file()) {
             return Self::open_vot(root, on_error);
+        }
+        if images_in(root)?.is_empty() {
+            return Err(unknown(root, LAYOUTS, None));
         }
         Self::open(root, None, on_error)
     }
@@ -122,9 +129,7 @@ impl FrameFolders {
     }
 
     fn add(&mut self, folder: &Path, masks: Option<&Path>, on_error: OnError) -> Result<(), DataError> {
-        if !folder.is_dir() {
-            return Err(DataError::NotAFolder(folder.to_owned()));
-        }
+        expect_folder(folder, "the frames of a video")?;
         let mut frames = Vec::new();
         let mut last: Option<u64> = None;
         for path in images_in(folder)? {
@@ -282,8 +287,11 @@ mod tests {
         assert!(matches!(FrameFolders::open_davis(dir.path(), OnError::Skip), Err(DataError::NoImages(_))));
         assert!(matches!(
             FrameFolders::open_davis(&dir.path().join("x"), OnError::Skip),
-            Err(DataError::NotAFolder(_))
+            Err(DataError::Absent { .. })
         ));
         assert!(matches!(FrameFolders::open(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
+        let empty = tempfile::tempdir().unwrap();
+        let error = FrameFolders::open_root(empty.path(), OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains("Expected JPEGImages/480p/VIDEO/*") && error.ends_with("Found nothing"), "{error}");
     }
 }

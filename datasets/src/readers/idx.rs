@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::layout::expect_folder;
 use crate::{DataError, Dataset, Image, Size, Source, files};
 
 /// Most bytes that a file may have; MNIST's largest has 47 MB.
@@ -184,11 +185,11 @@ impl IdxImages {
     /// If a file is missing, still packed, of another type, shorter or longer than its header says, or if there are
     /// not as many labels as images.
     pub fn open(dir: &Path, part: IdxPart) -> Result<Self, DataError> {
-        if !dir.is_dir() {
-            let holds = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and \
-                         t10k-labels-idx1-ubyte, unpacked";
-            return Err(DataError::Missing { path: dir.to_owned(), holds: Some(holds), from: None });
-        }
+        expect_folder(
+            dir,
+            "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
+             unpacked",
+        )?;
         let [path, of_labels] = [Content::Images, Content::Labels].map(|content| part.file(dir, content));
         let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
         let (count, found) = (images.dimensions[0], labels.dimensions[0]);
@@ -280,7 +281,7 @@ mod tests {
         }
         assert!(refused(dir.path()).contains("train-labels-idx1-ubyte: No such file"));
         let nowhere = refused(&dir.path().join("mnist"));
-        assert!(nowhere.contains("not found. It should contain train-images-idx3-ubyte"), "{nowhere}");
+        assert!(nowhere.contains("not found. Expected train-images-idx3-ubyte"), "{nowhere}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_file, read_image};
+use super::layout::{expect_folder, unknown};
 use crate::image::decode_labels;
 use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
 use crate::{DataError, Image, OnError, files};
@@ -56,6 +57,10 @@ impl LabelPart {
     }
 }
 
+/// The files of both layouts.
+const LAYOUTS: &str = "train/images with train/labels and their val parts, or JPEGImages with SegmentationClass and \
+                       ImageSets/Segmentation/train.txt and val.txt (PASCAL VOC)";
+
 /// Images with label maps, sorted by name. Files are read when they are used.
 #[derive(Debug, Clone)]
 pub struct LabelFolder {
@@ -75,9 +80,7 @@ impl LabelFolder {
     /// If neither layout exists or no image is found; and with [`OnError::Fail`] for an image without label map. With
     /// [`OnError::Skip`] these are logged, counted and skipped.
     pub fn open_root(root: &Path, part: LabelPart, classes: usize, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, LAYOUTS)?;
         let own = root.join(part.name());
         let (images, labels, images_found) = if own.join("images").is_dir() && own.join("labels").is_dir() {
             (own.join("images"), own.join("labels"), images_in(&own.join("images"))?)
@@ -85,7 +88,7 @@ impl LabelFolder {
             let list = root.join("ImageSets/Segmentation").join(format!("{}.txt", part.name()));
             let (images, labels) = (root.join("JPEGImages"), root.join("SegmentationClass"));
             if !list.is_file() || !images.is_dir() || !labels.is_dir() {
-                return Err(DataError::UnknownLabelLayout(root.to_owned()));
+                return Err(unknown(root, LAYOUTS, None));
             }
             let of_list = lines(&list)?.iter().map(|name| images.join(format!("{name}.jpg"))).collect();
             (images, labels, of_list)

@@ -1,12 +1,12 @@
 //! Detects the layout of a `--data` folder.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cifar10::{Cifar10, TEST_FILE, training_files};
 use super::folder::ImageFolder;
 use super::idx::{IdxImages, IdxPart};
+use super::layout::{expect_folder, names, unknown};
 use crate::hash::h;
 use crate::{DataError, Dataset, OnError};
 
@@ -36,6 +36,10 @@ pub struct Root {
     pub skipped: usize,
 }
 
+/// The files of each [`Layout`].
+const LAYOUTS: &str = "data_batch_*.bin and test_batch.bin (CIFAR-10 binary), train-images-idx3-ubyte and so on \
+                       (MNIST), train/CLASS/* with val/CLASS/*, or CLASS/*";
+
 /// Share of held-out images, for folders without a split.
 const VAL_FRACTION: f64 = 0.1;
 
@@ -48,9 +52,7 @@ const VAL_FRACTION: f64 = 0.1;
 /// If no layout fits (the message says what was looked for), if the parts differ in their classes or one would be
 /// empty, and as [`ImageFolder::open`], [`Cifar10::read`] and [`IdxImages::open`].
 pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
-    if !dir.is_dir() {
-        return Err(DataError::NotAFolder(dir.to_owned()));
-    }
+    expect_folder(dir, LAYOUTS)?;
     let inner = inner(dir)?;
     match layout(dir)? {
         Some(Layout::Cifar10) => cifar10(dir),
@@ -60,9 +62,7 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
             train_val(dir, train?, val?)
         }
         Some(Layout::Classes) if inner.is_none() => open_class_folders(dir, on_error),
-        Some(Layout::Classes) | None => {
-            Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)?, inner })
-        }
+        Some(Layout::Classes) | None => Err(unknown(dir, LAYOUTS, inner)),
     }
 }
 
@@ -138,28 +138,4 @@ fn split(dir: &Path, all: ImageFolder) -> Result<Root, DataError> {
         }
     }
     Ok(Root { layout: Layout::Classes, train: Arc::new(train), val: Arc::new(val), skipped: all.skipped() })
-}
-
-/// The first few entries of a folder, for a message.
-fn describe(dir: &Path) -> Result<String, DataError> {
-    const SHOWN: usize = 6;
-    let names = names(dir)?;
-    Ok(match names.len() {
-        0 => "nothing".to_owned(),
-        n if n <= SHOWN => names.join(", "),
-        n => format!("{}, ... ({n} entries)", names[..SHOWN].join(", ")),
-    })
-}
-
-/// Sorted names in a folder; those of folders end in a slash.
-fn names(dir: &Path) -> Result<Vec<String>, DataError> {
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let slash = if entry.path().is_dir() { "/" } else { "" };
-        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
-    }
-    names.sort_unstable();
-    Ok(names)
 }

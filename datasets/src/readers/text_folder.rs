@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image};
+use super::layout::{expect_folder, unknown};
 use super::text_lines::{TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
 use crate::{DataError, Image, OnError, files};
@@ -41,6 +42,11 @@ const LAYOUTS: [(TextPart, &str, &str); 10] = [
     (TextPart::Test, "images", "gts"),
 ];
 
+/// The published ones of [`LAYOUTS`].
+const PUBLISHED: &str = "train_images with train_gts, images with gts, ch4_training_images with \
+                         ch4_training_localization_transcription_gt, or Images/Train with Groundtruth/Polygon/Train, \
+                         and their test parts";
+
 impl TextFolder {
     /// The images of `images`, each with its annotation in `annotations`: of `img_1.jpg` in `gt_img_1.txt`,
     /// `img_1.txt`, `img_1.jpg.txt` or `poly_gt_img_1.txt`.
@@ -51,9 +57,7 @@ impl TextFolder {
     /// [`OnError::Skip`] these are logged, counted and skipped. A file without lines is an image without text.
     pub fn open(images: &Path, annotations: &Path, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
         for folder in [images, annotations] {
-            if !folder.is_dir() {
-                return Err(DataError::NotAFolder(folder.to_owned()));
-            }
+            expect_folder(folder, "images, with their annotations in another folder")?;
         }
         let paths = images_in(images)?;
         let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
@@ -77,15 +81,13 @@ impl TextFolder {
     /// # Errors
     /// If no layout fits, and as [`open`](Self::open).
     pub fn open_root(root: &Path, part: TextPart, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
-        if !root.is_dir() {
-            return Err(DataError::NotAFolder(root.to_owned()));
-        }
+        expect_folder(root, PUBLISHED)?;
         let fits = |(of, images, gts): &&(TextPart, &str, &str)| {
             *of == part && root.join(images).is_dir() && root.join(gts).is_dir()
         };
         match LAYOUTS.iter().find(fits) {
             Some((_, images, gts)) => Self::open(&root.join(images), &root.join(gts), format, on_error),
-            None => Err(DataError::UnknownTextLayout(root.to_owned())),
+            None => Err(unknown(root, PUBLISHED, None)),
         }
     }
 

@@ -218,24 +218,11 @@ impl DataSets {
 /// Data that are missing, unreadable, or whose number of classes differs from the model's.
 pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError> {
     let task = task(recipe.data.source.kind());
-    match root {
-        Some(root) => task.open_folder(recipe, root),
-        None => task.open(recipe).map_err(|error| match error {
-            InputError::Data(error) => InputError::Data(published(error, recipe.data.download.clone())),
-            error => error,
-        }),
-    }
-}
-
-/// The error for a source of a recipe, with the place from which missing data can be downloaded.
-fn published(error: DataError, from: Option<String>) -> DataError {
-    match error {
-        DataError::Missing { path, holds, .. } => DataError::Missing { path, holds, from },
-        DataError::NotAFolder(path) | DataError::Io { path, .. } if !path.exists() => {
-            DataError::Missing { path, holds: None, from }
-        }
+    let opened = root.map_or_else(|| task.open(recipe), |root| task.open_folder(recipe, root));
+    opened.map_err(|error| match error {
+        InputError::Data(error) => InputError::Data(error.advised(root.is_some(), recipe.data.download.clone())),
         error => error,
-    }
+    })
 }
 
 /// The common configuration of all loaders of a recipe; the caller sets batch, order and seed.
