@@ -213,6 +213,9 @@ fn two_steps_stand_side_by_side() {
     assert!(text.contains("npu.fusion=false") && text.contains("backward ms"), "{text}");
     let html = std::fs::read_to_string(page).unwrap();
     assert!(html.matches("One step of resnet18").count() >= 2 && html.contains("Against each other"));
+    let sets = "profile resnet18 --set train.batch=16 --against resnet18 --against-set npu.fusion=false --format json";
+    let steps = zoo(sets).expect(0).json()["steps"].clone();
+    assert!(steps[1].as_str().unwrap().contains("batch 16 npu.fusion=false"), "{steps}");
     let other = zoo("profile resnet18 --against resnet18 --against-device v100 --format json").expect(0).json();
     assert!(other["steps"][1].as_str().unwrap().contains("v100"), "{other}");
     assert!(zoo("profile resnet18 --against resnet81").expect(2).err.contains("resnet18"));

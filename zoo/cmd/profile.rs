@@ -43,7 +43,8 @@ pub struct Args {
     /// List every kernel in order
     #[arg(long)]
     kernels: bool,
-    /// Compare with the step of another recipe, with the same device, number of devices and batch
+    /// Compare with the step of another recipe, with the device, number of devices and batch of this one unless
+    /// --against-set or --against-device name others
     #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
     against: Option<String>,
     /// Override a value of the other recipe (can be repeated)
@@ -128,7 +129,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
     let against = match &args.against {
-        Some(name) => Some(against::profile(name, args, &catalog, context)?),
+        Some(name) => Some(against::profile(name, &recipe, args, &catalog, context)?),
         None => None,
     };
     let work = if args.eval { Work::Eval } else { Work::Train };

@@ -7,10 +7,10 @@ use crate::{
     profile::{Limit, Profile, largest_batch, profile},
 };
 use serde::Serialize;
-use zoo_graph::{Op, Phase, Place};
+use zoo_graph::{Node, Op, Phase, Place};
 use zoo_recipe::{
     Recipe, Span,
-    schema::{InputPipeline, Mode, Split, SplitWord},
+    schema::{InputPipeline, Mode, PatchesForm, Split, SplitWord},
 };
 
 /// A costly pattern in a recipe.
@@ -103,7 +103,7 @@ impl Advisor<'_> {
 
     /// Explicit pads that the device runs, and L2 in the loss.
     fn graph_patterns(&mut self) {
-        let is_pad = |node: &zoo_graph::Node| matches!(node.op, Op::Pad(_)) && node.phase == Phase::Forward;
+        let is_pad = |node: &Node| matches!(node.op, Op::Pad(_)) && node.phase == Phase::Forward;
         let pads: Vec<_> = self.written.graph.nodes.iter().filter(|node| is_pad(node)).collect();
         let lines = pads.iter().filter_map(|node| node.origin.as_ref()).map(|origin| origin.span.clone());
         if let Some(span) = lines.min_by_key(|span| span.line) {
@@ -131,7 +131,7 @@ impl Advisor<'_> {
     /// Options that cost time.
     fn options(&mut self) {
         let npu = &self.recipe.npu;
-        let normalises = |node: &zoo_graph::Node| matches!(node.op, Op::BnTrainingUpdate(_) | Op::BnInfer(_));
+        let normalises = |node: &Node| matches!(node.op, Op::BnTrainingUpdate(_) | Op::BnInfer(_));
         if !npu.fusion && self.written.graph.nodes.iter().any(normalises) {
             let cost = self.saved(|recipe| recipe.npu.fusion = true);
             let message = "normalisations run as separate operators, which read and write every feature map".to_owned();
@@ -158,43 +158,50 @@ impl Advisor<'_> {
 
     /// Transposes that copy, and operators on the host.
     fn placement(&mut self) {
-        let copies = |node: &&zoo_graph::Node| matches!(&node.op, Op::Transpose(op) if !op.is_metadata());
-        let count = self.written.graph.nodes.iter().filter(copies).count();
-        if count > 0 {
-            let cost = match self.recipe.npu.input.channels_last {
-                true => self.saved(|recipe| recipe.npu.input.channels_last = false),
-                false => self.time_of(|node| copies(&node)),
+        let copies = |node: &&Node| matches!(&node.op, Op::Transpose(op) if !op.is_metadata());
+        let transposes: Vec<&Node> = self.written.graph.nodes.iter().filter(copies).collect();
+        if let Some(first) = transposes.first() {
+            let message = format!("{} transposes of the fastest axis copy whole tensors", transposes.len());
+            let (cost, span, remedy) = if self.recipe.npu.input.channels_last {
+                let cost = self.saved(|recipe| recipe.npu.input.channels_last = false);
+                let span = self.recipe.span("npu.input.channels_last");
+                (cost, span, "let the loader provide images with channels first")
+            } else {
+                let cost = self.time_of(|node| copies(&node));
+                (
+                    cost,
+                    line_of(first),
+                    "fewer changes of the layout, for example queries, keys and values from one product",
+                )
             };
-            let message = format!("{count} transposes of the fastest axis copy whole tensors");
-            let span = self.recipe.span("npu.input.channels_last");
-            self.add("DMA transpose", &span, message, "let the loader provide images with channels first", cost);
+            self.add("DMA transpose", &span, message, remedy, cost);
         }
-        let mut on_host: Vec<&str> = Vec::new();
-        for node in self.written.graph.nodes.iter().filter(|node| node.place == Place::Host) {
-            if !on_host.contains(&node.op.name()) {
-                on_host.push(node.op.name());
+        let on_host: Vec<&Node> = self.written.graph.nodes.iter().filter(|node| node.place == Place::Host).collect();
+        let Some(first) = on_host.first() else { return };
+        let mut names: Vec<&str> = Vec::new();
+        for name in on_host.iter().map(|node| node.op.name()) {
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
-        if !on_host.is_empty() {
-            let mut device = self.device.clone();
-            device.operators.missing.clear();
-            let mut recipe = self.recipe.clone();
-            recipe.npu.host_operators.clear();
-            let without = profile(&recipe, &device, self.work).map_or(0.0, |other| other.step.ms());
-            let node = self.written.graph.nodes.iter().find(|node| node.place == Place::Host);
-            let span = node.and_then(|node| node.origin.as_ref()).map_or_else(Span::default, |o| o.span.clone());
-            let message = format!("{} run on the host, with copies in both directions", on_host.join(", "));
-            let cost = self.written.step.ms() - without;
-            self.add("host fallback", &span, message, "build them from operators that the device has", cost);
+        let mut device = self.device.clone();
+        device.operators.missing.clear();
+        let mut recipe = self.recipe.clone();
+        recipe.npu.host_operators.clear();
+        if recipe.npu.extract_patches == PatchesForm::Host {
+            recipe.npu.extract_patches = PatchesForm::Native;
         }
+        let Ok(without) = profile(&recipe, &device, self.work) else { return };
+        let message = format!("{} run on the host, with copies in both directions", names.join(", "));
+        let cost = self.written.step.ms() - without.step.ms();
+        self.add("host fallback", &line_of(first), message, "build them from operators that the device has", cost);
     }
 
-    /// Time of the kernels that contain such a node.
-    fn time_of(&self, wanted: impl Fn(&zoo_graph::Node) -> bool) -> f64 {
-        let of_kernel =
-            |kernel: &crate::kernel::Kernel| kernel.nodes.iter().any(|n| wanted(&self.written.graph.nodes[*n]));
-        let kernels = self.written.kernels.iter().zip(&self.written.prices);
-        kernels.filter(|(kernel, _)| of_kernel(kernel)).map(|(_, price)| price.time.ms()).sum()
+    /// Time of the kernels that contain such a node, in all micro-batches of a step.
+    fn time_of(&self, wanted: impl Fn(&Node) -> bool) -> f64 {
+        let contains = |k: &usize| self.written.kernels[*k].nodes.iter().any(|n| wanted(&self.written.graph.nodes[*n]));
+        let kernels = (0..self.written.kernels.len()).filter(contains);
+        kernels.map(|k| self.written.per_step(k, |price| price.time).ms()).sum()
     }
 
     /// An input pipeline that is slower than the device, and copies that delay the step.
@@ -206,7 +213,7 @@ impl Advisor<'_> {
             let message = format!(
                 "the device waits for its samples: limited by {}, {rate:.0} arrive per second; the device would take {:.1} ms per step",
                 self.written.input.limit.name(),
-                self.written.timeline.end.ms() * self.written.slowest
+                self.written.device_step.ms()
             );
             let remedy = "more host cores, `npu.input.normalize: device`, or smaller files";
             self.add("slow input", &self.recipe.span("preprocess.train"), message, remedy, cost);
@@ -226,7 +233,8 @@ impl Advisor<'_> {
 
     /// A batch that is so small that launches matter.
     fn batch(&mut self) -> Result<(), NpuError> {
-        let launch = self.device.control.launch_us.value * 1e-3 * self.written.kernels.len() as f64;
+        let launches: usize = (0..self.written.kernels.len()).map(|k| self.written.runs(k)).sum();
+        let launch = self.device.control.launch_us.value * 1e-3 * launches as f64;
         if launch < LAUNCH_SHARE * self.written.step.ms() || self.written.limit != Limit::Device {
             return Ok(());
         }
@@ -246,4 +254,9 @@ impl Advisor<'_> {
         self.add("small batch", &self.recipe.span("train.batch"), message, "a larger `train.batch`", cost);
         Ok(())
     }
+}
+
+/// The position of a node's layer in the recipe.
+fn line_of(node: &Node) -> Span {
+    node.origin.as_ref().map_or_else(Span::default, |origin| origin.span.clone())
 }

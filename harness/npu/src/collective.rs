@@ -63,19 +63,23 @@ pub struct Bucket {
     pub end: Seconds,
 }
 
+/// Sorts gradients by the time at which they are computed.
+pub fn sort(gradients: &mut [Gradient]) {
+    gradients.sort_by(|a, b| a.ready.0.total_cmp(&b.ready.0).then(b.parameter.cmp(&a.parameter)));
+}
+
 /// Groups gradients into buckets and sends the buckets one after the other. A bucket is sent as soon as its last
 /// gradient is computed and the links are free; without `overlap`, not before all gradients are computed.
 ///
 /// Updates start when the device has `computed` everything else, and each waits for the bucket of its gradient.
 pub fn schedule(
-    gradients: &[Gradient],
+    mut sorted: Vec<Gradient>,
     computed: Seconds,
     split: &Split,
     overlap: bool,
     cost: &dyn Fn(u64) -> Seconds,
 ) -> Vec<Bucket> {
-    let mut sorted = gradients.to_vec();
-    sorted.sort_by(|a, b| a.ready.0.total_cmp(&b.ready.0).then(b.parameter.cmp(&a.parameter)));
+    sort(&mut sorted);
     let all_ready = sorted.last().map_or(Seconds::ZERO, |g| g.ready);
     if !overlap {
         sorted.iter_mut().for_each(|gradient| gradient.ready = all_ready);

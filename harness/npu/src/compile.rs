@@ -54,6 +54,9 @@ pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Re
     if npu.fused_attention && device.operators.fused_attention.is_none() {
         return Err(NpuError::NoFusedAttention { device: name() });
     }
+    if npu.precision == Precision::Bf16 && !device.operators.computes_bf16() {
+        return Err(NpuError::NoBf16 { device: name() });
+    }
     if work == Work::Train && device.inference_only {
         return Err(NpuError::InferenceOnly { device: name() });
     }
@@ -106,7 +109,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(npu.fold_pad, Box::new(FoldPad));
     add(npu.l2_as_decay, Box::new(L2ToDecay));
     add(npu.extract_patches == PatchesForm::Convolution, Box::new(PatchesAsConvolution));
-    if let (NormalizePlace::Device, Some(normalize)) = (npu.input.normalize, normalization(recipe)) {
+    if let (NormalizePlace::Device, Some(normalize)) = (npu.input.normalize, normalization(recipe, work)) {
         let levels = if normalize.scale == Levels::Byte { 1.0 } else { 255.0 };
         let [mean, std] = [normalize.mean, normalize.std].map(|values| values.map(|v| v * levels));
         add(true, Box::new(NormalizeOnDevice { mean, std }));
@@ -132,11 +135,17 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     Pipeline::of(passes)
 }
 
-/// The recipe's normalisation of training images, if there is one.
-pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
-    recipe
-        .preprocess
-        .train
+/// The steps that prepare a sample.
+pub(crate) fn preprocessing(recipe: &Recipe, work: Work) -> &[Step] {
+    match work {
+        Work::Train => &recipe.preprocess.train,
+        Work::Eval => &recipe.preprocess.eval,
+    }
+}
+
+/// The recipe's normalisation of images, if there is one.
+pub(crate) fn normalization(recipe: &Recipe, work: Work) -> Option<&Normalize> {
+    preprocessing(recipe, work)
         .iter()
         .find_map(|step| if let Step::Normalize(normalize) = step { Some(normalize) } else { None })
 }

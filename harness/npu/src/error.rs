@@ -35,6 +35,12 @@ pub enum NpuError {
         /// The device.
         device: String,
     },
+    /// bfloat16 on a device without it.
+    #[error("{device} does not compute in bf16: change `npu.precision`")]
+    NoBf16 {
+        /// The device.
+        device: String,
+    },
     /// Micro-batches that do not divide the batch.
     #[error(
         "batch {batch} cannot be divided into {accumulate} micro-batches: `npu.accumulate` must divide `train.batch`"

@@ -5,7 +5,8 @@
 //! can execute at a time.
 
 use crate::{
-    compile::normalization,
+    Work,
+    compile::{normalization, preprocessing},
     device::Device,
     host::{Host, HostStep, Pipeline},
     units::Seconds,
@@ -75,7 +76,7 @@ const SCENE_PIXELS: f64 = 1280.0 * 720.0;
 const CROP_PIXELS: f64 = 2.0 * 511.0 * 511.0;
 
 /// The input side of a step with `batch` samples on each of `devices`.
-pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> Input {
+pub fn input(recipe: &Recipe, device: &Device, work: Work, batch: usize, devices: usize) -> Input {
     let options = &recipe.npu.input;
     let samples = batch as f64;
     // Bytes if the device normalises, f32 otherwise.
@@ -97,7 +98,7 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
     let host = &device.host;
     let pipeline = host.pipeline(&recipe.name);
     let in_server = devices.min(links.devices_per_server.value as usize).max(1);
-    let steps = steps(recipe, host, pipeline, host.core_time(pipeline, in_server));
+    let steps = steps(recipe, work, host, pipeline, host.core_time(pipeline, in_server));
     let cost: f64 = steps.iter().map(|step| step.time.0).sum();
     let one_at_a_time = |step: &&InputStep| pipeline.is_some_and(|pipeline| pipeline.locked.contains(&step.step));
     let locked: f64 = steps.iter().filter(one_at_a_time).map(|step| step.time.0).sum();
@@ -123,10 +124,10 @@ fn workers(host: &Host, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
     own.unwrap_or(general).value
 }
 
-/// The steps of a sample: those of the recipe, or of a known published pipeline.
-fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>, core_time: f64) -> Vec<InputStep> {
-    let mut found = of_recipe(recipe);
-    if let Some(pipeline) = pipeline {
+/// The steps of a sample: those of the recipe, or, for training, of a known published pipeline.
+fn steps(recipe: &Recipe, work: Work, host: &Host, pipeline: Option<&Pipeline>, core_time: f64) -> Vec<InputStep> {
+    let mut found = of_recipe(recipe, work);
+    if let Some(pipeline) = pipeline.filter(|_| work == Work::Train) {
         found.retain(|step| !pipeline.without.contains(step));
         found.extend(pipeline.with.iter().copied().filter(|step| !found.contains(step)).collect::<Vec<_>>());
     }
@@ -165,9 +166,11 @@ fn stored(source: &Source) -> Stored {
 }
 
 /// The steps that a recipe applies to its samples.
-fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
+fn of_recipe(recipe: &Recipe, work: Work) -> Vec<HostStep> {
     let mut found = stored(&recipe.data.source).steps;
-    for step in &recipe.preprocess.train {
+    // Only samples for training are mirrored.
+    found.retain(|step| work == Work::Train || *step != HostStep::Flip);
+    for step in preprocessing(recipe, work) {
         match step {
             Step::Resize(_) | Step::ResizeTo(_) | Step::RandomResizedCrop(_) => found.push(HostStep::Resize),
             Step::HorizontalFlip(_) => found.push(HostStep::Flip),
@@ -179,10 +182,10 @@ fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
             Step::CenterCrop(_) | Step::RandomCoveringCrop(_) | Step::RandomCrop(_) | Step::RandomErasing(_) => {}
         }
     }
-    if recipe.preprocess.mix.is_some() {
+    if recipe.preprocess.mix.is_some() && work == Work::Train {
         found.push(HostStep::Mix);
     }
-    let on_device = recipe.npu.input.normalize == NormalizePlace::Device && normalization(recipe).is_some();
+    let on_device = recipe.npu.input.normalize == NormalizePlace::Device && normalization(recipe, work).is_some();
     found.retain(|step| !(on_device && *step == HostStep::Normalize));
     found
 }

@@ -111,7 +111,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             Some(match conv.groups {
                 1 => made(m, up(out, tn), depth(channels, taps)),
                 groups => {
-                    let (blocks, k) = grouped(out, channels, groups, taps, device);
+                    let (blocks, k) = grouped(out, channels, groups, taps, [tn, tk]);
                     made(m * blocks, 1, k)
                 }
             })
@@ -125,7 +125,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             Some(match conv.groups {
                 1 => made(m, up(channels, tn), depth(out, taps)),
                 groups => {
-                    let (blocks, k) = grouped(channels, out / groups, groups, taps, device);
+                    let (blocks, k) = grouped(channels, out / groups, groups, taps, [tn, tk]);
                     made(m * blocks, 1, k)
                 }
             })
@@ -143,8 +143,8 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             Some(match conv.groups {
                 1 => made(up(out, tm), columns, k),
                 groups => {
-                    let (blocks, seen) = grouped(out, channels, groups, taps, device);
-                    made(blocks, seen, k)
+                    let (blocks, columns) = grouped(out, channels, groups, taps, [tm, tn]);
+                    made(blocks, columns, k)
                 }
             })
         }
@@ -172,18 +172,18 @@ pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }
 
-/// Blocks of output channels of a grouped convolution, and the depth that each of them reads. Groups narrower than a
-/// tile share it; the rest of their filters is zero.
-fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Device) -> (u64, u64) {
-    let [_, tn, tk] = device.matrix.tile;
+/// Blocks of output channels of a grouped convolution, and the tiles of input channels and taps that each of them meets.
+/// A tile has `of_out` output channels and `of_in` input channels. Groups narrower than a tile share it; the rest of
+/// their filters is zero.
+fn grouped(out: usize, channels: usize, groups: usize, taps: usize, [of_out, of_in]: [u64; 2]) -> (u64, u64) {
+    let [out, channels, groups, taps] = [out, channels, groups, taps].map(|n| n as u64);
     let of_group = (out / groups).max(1);
-    if of_group >= tn {
-        let blocks = groups * of_group.div_ceil(tn);
-        return (blocks as u64, (channels.div_ceil(tk) * taps) as u64);
+    if of_group >= of_out {
+        return (groups * of_group.div_ceil(of_out), channels.div_ceil(of_in) * taps);
     }
-    let groups_in_block = tn / of_group;
-    let seen = (groups_in_block * channels).div_ceil(tk).max(1);
-    (out.div_ceil(tn) as u64, (seen * taps) as u64)
+    let groups_in_block = of_out / of_group;
+    let met = (groups_in_block * channels).div_ceil(of_in).max(1);
+    (out.div_ceil(of_out), met * taps)
 }
 
 /// Finds the tiles with which a kernel takes the least time. `time` is its time with the given tiles. All divisions

@@ -35,6 +35,8 @@ pub struct Profile {
     pub input: Input,
     /// Time of one step.
     pub step: Seconds,
+    /// Time of one step if it never waited for its input.
+    pub device_step: Seconds,
     /// Time of the slowest device, relative to the mean. All devices wait for it.
     pub slowest: f64,
     /// What limits the step.
@@ -136,7 +138,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let (sums, views) = (rides && npu.deep_fusion, &device.operators.views);
     let riding = Riding { elementwise: rides, sums, attention: npu.fused_attention, views };
     let kernels = kernels(&graph, riding);
-    let masks = npu.fusion && device.control.relu_mask;
+    let masks = npu.fusion && device.control.relu_mask && work == Work::Train;
     let mut cache = Cache::new(&graph, &kernels, device, masks, npu.trans_data);
     let mut pricing = Pricing::new(device, npu.instruction_reordering, npu.tuned);
     let prices: Vec<Price> = kernels
@@ -148,7 +150,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         .collect();
     let plan = Plan { graph: &graph, kernels: &kernels, prices: &prices, device, npu, devices, accumulate };
     let timeline = plan.timeline();
-    let input = input(recipe, device, batch, devices);
+    let input = input(recipe, device, work, batch, devices);
     let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
     let slowest = slowest(devices, device.links.spread.value);
     let mut busy = timeline.end * slowest;
@@ -161,7 +163,8 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let longest = busy.max(input.pipeline);
     let limit = if longest == busy { Limit::Device } else { Limit::Input };
     // Device and host synchronise between loops, whatever limits the step.
-    let step = longest + ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
+    let sync = ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
+    let step = longest + sync;
     let compile =
         device.control.compile_s.value + device.control.compile_ms_per_operator.value * 1e-3 * graph.nodes.len() as f64;
     Profile {
@@ -176,6 +179,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         timeline,
         input,
         step,
+        device_step: busy + sync,
         slowest,
         limit,
         peak_memory,

@@ -3,8 +3,8 @@
 //! Kernels run in the order of the graph on the device, and host operators on the host. Values that one produces and
 //! the other reads are copied. A host operator splits a compiled graph into two parts: it waits for the first part,
 //! the second part waits for it, and device and host synchronise as between loops. Sums of gradients have their own
-//! stream and run during the backward pass. An update waits for the bucket of its gradient, and updates run in the
-//! order in which their buckets end. In eager mode the host launches one kernel after the other, and no kernel starts
+//! stream and run during the backward pass. An update waits for the buckets of all gradients that it needs (for the
+//! norm of all gradients, these are all), and updates run in the order in which these end. In eager mode the host launches one kernel after the other, and no kernel starts
 //! before it is launched.
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     units::Seconds,
 };
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use zoo_graph::{Graph, Op, Phase, Place, Source, ValueId};
 use zoo_recipe::schema::{DropoutKernel, Mode, Npu};
 
@@ -100,7 +100,6 @@ impl Plan<'_> {
             run.kernel(k, Seconds::ZERO, None);
         }
         let computed = run.free(Stream::Device);
-        let updates: Vec<(usize, Option<usize>)> = updates.into_iter().map(|k| (k, self.parameter_of(k))).collect();
         let buckets = self.buckets(&run, &updates);
         // Time at which the gradient of each parameter is summed.
         let mut summed: HashMap<usize, (Seconds, Option<usize>)> = HashMap::new();
@@ -110,8 +109,11 @@ impl Plan<'_> {
                 summed.insert(*p, (bucket.end, Some(event)));
             });
         }
+        let order: Vec<usize> = buckets.iter().flat_map(|bucket| &bucket.parameters).copied().collect();
+        let awaited = self.awaited(&updates, &order);
         let mut ordered: Vec<(Seconds, Option<usize>, usize)> = updates
             .into_iter()
+            .zip(awaited)
             .map(|(k, parameter)| {
                 let (at, event) = parameter.and_then(|p| summed.get(&p)).copied().unwrap_or_default();
                 (at, event, k)
@@ -147,43 +149,63 @@ impl Plan<'_> {
         (end + add) * (self.accumulate - 1) as f64
     }
 
-    /// The sums over devices, if there are several. `updates` are kernels with the parameters for whose gradients
-    /// they wait.
-    fn buckets(&self, run: &Run<'_>, updates: &[(usize, Option<usize>)]) -> Vec<Bucket> {
+    /// The sums over devices, if there are several.
+    fn buckets(&self, run: &Run<'_>, updates: &[usize]) -> Vec<Bucket> {
         if self.devices < 2 {
             return Vec::new();
         }
         let parameters: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
+        let gradients = self.graph.gradients.iter().map(|(id, v)| {
+            let parameter = parameters.get(id).copied().unwrap_or_default();
+            let ready = run.made(*v).map_or(Seconds::ZERO, |(at, _)| at);
+            let bytes = self.graph.ty(*v).shape.numel() as u64 * self.graph.ty(*v).dtype.bytes().0;
+            Gradient { parameter, ready, bytes, update: Seconds::ZERO }
+        });
+        let mut gradients: Vec<Gradient> = gradients.collect();
+        collective::sort(&mut gradients);
+        let order: Vec<usize> = gradients.iter().map(|gradient| gradient.parameter).collect();
         let mut update: HashMap<Option<usize>, Seconds> = HashMap::new();
-        for (k, parameter) in updates {
-            *update.entry(*parameter).or_default() += self.prices[*k].time;
+        for (k, parameter) in updates.iter().zip(self.awaited(updates, &order)) {
+            *update.entry(parameter).or_default() += self.prices[*k].time;
+        }
+        for gradient in &mut gradients {
+            gradient.update = update.get(&Some(gradient.parameter)).copied().unwrap_or_default();
         }
         // Updates that wait for no gradient run first, before the sums arrive.
         let computed = run.free(Stream::Device) + update.get(&None).copied().unwrap_or_default();
-        let gradients = self.graph.gradients.iter().map(|(id, v)| {
-            let parameter = parameters.get(id).copied().unwrap_or_default();
-            let ready = run.made.get(v).map_or(Seconds::ZERO, |(at, _)| *at);
-            let bytes = self.graph.ty(*v).shape.numel() as u64 * self.graph.ty(*v).dtype.bytes().0;
-            Gradient { parameter, ready, bytes, update: update.get(&Some(parameter)).copied().unwrap_or_default() }
-        });
-        let gradients: Vec<Gradient> = gradients.collect();
         let cost = |bytes| collective::all_reduce(self.device, self.devices, bytes);
         let all_reduce = &self.npu.all_reduce;
-        collective::schedule(&gradients, computed, &all_reduce.split, all_reduce.overlap, &cost)
+        collective::schedule(gradients, computed, &all_reduce.split, all_reduce.overlap, &cost)
     }
 
-    /// Index of the parameter for whose gradient a kernel of the update waits.
-    fn parameter_of(&self, k: usize) -> Option<usize> {
-        let reads = |v: &ValueId| self.kernels[k].nodes.iter().any(|n| self.graph.nodes[*n].inputs.contains(v));
+    /// For each kernel of the update, the last of the gradients that it needs, itself or through other kernels of the
+    /// update, as the index of their parameters in `order`; none if it needs none. A kernel that reads a parameter alone
+    /// runs with the update of that parameter.
+    fn awaited(&self, updates: &[usize], order: &[usize]) -> Vec<Option<usize>> {
+        let indices: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
+        let places: HashMap<usize, usize> =
+            order.iter().enumerate().map(|(place, parameter)| (*parameter, place)).collect();
+        let place = |id| places.get(indices.get(id)?).copied();
+        // For each value, the place of the last gradient that it is computed from.
+        let mut last: HashMap<ValueId, usize> =
+            self.graph.gradients.iter().filter_map(|(id, v)| Some((*v, place(id)?))).collect();
+        // Only the update reads summed gradients. The backward pass reads those of normalisations before.
+        for node in self.graph.nodes.iter().filter(|node| node.phase == Phase::Update) {
+            let Some(place) = node.inputs.iter().filter_map(|v| last.get(v)).max().copied() else { continue };
+            node.outputs.iter().for_each(|v| {
+                last.entry(*v).or_insert(place);
+            });
+        }
         let own = |v: &ValueId| match self.graph.value(*v).source {
-            Source::Variable(id) => Some(id),
+            Source::Variable(id) => indices.get(&id).copied(),
             Source::Input(_) | Source::Node(..) => None,
         };
-        let operands = || self.kernels[k].nodes.iter().flat_map(|n| &self.graph.nodes[*n].inputs);
-        let position = |id| self.graph.parameters().position(|(other, _)| other == id);
-        let decayed = operands().find_map(own).and_then(position);
-        let direct = self.graph.gradients.iter().find(|(_, v)| reads(v)).and_then(|(id, _)| position(*id));
-        direct.or(decayed)
+        let of_kernel = |k: &usize| {
+            let operands = || self.kernels[*k].nodes.iter().flat_map(|n| &self.graph.nodes[*n].inputs);
+            let place = operands().filter_map(|v| last.get(v)).max();
+            place.map(|place| order[*place]).or_else(|| operands().find_map(own))
+        };
+        updates.iter().map(of_kernel).collect()
     }
 }
 
@@ -198,13 +220,17 @@ struct Run<'p> {
     streams: HashMap<Stream, (Seconds, Option<usize>)>,
     /// For each value, when it is computed and by which event, on the machine that computes it.
     made: HashMap<ValueId, (Seconds, usize)>,
+    /// Nodes that are in a kernel.
+    in_kernel: HashSet<usize>,
     /// The same on the other machine, for copied values.
     copied: HashMap<ValueId, (Seconds, usize)>,
 }
 
 impl<'p> Run<'p> {
     fn new(plan: &'p Plan<'p>) -> Self {
-        Self { plan, events: Vec::new(), streams: HashMap::new(), made: HashMap::new(), copied: HashMap::new() }
+        let in_kernel = plan.kernels.iter().flat_map(|kernel| &kernel.nodes).copied().collect();
+        let (streams, made, copied) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { plan, events: Vec::new(), streams, made, copied, in_kernel }
     }
 
     /// Makes every stream start after the earlier micro-batches.
@@ -252,6 +278,25 @@ impl<'p> Run<'p> {
             }
         }
         self.place(stream, name, op, start, start + duration, after)
+    }
+
+    /// When a value is computed, and by which event; `None` if it is always available. A node without a kernel has its
+    /// results as soon as its operands are computed.
+    fn made(&self, v: ValueId) -> Option<(Seconds, usize)> {
+        let graph = self.plan.graph;
+        let (mut open, mut seen) = (vec![v], HashSet::new());
+        let mut latest: Option<(Seconds, usize)> = None;
+        while let Some(v) = open.pop() {
+            if let Some(made) = self.made.get(&v) {
+                latest = latest.filter(|other| other.0 >= made.0).or(Some(*made));
+            } else if let Source::Node(n, _) = graph.value(v).source
+                && !self.in_kernel.contains(&n.0)
+                && seen.insert(n.0)
+            {
+                open.extend(&graph.node(n).inputs);
+            }
+        }
+        latest
     }
 
     /// Runs a kernel, not earlier than `at`.
@@ -302,7 +347,7 @@ impl<'p> Run<'p> {
             Source::Input(_) | Source::Variable(_) => return Some(self.copy(v)),
         };
         if made_by.place == place {
-            return self.made.get(&v).map(|(at, event)| (*at, Some(*event)));
+            return self.made(v).map(|(at, event)| (at, Some(event)));
         }
         Some(self.copy(v))
     }
@@ -315,7 +360,7 @@ impl<'p> Run<'p> {
         let links = &self.plan.device.links;
         let bytes = self.plan.graph.ty(v).bytes().0 as f64;
         let duration = Seconds(links.host_copy_us.value * 1e-6 + bytes / (links.host_gb_per_s.value * 1e9));
-        let ready: Vec<_> = self.made.get(&v).map(|(at, event)| (*at, Some(*event))).into_iter().collect();
+        let ready: Vec<_> = self.made(v).map(|(at, event)| (at, Some(event))).into_iter().collect();
         let name = format!("value {}", v.0);
         let event = self.start(Stream::Copy, &name, "Memcpy", duration, &ready);
         let end = self.events[event].end;

@@ -109,14 +109,40 @@ pub enum Direction {
     Faster,
 }
 
-/// A published figure.
+/// A published figure: a positive number, or a range of such numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "AsWritten")]
 pub enum PublishedFigure {
     /// A number.
     One(f64),
     /// The ends of a range.
     Range([f64; 2]),
+}
+
+/// A published figure, unchecked.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum AsWritten {
+    One(f64),
+    Range([f64; 2]),
+}
+
+impl TryFrom<AsWritten> for PublishedFigure {
+    type Error = String;
+
+    fn try_from(written: AsWritten) -> Result<Self, String> {
+        let (low, high) = match written {
+            AsWritten::One(value) => (value, value),
+            AsWritten::Range([low, high]) => (low, high),
+        };
+        if !(low > 0.0 && low <= high && high.is_finite()) {
+            return Err("a published figure is a number above 0, or a range `[low, high]` of such numbers".to_owned());
+        }
+        Ok(match written {
+            AsWritten::One(value) => Self::One(value),
+            AsWritten::Range(ends) => Self::Range(ends),
+        })
+    }
 }
 
 impl PublishedFigure {
@@ -169,7 +195,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The times differ by at most a third and the ratios by at most a quarter, in the same direction.
+    /// The times differ by at most 35 % and the ratios by at most a quarter, in the same direction.
     Agrees,
     /// They differ; the study gives the reason.
     Differs,

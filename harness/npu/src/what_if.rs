@@ -174,7 +174,7 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
         NormalizePlace::Device => (NormalizePlace::Host, "host"),
     };
     set(
-        crate::compile::normalization(recipe).is_some(),
+        crate::compile::normalization(recipe, work).is_some(),
         format!("input.normalize={name}"),
         "where images are normalised",
         Box::new(move |recipe| recipe.npu.input.normalize = place),

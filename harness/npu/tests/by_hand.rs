@@ -9,7 +9,7 @@ use zoo_graph::{
     },
 };
 use zoo_npu::{
-    Device, DeviceLibrary, Seconds,
+    Device, DeviceLibrary, Seconds, Work,
     collective::all_reduce,
     composed::{Composed, composed},
     input::{Input, InputLimit, input},
@@ -210,7 +210,7 @@ fn input_of(recipe: &str, devices: usize, change: impl Fn(&mut Device)) -> Input
     let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
     let mut device = ascend();
     change(&mut device);
-    input(&recipe, &device, 64, devices)
+    input(&recipe, &device, Work::Train, 64, devices)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The files of the repository: schemas are what the types say; devices, studies and throughput files load.
 
 use std::path::{Path, PathBuf};
-use zoo_npu::{Device, DeviceLibrary, Throughput, schemas, study};
+use zoo_npu::{Device, DeviceLibrary, Throughput, schemas, study, study::PublishedFigure};
 use zoo_recipe::Document;
 
 fn folder() -> PathBuf {
@@ -111,8 +111,22 @@ fn a_wrong_device_file_is_refused_with_its_lines() {
     assert!(operator.contains("v100.yaml:"), "{operator}");
     let host = broken(|text| text.replace("host: dgx1", "host: dgx2"));
     assert!(host.contains("there is no host `dgx2`, did you mean `dgx1`?") && host.contains("v100.yaml:"), "{host}");
+    let tile = broken(|text| text.replace("tile: [8, 8, 8]", "tile: [4294967296, 1, 4294967296]"));
+    assert!(tile.contains("a tile has 1 to 1024 rows, columns and steps"), "{tile}");
+    let masks = broken(|text| text.replace("control:\n", "control:\n  mask_elements_per_us: {value: 0, source: x}\n"));
+    assert!(masks.contains("must be more than 0"), "{masks}");
     let name = broken(|text| text.replace("name: v100", "name: v200"));
     assert!(name.contains("a device is named as its file"), "{name}");
+}
+
+#[test]
+fn published_figures_are_positive_and_in_order() {
+    let read = |text: &str| serde_json::from_str::<PublishedFigure>(text).map_err(|error| error.to_string());
+    assert_eq!(read("31.5"), Ok(PublishedFigure::One(31.5)));
+    assert_eq!(read("[100, 900]"), Ok(PublishedFigure::Range([100.0, 900.0])));
+    for wrong in ["0", "-5", "[900, 100]", "[0, 100]"] {
+        assert!(read(wrong).is_err_and(|error| error.contains("a number above 0")), "{wrong}");
+    }
 }
 
 #[test]

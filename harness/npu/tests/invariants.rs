@@ -260,7 +260,7 @@ proptest! {
                 better.host.workers_alone.value *= by;
             }
         }
-        let time = |device: &Device, devices| input(&recipe, device, batch, devices).pipeline;
+        let time = |device: &Device, devices| input(&recipe, device, Work::Train, batch, devices).pipeline;
         let (before, after) = (time(&base, devices), time(&better, devices));
         prop_assert!(after.0 <= before.0 * (1.0 + 1e-12) && after.0 > 0.0);
         // Devices of one server share its cores: each gets no more than it had alone.
@@ -301,7 +301,7 @@ proptest! {
         let computed = gradients.iter().map(|g| g.ready).fold(Seconds::ZERO, Seconds::max);
         let cost = |bytes: u64| Seconds(latency + bytes as f64 / rate);
         let end = |split: &Split, overlap| {
-            let buckets = collective::schedule(&gradients, computed, split, overlap, &cost);
+            let buckets = collective::schedule(gradients.clone(), computed, split, overlap, &cost);
             assert_eq!(buckets.iter().map(|b| b.parameters.len()).sum::<usize>(), gradients.len());
             assert!(buckets.windows(2).all(|pair| pair[0].end <= pair[1].start), "one after the other");
             let updates = |bucket: &Bucket| bucket.parameters.iter().map(|p| gradients[*p].update.0).sum::<f64>();
@@ -329,7 +329,7 @@ proptest! {
         let computed = gradients.iter().map(|g| g.ready).fold(Seconds(computed), Seconds::max);
         let cost = |bytes: u64| Seconds(latency + bytes as f64 / rate);
         let end = |split: &Split| {
-            let buckets = collective::schedule(&gradients, computed, split, true, &cost);
+            let buckets = collective::schedule(gradients.clone(), computed, split, true, &cost);
             let updates = |bucket: &Bucket| bucket.parameters.iter().map(|p| gradients[*p].update.0).sum::<f64>();
             let end = buckets.iter().fold(computed.0, |free, bucket| free.max(bucket.end.0) + updates(bucket));
             (end, buckets.len())

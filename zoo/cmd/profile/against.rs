@@ -10,6 +10,7 @@ use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_npu::{OpDifference, PHASES, Profile, Work};
+use zoo_recipe::Recipe;
 
 /// Another step.
 pub(super) struct Other {
@@ -17,16 +18,31 @@ pub(super) struct Other {
     pub title: String,
 }
 
-/// Predicts the other step, by default with the same device, number of devices and batch.
-pub(super) fn profile(name: &str, args: &Args, catalog: &Catalog, context: &Context) -> Result<Other, Failure> {
+/// Predicts the other step, with the device, the number of devices and the batch of the `first` recipe unless
+/// `--against-device` or `--against-set` name others.
+pub(super) fn profile(
+    name: &str,
+    first: &Recipe,
+    args: &Args,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Other, Failure> {
+    let unless_set = |path: &str, value: usize| {
+        let set = args.against_set.iter().any(|set| set.split('=').next().is_some_and(|key| key.trim() == path));
+        (!set).then(|| u32::try_from(value).ok()).flatten()
+    };
     let mut machine = args.machine.clone();
-    machine.device = args.against_device.clone().or(machine.device);
+    let device = args.against_device.clone().or(machine.device);
+    let of_set = args.against_set.iter().any(|set| set.starts_with("npu.device="));
+    machine.device = device.or_else(|| (!of_set).then(|| first.npu.device.clone()));
+    machine.devices = machine.devices.or_else(|| unless_set("npu.devices", first.npu.devices));
+    machine.batch = machine.batch.or_else(|| unless_set("train.batch", first.train.batch));
     let change = Change { profile: None, sets: args.against_set.clone() };
     let (recipe, device) = machine.load(name, &change, catalog, context)?;
     let work = if args.eval { Work::Eval } else { Work::Train };
     let profile = zoo_npu::profile(&recipe, &device, work)?;
     let set = args.against_set.join(" ");
-    let title = format!("{} on {} {set}", recipe.name, device.name).trim_end().to_owned();
+    let title = format!("{} on {}, batch {} {set}", recipe.name, device.name, profile.batch).trim_end().to_owned();
     Ok(Other { profile, title })
 }
 

@@ -135,7 +135,7 @@ impl Report {
             step_ms: profile.step.ms(),
             images_per_s: profile.images_per_s,
             limit: profile.limit,
-            device_ms: timeline.end.ms() * profile.slowest,
+            device_ms: profile.device_step.ms(),
             slowest: profile.slowest,
             input_ms: profile.input.pipeline.ms(),
             input: profile.input.clone(),

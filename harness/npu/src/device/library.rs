@@ -89,6 +89,9 @@ pub(crate) fn yaml_files(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
     found
 }
 
+/// Largest extent of a tile of a matrix unit.
+const MOST_OF_A_TILE: usize = 1024;
+
 /// Checks the rules that the schema cannot express.
 fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
     let device = &document.value;
@@ -96,8 +99,9 @@ fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
     if path.file_stem().and_then(|stem| stem.to_str()) != Some(device.name.as_str()) {
         found.push(document.error_at("name", "a device is named as its file"));
     }
-    if device.matrix.tile.contains(&0) {
-        found.push(document.error_at("matrix.tile", "a tile has at least one row, column and step"));
+    if device.matrix.tile.iter().any(|extent| !(1..=MOST_OF_A_TILE).contains(extent)) {
+        let message = format!("a tile has 1 to {MOST_OF_A_TILE} rows, columns and steps");
+        found.push(document.error_at("matrix.tile", message));
     }
     let operators = &device.operators;
     let lists = [
@@ -125,7 +129,7 @@ fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<
     let value = format!("{path}.value");
     let may_be_zero = path.starts_with("links.step")
         || path.starts_with("links.spread")
-        || path.starts_with("control")
+        || path.starts_with("control") && path != "control.mask_elements_per_us"
         || path.starts_with("steps")
         || path.ends_with("start_cycles")
         || path.ends_with("run_overhead_bytes");

@@ -229,6 +229,9 @@ pub struct Operators {
     pub source: String,
     /// The half-precision type.
     pub half: Half,
+    /// Whether the device also computes in bfloat16, if that is not its half-precision type.
+    #[serde(default)]
+    pub bf16: bool,
     /// Operators that run in half precision in mixed precision.
     pub white: Vec<String>,
     /// Operators that stay in f32 in mixed precision.
@@ -252,6 +255,13 @@ pub struct Operators {
     /// Where the software's fused attention is published, if it has one.
     #[serde(default)]
     pub fused_attention: Option<String>,
+}
+
+impl Operators {
+    /// Whether the device computes in bfloat16.
+    pub fn computes_bf16(&self) -> bool {
+        self.bf16 || self.half == Half::Bf16
+    }
 }
 
 /// What happens to results that do not fit the half-precision format.
