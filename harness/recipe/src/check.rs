@@ -3,13 +3,13 @@
 
 mod preprocess;
 
-use crate::diagnostic::{Diagnostic, Severity, suggest};
+use crate::diagnostic::{Diagnostic, Severity, suggest, suggest_or};
 use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos,
-    WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Period, Recipe, Shapes, Source, TextScenes, Videos,
+    Warmup, WarmupShape,
 };
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
@@ -230,7 +230,8 @@ impl Check<'_> {
         let outputs = &self.recipe.model.outputs;
         for (term, prediction) in predictions {
             if !outputs.contains_key(prediction) {
-                let hint = suggest(prediction, outputs.keys().map(String::as_str));
+                let known = outputs.keys().map(String::as_str);
+                let hint = suggest_or(prediction, known, "`model.outputs` is empty");
                 self.error(&format!("{term}.prediction"), format!("the model has no output `{prediction}`"), &hint);
             }
         }
@@ -323,20 +324,34 @@ impl Check<'_> {
         for finding in recipe.schedule.findings(recipe.train.epochs) {
             self.report(finding.severity, &format!("schedule.{tag}.{}", finding.key), finding.message, finding.hint);
         }
-        if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)
-            && over >= recipe.train.epochs as f64
-        {
-            let message = "the warm-up lasts as long as the training";
-            self.warn(&format!("schedule.{tag}.warmup.over"), message, "5 of 90 epochs is usual (arXiv 1706.02677)");
+        if let Some(warmup) = recipe.schedule.warmup() {
+            self.warmup(warmup, &format!("schedule.{tag}.warmup"));
         }
-        let Some(warmup) = recipe.schedule.warmup() else { return };
+    }
+
+    /// The warm-up at this path.
+    fn warmup(&mut self, warmup: &Warmup, path: &str) {
+        let (peak, epochs) = (self.recipe.schedule.peak_lr(), self.recipe.train.epochs as f64);
+        let [over, start_lr] = ["over", "start_lr"].map(|key| format!("{path}.{key}"));
+        let (too_long, whole) = match warmup.over {
+            Period::Epochs(over) => (over >= epochs, over.fract() == 0.0),
+            Period::Steps(_) => (false, false),
+        };
+        if too_long {
+            let message = "the warm-up lasts as long as the training";
+            self.warn(&over, message, "5 of 90 epochs is usual (arXiv 1706.02677)");
+        }
+        if warmup.per == Per::Epoch && !whole {
+            let message = format!("a warm-up `per: epoch` needs whole epochs, not {}", warmup.over);
+            self.warn(&over, message, "use whole epochs, or remove `per: epoch`");
+        }
         if warmup.shape == WarmupShape::Geometric && warmup.start_lr == 0.0 {
             let message = "a geometric warm-up cannot start at 0";
-            self.error(&format!("schedule.{tag}.warmup.start_lr"), message, "for example a hundredth of base_lr");
+            self.error(&start_lr, message, "for example a hundredth of base_lr");
         }
         if warmup.start_lr > peak {
             let message = format!("the warm-up starts at {}, above base_lr = {peak}", warmup.start_lr);
-            self.warn(&format!("schedule.{tag}.warmup.start_lr"), message, "a warm-up rises to base_lr");
+            self.warn(&start_lr, message, "a warm-up rises to base_lr");
         }
     }
 

@@ -222,14 +222,23 @@ impl Sources {
     }
 }
 
-/// "did you mean", or else a list of what there is.
+/// "did you mean", or else a list of the keys that there are.
 pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    suggest_or(word, candidates, "no keys are allowed here")
+}
+
+/// "did you mean", or else a list of what there is, or `nothing` if there is nothing.
+pub(crate) fn suggest_or<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str> + Clone,
+    nothing: impl Into<String>,
+) -> String {
     match did_you_mean(word, candidates.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
         None => {
             let mut all: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
             if all.is_empty() {
-                return "no keys are allowed here".to_owned();
+                return nothing.into();
             }
             all.sort_unstable();
             let more = all.len() > 24;

@@ -23,6 +23,12 @@ use crate::validate::{Extent, validate};
 /// Most recipes that refer to each other in a row.
 const MOST_IN_A_ROW: usize = 16;
 
+/// Most profiles of a recipe, inherited ones included.
+const MOST_PROFILES: usize = 64;
+
+/// Most values of a recipe as all of its profiles together: each profile is a recipe of its own.
+const MOST_PROFILED: usize = 2 * tree::MAX_NODES;
+
 /// Folders with recipes, searched in order.
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -69,8 +75,12 @@ impl Library {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(&self, name_or_path: &str, options: &LoadOptions) -> Result<Loaded, Diagnostics> {
+        self.load_with(name_or_path, options, Fragments::Unchecked)
+    }
+
+    fn load_with(&self, name: &str, options: &LoadOptions, fragments: Fragments) -> Result<Loaded, Diagnostics> {
         let mut loading = Loading::new(self);
-        let result = loading.load(name_or_path, options);
+        let result = loading.load(name, options, fragments);
         let Loading { sources, mut found, .. } = loading;
         let parts = match result {
             Ok(parts) => parts,
@@ -101,7 +111,8 @@ impl Library {
         let mut profiles = vec![None];
         let mut next = 0;
         while let Some(profile) = profiles.get(next).cloned() {
-            match self.load(name_or_path, &LoadOptions { profile, sets: Vec::new() }) {
+            let fragments = if next == 0 { Fragments::Unchecked } else { Fragments::Sound };
+            match self.load_with(name_or_path, &LoadOptions { profile, sets: Vec::new() }, fragments) {
                 Ok(loaded) => {
                     if next == 0 {
                         profiles.extend(loaded.profiles.into_iter().map(Some));
@@ -174,10 +185,29 @@ pub(crate) struct Joined {
     profiles: IndexMap<String, Profile>,
 }
 
+impl Joined {
+    fn refuse_large_profiles(&self) -> Result<(), Diagnostic> {
+        let (base, count) = (self.base.values(), self.profiles.len());
+        let values = self.profiles.values().map(|profile| base + profile.fragment.values()).sum::<usize>();
+        if values <= MOST_PROFILED {
+            return Ok(());
+        }
+        let message = format!("too many values for {count} profiles: {values} in all of them, at most {MOST_PROFILED}");
+        Err(Diagnostic::error(self.base.span.clone(), ConfigPath::from("profiles"), message))
+    }
+}
+
 /// A fragment over the recipe, and changes of single values after it.
 struct Profile {
     fragment: Node,
     set: Option<Vec<Override>>,
+}
+
+/// Whether the fragments of all profiles are known to be sound.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fragments {
+    Unchecked,
+    Sound,
 }
 
 type Parts = (Recipe, PathBuf, Node, Vec<String>, Vec<ConfigPath>);
@@ -207,14 +237,14 @@ impl<'a> Loading<'a> {
         Self { library, sources: Sources::default(), found: Vec::new(), chain: Vec::new(), blocks: HashMap::new() }
     }
 
-    fn load(&mut self, name: &str, options: &LoadOptions) -> Result<Parts, Failure> {
+    fn load(&mut self, name: &str, options: &LoadOptions, fragments: Fragments) -> Result<Parts, Failure> {
         let path = self.library.find(name, None).ok_or_else(|| self.not_found(name))?;
         let joined = self.join(&path)?;
-        let shapes = Shapes::get();
-        for (name, profile) in &joined.profiles {
+        joined.refuse_large_profiles()?;
+        for (name, profile) in joined.profiles.iter().filter(|_| fragments == Fragments::Unchecked) {
             let path = ConfigPath::from("profiles").key(name);
             let mut fragment = without_sources(profile.fragment.clone());
-            self.found.extend(validate(&mut fragment, shapes, &path, Extent::Partial));
+            self.found.extend(validate(&mut fragment, Shapes::get(), &path, Extent::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -360,6 +390,10 @@ impl<'a> Loading<'a> {
                 },
                 None => profile,
             };
+            if all.len() == MOST_PROFILES {
+                let message = format!("more than {MOST_PROFILES} profiles");
+                return Err(Diagnostic::error(joined.fragment.span, ConfigPath::from("profiles").key(&name), message));
+            }
             all.insert(name, joined);
         }
         Ok(Joined { base, profiles: all })

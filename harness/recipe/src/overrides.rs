@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, suggest};
+use crate::diagnostic::{Diagnostic, suggest, suggest_or};
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
@@ -136,7 +136,8 @@ impl Walk<'_> {
                     return self.enter(node, name, *value, &path, rest);
                 }
                 let known = node.as_map().into_iter().flat_map(Map::keys).map(String::as_str);
-                Err(self.unknown(&path, name, suggest(name, known.collect::<Vec<_>>())))
+                let hint = suggest_or(name, known.collect::<Vec<_>>(), format!("`{path}` is empty"));
+                Err(self.unknown(&path, name, hint))
             }
             (Shape::Union { .. }, _) => self.choice(node, id, path, steps),
             (Shape::List { item, .. }, Step::Index(index)) => {
@@ -219,6 +220,10 @@ impl Walk<'_> {
     fn search(&self, node: &mut Node, id: ShapeId, path: ConfigPath, name: &str, rest: &[Step]) -> Outcome {
         let mut layers = Vec::new();
         named_layers(node, path.as_str().ends_with(".sequential"), &[], &mut layers);
+        // An unknown key is searched for too, so a route that begins with one would lead back to here.
+        if let Shape::Struct(fields) = self.shapes.shape(id) {
+            layers.retain(|(_, route)| matches!(route.first(), Some(Step::Name(key)) if fields.contains_key(key)));
+        }
         let mut routes = layers.iter().filter(|(layer, _)| layer == name).map(|(_, route)| route);
         match (routes.next(), routes.count()) {
             (Some(route), 0) => {

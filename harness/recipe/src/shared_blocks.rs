@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::diagnostic::{Diagnostic, suggest};
+use crate::diagnostic::{Diagnostic, suggest, suggest_or};
 use crate::library::{Loading, identity};
 use crate::merge::{Removal, merge};
 use crate::schema::Block;
@@ -119,7 +119,8 @@ impl Loading<'_> {
             let theirs = self.blocks_at(&source)?;
             let Some(block) = theirs.get(name) else {
                 let error = source.error(format!("`{}` has no block `{name}`", source.name()));
-                return Err(error.with_hint(suggest(name, theirs.keys().map(String::as_str))));
+                let known = theirs.keys().map(String::as_str);
+                return Err(error.with_hint(suggest_or(name, known, "it has no blocks")));
             };
             let changes = std::mem::replace(&mut entry.node, Node::empty_map(source.value.span.clone()));
             entry.node = merge(block.node.clone(), changes, block_shape(), Removal::Final);

@@ -1,7 +1,8 @@
 //! YAML as a tree in which every node has its source position.
 //!
 //! Parsing refuses, before any work that grows with what an attacker wrote: nesting deeper than [`MAX_DEPTH`] and more
-//! than [`MAX_NODES`] values after aliases have been replaced.
+//! than [`MAX_NODES`] values, both after aliases have been replaced, and keys and paths longer than [`MAX_KEY`] and
+//! [`MAX_PATH`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,10 @@ use crate::span::{ConfigPath, Span};
 pub(crate) const MAX_DEPTH: usize = 64;
 /// Most values in one file, aliases replaced.
 pub(crate) const MAX_NODES: usize = 65_536;
+/// Longest key, in characters.
+pub(crate) const MAX_KEY: usize = 200;
+/// Longest path to a value: the characters of all its keys, aliases replaced.
+pub(crate) const MAX_PATH: usize = 1000;
 /// So many bytes of text count as one more value.
 const TEXT_PER_VALUE: usize = 64;
 
@@ -87,6 +92,15 @@ impl Node {
 
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         self.as_map_mut()?.get_mut(key).map(|entry| &mut entry.node)
+    }
+
+    /// Number of values in it, itself included.
+    pub(crate) fn values(&self) -> usize {
+        1 + match &self.value {
+            Value::List(list) => list.iter().map(Node::values).sum(),
+            Value::Map(map) => map.values().map(|entry| entry.node.values()).sum(),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) => 0,
+        }
     }
 
     /// What this is, for messages: "text `abc`", "a list".
@@ -194,7 +208,8 @@ impl Node {
 /// The first thing that is not YAML, or that recipes do without (tags, several documents, keys that are no text, a key
 /// twice).
 pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
-    let mut builder = Builder { file: file.clone(), open: Vec::new(), anchors: HashMap::new(), count: 0, root: None };
+    let mut builder =
+        Builder { file: file.clone(), open: Vec::new(), anchors: HashMap::new(), count: 0, anchored: 0, root: None };
     for event in Parser::new_from_str(text) {
         let (event, range) = event.map_err(|error| {
             let info = error.info();
@@ -206,12 +221,37 @@ pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
     Ok(builder.root.unwrap_or(Node { span: start, value: Value::Null }))
 }
 
+/// How large a finished node is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    /// Values in it, itself included.
+    values: usize,
+    /// Levels of lists and maps.
+    levels: usize,
+    /// Characters of the keys on its longest path.
+    path: usize,
+}
+
 /// A list or map that is not complete yet.
 struct Open {
     anchor: usize,
     span: Span,
     count_before: usize,
+    /// Characters of the keys on the path to it.
+    prefix: usize,
+    /// The most levels, and the longest path, of a node in it.
+    inside: Size,
     content: Content,
+}
+
+impl Open {
+    /// Characters of the key of the next value.
+    fn key_length(&self) -> usize {
+        match &self.content {
+            Content::Map { key: Some((key, _)), .. } => key.chars().count(),
+            Content::Map { key: None, .. } | Content::List(_) => 0,
+        }
+    }
 }
 
 enum Content {
@@ -222,9 +262,11 @@ enum Content {
 struct Builder {
     file: Arc<str>,
     open: Vec<Open>,
-    /// Finished nodes with an anchor, and how many values each holds.
-    anchors: HashMap<usize, (Node, usize)>,
+    /// Finished nodes with an anchor.
+    anchors: HashMap<usize, (Node, Size)>,
     count: usize,
+    /// Values in `anchors`.
+    anchored: usize,
     root: Option<Node>,
 }
 
@@ -246,7 +288,7 @@ impl Builder {
                 self.grow(&span, weight)?;
                 let plain = style == ScalarStyle::Plain;
                 let value = if plain { scalar(&text) } else { Value::Text(text.into_owned()) };
-                self.finish(Node { span, value }, anchor, weight)
+                self.finish(Node { span, value }, anchor, Size { values: weight, ..Size::default() })
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(&span, tag.is_some())?;
@@ -262,16 +304,18 @@ impl Builder {
                     Content::List(list) => Value::List(list),
                     Content::Map { map, .. } => Value::Map(map),
                 };
-                let count = self.count - open.count_before;
-                self.finish(Node { span: open.span, value }, open.anchor, count)
+                let size =
+                    Size { values: self.count - open.count_before, levels: open.inside.levels + 1, ..open.inside };
+                self.finish(Node { span: open.span, value }, open.anchor, size)
             }
             Event::Alias(anchor) => {
-                let Some((node, count)) = self.anchors.get(&anchor) else {
+                let Some((node, size)) = self.anchors.get(&anchor) else {
                     return Err(self.error(span, "this alias refers to a value that contains it"));
                 };
-                let (count, node) = (*count, node.clone());
-                self.grow(&span, count)?;
-                self.finish(node, 0, count)
+                let (node, size) = (node.clone(), *size);
+                self.grow(&span, size.values)?;
+                self.refuse_depth(&span, size)?;
+                self.finish(node, 0, size)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(self.error(span, "a second YAML document begins here, but a recipe is a single document"))
@@ -298,17 +342,47 @@ impl Builder {
 
     fn begin(&mut self, span: Span, anchor: usize, content: Content) -> Result<(), Diagnostic> {
         self.grow(&span, 1)?;
-        if self.open.len() >= MAX_DEPTH {
-            return Err(self.error(span, format!("nested deeper than {MAX_DEPTH} levels")));
+        self.refuse_depth(&span, Size { levels: 1, ..Size::default() })?;
+        let (count_before, prefix) = (self.count - 1, self.prefix());
+        self.open.push(Open { anchor, span, count_before, prefix, inside: Size::default(), content });
+        Ok(())
+    }
+
+    /// Characters of the keys on the path to the next value.
+    fn prefix(&self) -> usize {
+        self.open.last().map_or(0, |open| open.prefix + open.key_length())
+    }
+
+    /// Refuses a value of this size at the present place if it is too deep, or paths in it would be too long.
+    fn refuse_depth(&self, span: &Span, size: Size) -> Result<(), Diagnostic> {
+        if self.open.len() + size.levels > MAX_DEPTH {
+            return Err(self.error(span.clone(), format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        self.open.push(Open { anchor, span, count_before: self.count - 1, content });
+        if self.prefix() + size.path > MAX_PATH {
+            return Err(self.error(span.clone(), format!("the keys on the path have more than {MAX_PATH} characters")));
+        }
+        Ok(())
+    }
+
+    /// Keeps a complete value for aliases.
+    fn keep(&mut self, anchor: usize, node: &Node, size: Size) -> Result<(), Diagnostic> {
+        self.anchored += size.values;
+        if self.anchored > MAX_NODES {
+            let message = format!("anchors (`&name`) stand for more than {MAX_NODES} values");
+            return Err(self.error(node.span.clone(), message));
+        }
+        self.anchors.insert(anchor, (node.clone(), size));
         Ok(())
     }
 
     /// Adds a complete value to the innermost open list or map, as a key or value, or as the root.
-    fn finish(&mut self, node: Node, anchor: usize, count: usize) -> Result<(), Diagnostic> {
+    fn finish(&mut self, node: Node, anchor: usize, size: Size) -> Result<(), Diagnostic> {
         if anchor != 0 {
-            self.anchors.insert(anchor, (node.clone(), count));
+            self.keep(anchor, &node, size)?;
+        }
+        if let Some(open) = self.open.last_mut() {
+            open.inside.levels = open.inside.levels.max(size.levels);
+            open.inside.path = open.inside.path.max(open.key_length() + size.path);
         }
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
@@ -341,6 +415,10 @@ fn key_of(node: Node) -> Result<(String, Span), Diagnostic> {
             return Err(Diagnostic::error(node.span, ConfigPath::default(), message));
         }
     };
+    if text.chars().nth(MAX_KEY).is_some() {
+        let message = format!("a key of more than {MAX_KEY} characters");
+        return Err(Diagnostic::error(node.span, ConfigPath::default(), message));
+    }
     Ok((text, node.span))
 }
 

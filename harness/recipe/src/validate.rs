@@ -159,8 +159,9 @@ impl Walker<'_> {
             let keys: Vec<_> = map.keys().map(|key| format!("`{key}`")).collect();
             let found = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
             let message = format!("expected exactly one key, found {found}");
-            let hint = "are the lines below it indented?".to_owned();
-            self.report(node, path, message).hint = Some(hint);
+            let several = map.len() > 1 && map.keys().all(|key| variants.contains_key(key));
+            let hint = if several { "keep one of them" } else { "are the lines below it indented?" };
+            self.report(node, path, message).hint = Some(hint.to_owned());
             return;
         };
         match variants.get(tag) {

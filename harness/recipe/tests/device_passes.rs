@@ -18,6 +18,20 @@ fn step(name: &str) -> Graph {
     build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::train(2)).unwrap()
 }
 
+/// The step of a recipe with this body, on images of 3 x 8 x 8.
+fn step_of(body: &str) -> Graph {
+    let text = format!(
+        "name: r\nmodel: {{inputs: {{image: [3, 8, 8]}}, classes: 10, body: [{body}, flatten, linear: {{name: fc, out: \
+         10}}]}}\ndata: {{source: {{characters: {{}}}}}}\nloss: {{softmax_cross_entropy: {{}}}}\noptimizer: sgd\n\
+         schedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
+    );
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let loaded = Library::new([folder.path()]).load("r", &LoadOptions::default());
+    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::train(2)).unwrap()
+}
+
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
@@ -145,6 +159,26 @@ fn pads_go_into_their_convolutions() {
         })
         .collect();
     assert_eq!(pads, [2, 2, 1, 1, 1]);
+}
+
+/// Each call folds its own gradients, and none if they cannot be told apart.
+#[test]
+fn pads_of_a_convolution_that_is_called_again() {
+    let left = |body: &str| {
+        let mut graph = step_of(body);
+        run(&mut graph, vec![Box::new(FoldPad)]).unwrap();
+        let count = |wanted: fn(&Op) -> bool| graph.nodes.iter().filter(|n| wanted(&n.op)).count();
+        (count(|op| matches!(op, Op::Pad(_))), count(|op| matches!(op, Op::Slice(_))))
+    };
+    let module =
+        |out: usize| format!("sequential: {{name: m, body: [pad: {{size: 1}}, conv: {{out: {out}, kernel: 3}}]}}");
+    let stem = "conv: {name: stem, out: 8, kernel: 1}";
+    assert_eq!(left(&format!("{stem}, {}, again: m", module(8))), (0, 0));
+    // A sum passes the same gradient to both calls.
+    let sum = |between: &str, out| format!("tap: x, {}, tap: y, from: x, {between}, again: m, add: y", module(out));
+    assert_eq!(left(&format!("{stem}, {}", sum("relu", 8))), (2, 2));
+    // Of the calls in this sum, only the second computes the gradient of its input.
+    assert_eq!(left(&sum("conv: {name: c, out: 3, kernel: 1}", 3)), (2, 1));
 }
 
 #[test]

@@ -212,6 +212,19 @@ fn schedules_that_cannot_be() {
 }
 
 #[test]
+fn a_warmup_by_epochs_has_whole_ones() {
+    let warmup = |over: &str| of(&with(&[("base_lr: 0.1", &format!("base_lr: 0.1, warmup: {{over: {over}}}"))]));
+    for over in ["1.5 epochs, per: epoch", "62 steps, per: epoch"] {
+        let said = warmup(over);
+        let (length, _) = over.split_once(',').unwrap();
+        assert!(said.contains(&format!("warning: a warm-up `per: epoch` needs whole epochs, not {length}")), "{said}");
+        assert!(said.contains("schedule.cosine.warmup.over") && !said.contains("error"), "{said}");
+    }
+    assert_eq!(warmup("1 epoch, per: epoch"), "");
+    assert_eq!(warmup("1.5 epochs"), "");
+}
+
+#[test]
 fn operators_and_layers_that_there_are_not() {
     let host = of(&with(&[("train: {", "npu: {host_operators: [MaxPol]}\ntrain: {")]));
     assert!(host.contains("error: no device operator is named `MaxPol`"), "{host}");
@@ -385,6 +398,79 @@ fn files_that_are_no_recipes() {
     insta::assert_snapshot!(report);
 }
 
+/// Whatever the work grows with has a limit.
+#[test]
+fn keys_paths_anchors_and_profiles_are_bounded() {
+    let key = "k".repeat(201);
+    assert!(of(&format!("{key}: 1")).contains("error: a key of more than 200 characters"));
+    let key = "k".repeat(150);
+    let nested = (0..7).fold("[1]".to_owned(), |inner, _| format!("{{{key}: {inner}}}"));
+    assert!(of(&nested).contains("error: the keys on the path have more than 1000 characters"));
+    let half = (0..4).fold("[1]".to_owned(), |inner, _| format!("{{{key}: {inner}}}"));
+    let alias = (0..4).fold("*a".to_owned(), |inner, _| format!("{{{key}: {inner}}}"));
+    let said = of(&format!("a: &a {half}\nb: {alias}"));
+    assert!(said.contains("error: the keys on the path have more than 1000 characters"), "{said}");
+    let deep = format!("a: &a {}{}\nb: {}*a{}", "[".repeat(40), "]".repeat(40), "[".repeat(40), "]".repeat(40));
+    assert!(of(&deep).contains("error: nested deeper than 64 levels"));
+    let anchors: String = (0..40).map(|n| format!("&a{n} [")).collect();
+    let values = vec!["1"; 2000].join(", ");
+    let said = of(&format!("a: {anchors}{values}{}", "]".repeat(40)));
+    assert!(said.contains("error: anchors (`&name`) stand for more than 65536 values"), "{said}");
+    let profiles: String = (0..65).map(|n| format!("  p{n}: {{train: {{epochs: 1}}}}\n")).collect();
+    let said = of(&with(&[("  mini: {train: {epochs: 1}}\n", &profiles)]));
+    assert!(said.contains("error: more than 64 profiles") && said.contains("(profiles.p64)"), "{said}");
+    let profiles: String = (0..60).map(|n| format!("  p{n}: {{train: {{epochs: 1}}}}\n")).collect();
+    let relus = "    - relu\n".repeat(3000);
+    let said = of(&with(&[
+        ("  mini: {train: {epochs: 1}}\n", &profiles),
+        ("    - flatten\n", &format!("{relus}    - flatten\n")),
+    ]));
+    assert!(said.contains("error: too many values for 60 profiles"), "{said}");
+}
+
+#[test]
+fn numbers_fit_the_types_that_read_them() {
+    let ignore = ("{softmax_cross_entropy: {}}", "{softmax_cross_entropy: {ignore: 4294967296}}");
+    let split = ("train: {batch", "npu: {all_reduce: {split: [1, 4294967296]}}\ntrain: {batch");
+    let (low, high) =
+        ("    - roll: {by: [-2147483649]}\n    - flatten", "    - roll: {by: [2147483648]}\n    - flatten");
+    let cases = [
+        (ignore, "at most 4294967295, found 4294967296", "loss.softmax_cross_entropy.ignore"),
+        (split, "at most 4294967295, found 4294967296", "npu.all_reduce.split[1]"),
+        (("    - flatten", low), "at least -2147483648, found -2147483649", "model.body[4].roll.by[0]"),
+        (("    - flatten", high), "at most 2147483647, found 2147483648", "model.body[4].roll.by[0]"),
+    ];
+    for (change, message, path) in cases {
+        let said = of(&with(&[change]));
+        assert!(said.contains(&format!("error: must be {message}")) && said.contains(&format!("({path})")), "{said}");
+    }
+}
+
+#[test]
+fn hints_where_there_is_nothing_to_choose_from() {
+    let flat = "inputs: {image: [3, 32, 32]}\n  classes: 10\n  body: [flatten, BODY, linear: {name: fc, out: 10}]\n";
+    let model = |body: &str| {
+        let (start, rest) = (SOUND.find("inputs:").unwrap(), SOUND.find("data:").unwrap());
+        of(&format!("{}{}{}", &SOUND[..start], flat.replace("BODY", body), &SOUND[rest..]))
+    };
+    for (body, hint) in [
+        ("block: {use: unit}", "`model.blocks` is empty"),
+        ("again: head", "there are none above"),
+        ("unembed: {table: words}", "no layer above has a name"),
+    ] {
+        let said = model(body);
+        assert!(said.contains(&format!("hint: {hint}")), "{said}");
+    }
+    assert!(with_sets(&["model.outputs.mask.x=1"]).contains("hint: `model.outputs` is empty"));
+    let relu = of(&with(&[("    - relu\n    - stack", "    - relu: {slope: 1}\n    - stack")]));
+    assert!(relu.contains("unknown key `slope`"), "{relu}");
+    let optimizers = ("{sgd: {momentum: 0.9, weight_decay: 1e-4}}", "{sgd: {momentum: 0.9}, adamw: {}}");
+    let said = of(&with(&[optimizers]));
+    assert!(said.contains("found `sgd`, `adamw`") && said.contains("hint: keep one of them"), "{said}");
+    let said = of(&with(&[("- conv: {name: conv1, out: 16, kernel: 3, pad: 1}", "- {conv: ~, name: conv1}")]));
+    assert!(said.contains("hint: are the lines below it indented?"), "{said}");
+}
+
 #[test]
 fn inheritance_gone_wrong() {
     let circle: &[(&str, &[u8])] =
@@ -434,6 +520,14 @@ fn overrides_gone_wrong() {
         "model.conv1[=3",
         "train.epochs[0]=3",
     ]));
+    // A key that does not exist, and a layer of that name in it.
+    for (key, path) in [("foo: [foo]", "model.foo"), ("foo: [bar], bar: [foo]", "model.foo.x")] {
+        let said = of(&format!(
+            "{}\nset: {{{path}: 3}}\n",
+            with(&[("  classes: 10", &format!("  {}\n  classes: 10", key.replace(", ", "\n  ")))])
+        ));
+        assert!(said.contains("error: there is no `foo` in `model`") && said.contains("unknown key `foo`"), "{said}");
+    }
     insta::assert_snapshot!(with_sets(&[
         "model.conv1.kernel=0",
         "optimizer.sgd.momentum=a lot",

@@ -1,8 +1,12 @@
 //! The graphs of the recipes in `recipes/`: sizes known from the literature, and passes that leave a sound graph.
 
-use std::{collections::HashMap, ops::Range, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    path::Path,
+};
 use zoo_graph::{
-    Graph, Layout, MemoryPlan, Op, Phase, TapState, ValueId,
+    Graph, GraphError, Layout, MemoryPlan, Op, Phase, TapState, ValueId,
     passes::{Applied, Pipeline},
 };
 use zoo_recipe::{BuildOptions, build};
@@ -181,4 +185,81 @@ fn inputs_with_indices_know_how_many_there_are() {
         assert!(numbers.contains(&(input, count)), "{numbers:?}");
     }
     assert!(numbers.contains(&("next_sentence_label", Some(2))), "{numbers:?}");
+}
+
+/// The step of a recipe with this model, loss and training.
+fn step_of(model: &str, loss: &str, train: &str) -> Graph {
+    try_step(model, loss, train).unwrap()
+}
+
+fn try_step(model: &str, loss: &str, train: &str) -> Result<Graph, GraphError> {
+    let text = format!(
+        "name: r\nmodel: {{classes: 10, {model}}}\ndata: {{source: {{characters: {{}}}}}}\n\
+         loss: {{{loss}}}\noptimizer: sgd\nschedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, {train}}}\n"
+    );
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let loaded = Library::new([folder.path()]).load("r", &LoadOptions::default());
+    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::train(2))
+}
+
+/// Neither layers that are never called nor frozen ones are pulled towards zero, or counted.
+#[test]
+fn an_l2_loss_is_over_trained_parameters() {
+    let model = "inputs: {image: [3, 8, 8]}, body: [conv: {name: stem, out: 8, kernel: 1}, bn: {name: norm}, unused: \
+                 {body: [conv: {name: spare, out: 8, kernel: 1}]}, flatten, linear: {name: fc, out: 10}]";
+    let terms = |loss: &str, train: &str| {
+        let graph = step_of(model, &format!("softmax_cross_entropy: {{}}, l2: {loss}"), train);
+        let terms = graph.nodes.iter().filter(|node| matches!(node.op, Op::L2Loss(_)));
+        terms.map(|node| node.name.trim_start_matches("loss/l2/").to_owned()).collect::<Vec<_>>()
+    };
+    let all = ["stem.weight", "stem.bias", "norm.weight", "norm.bias", "fc.weight", "fc.bias"];
+    assert_eq!(terms("{weight: 0.1}", "epochs: 2"), all);
+    assert_eq!(terms("{weight: 0.1, over: weights}", "epochs: 2"), ["stem.weight", "fc.weight"]);
+    let frozen = |part: &str| terms("{weight: 0.1}", &format!("epochs: 2, parts: [{{modules: [stem], {part}}}]"));
+    assert_eq!(frozen("trained: false"), all[2..]);
+    assert_eq!(frozen("from_epoch: 1"), all[2..]);
+    assert_eq!(frozen("lr: 0.5"), all);
+}
+
+#[test]
+fn axes_of_any_extent_are_rolled() {
+    let model = "inputs: {image: [1, 65536, 65536]}, body: [flatten, roll: {by: [-3]}, linear: {name: fc, out: 10}]";
+    let graph = step_of(model, "softmax_cross_entropy: {}", "epochs: 1");
+    let split = graph.nodes.iter().find(|node| matches!(node.op, Op::Split(_))).unwrap();
+    assert_eq!(*graph.ty(split.outputs[1]).shape, [2, (1 << 32) - 3]);
+}
+
+#[test]
+fn attention_is_between_operands_of_equal_ranks() {
+    let of = |queries: &str| {
+        let attention = "dot_product_attention: {heads: 1, key: k, value: v}";
+        let model = format!(
+            "inputs: {{image: [3, 8, 8]}}, body: [tokens: {{}}, tap: k, tap: v, {queries}{attention}, flatten, linear: \
+             {{name: fc, out: 10}}]"
+        );
+        try_step(&model, "softmax_cross_entropy: {}", "epochs: 1")
+    };
+    of("").unwrap();
+    for queries in ["reshape: {to: [8, 8, 3]}, ", "reshape: {to: [2, 4, 8, 3]}, ", "reshape: {to: [192]}, "] {
+        let refused = of(queries).unwrap_err().to_string();
+        assert!(refused.contains("need the same number of axes") && refused.contains("r.yaml:2:"), "{refused}");
+    }
+}
+
+#[test]
+fn every_operator_of_every_recipe_has_a_known_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    let known: HashSet<&str> = Op::names().collect();
+    let mut graphs: Vec<(String, Graph)> =
+        Library::new([folder]).list().into_iter().map(|(name, _)| (name.clone(), step(&name))).collect();
+    let affine =
+        "inputs: {image: [3, 8, 8]}, body: [tokens: {}, affine: {name: a}, flatten, linear: {name: fc, out: 10}]";
+    graphs.push(("affine".into(), step_of(affine, "softmax_cross_entropy: {}", "epochs: 1")));
+    for (name, graph) in graphs {
+        for node in &graph.nodes {
+            assert!(known.contains(node.op.name()), "{name}: {} ({})", node.op.name(), node.name);
+        }
+    }
 }

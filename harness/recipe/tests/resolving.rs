@@ -272,6 +272,59 @@ fn repetition_of_repetition_is_bounded() {
     assert!(found[0].1.starts_with("more than 20000 layers"), "{found:?}");
 }
 
+/// Each module calls the one before twice: a file of a few lines with 2^60 layers.
+#[test]
+fn calls_of_calls_are_counted_before_they_are_made() {
+    let chain = |calls: &str| {
+        let module = |n: usize| {
+            format!("\n    - sequential: {{name: m{n}, body: [{}]}}", calls.replace('$', &format!("m{}", n - 1)))
+        };
+        let modules: String = (1..60).map(module).collect();
+        errors(&format!("  body:\n    - sequential: {{name: m0, body: [bn: {{name: n}}]}}{modules}"))
+    };
+    let found = chain("again: $, again: $");
+    assert!(found[0].1.starts_with("more than 20000 layers"), "{found:?}");
+    let found = chain("again: $");
+    assert!(found[0].1.starts_with("layers nested deeper than 64 levels"), "{found:?}");
+}
+
+/// Blocks that use each other without a cycle, and containers in them.
+fn nested_blocks(count: usize) -> String {
+    let open = "sequential: {body: [".repeat(12);
+    let close = "]}".repeat(12);
+    let block = |n: usize| format!("    b{n}: {{body: [block: {{use: b{}}}]}}\n", n + 1);
+    let blocks: String = (0..count).map(block).collect();
+    format!("  blocks:\n{blocks}    b{count}: {{body: [{open}relu{close}]}}\n  body: [block: {{use: b0}}]")
+}
+
+#[test]
+fn nesting_of_blocks_is_bounded() {
+    let found = errors(&nested_blocks(3000));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].1.starts_with("layers nested deeper than 64 levels"), "{found:?}");
+    assert_eq!(body(&nested_blocks(50)).len(), 1);
+    // Named blocks can be called again, each with all that is in it.
+    let block = |n: usize| format!("    b{n}: {{body: [block: {{name: n, use: b{}}}]}}\n", n + 1);
+    let blocks: String = (0..30).map(block).collect();
+    let inner = "relu, ".repeat(10_000);
+    let found =
+        errors(&format!("  blocks:\n{blocks}    b30: {{body: [{inner}]}}\n  body: [block: {{name: n, use: b0}}]"));
+    assert!(found[0].1.starts_with("more than 160000 layers in modules inside each other"), "{found:?}");
+}
+
+#[test]
+fn names_are_bounded() {
+    let long = "x".repeat(150);
+    let found =
+        errors(&format!("  body: [sequential: {{name: {long}, body: [conv: {{name: {long}, out: 3, kernel: 1}}]}}]"));
+    let expected = "a name of more than 200 characters, with those of enclosing modules";
+    assert_eq!(found, [("model.body[0].sequential.body[0].conv.name".to_owned(), expected.to_owned())]);
+    let found = errors(&format!("  body: [from: {long}{long}]"));
+    assert_eq!(found, [("model.body[0].from".to_owned(), expected.to_owned())]);
+    let found = errors(&format!("  body: [tap: {long}{long}]"));
+    assert_eq!(found, [("model.body[0].tap".to_owned(), expected.to_owned())]);
+}
+
 #[test]
 fn names_that_collide() {
     for body in [

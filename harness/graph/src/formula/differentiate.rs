@@ -40,13 +40,13 @@ impl Formula {
             let Some(d) = adjoints[n].map(|d| sheet.at(d)) else { continue };
             let y = sheet.at(TermId(n));
             for (argument, part) in parts(&sheet, term, y, d) {
-                // A value shared by all elements of a row gets the sum of their gradients.
-                let folded = extents[argument.0] == Extent::Row && extents[n] == Extent::Element;
+                // A value shared by all elements of a row gets the sum of their gradients; a fold reads it once per
+                // element.
+                let by_element = extents[n] == Extent::Element || matches!(term, Term::Row(..));
                 match extents[argument.0] {
                     Extent::Step => {}
-                    Extent::Row | Extent::Element => {
-                        add(&sheet, &mut adjoints, argument, if folded { part.row_sum() } else { part });
-                    }
+                    Extent::Row if by_element => add(&sheet, &mut adjoints, argument, part.row_sum()),
+                    Extent::Row | Extent::Element => add(&sheet, &mut adjoints, argument, part),
                 }
             }
         }
@@ -113,7 +113,8 @@ fn add<'f>(sheet: &'f Sheet, adjoints: &mut [Option<TermId>], to: TermId, part: 
     adjoints[to.0] = Some(sum.id());
 }
 
-/// The gradients of the arguments of a term, from the gradient `d` of its value `y`.
+/// The gradients of the arguments of a term, from the gradient `d` of its value `y`. For powers, they are 0 where
+/// PyTorch's are, although the formulas give 0 * infinity: by the base of a^0, and by the exponent of 0^b with b >= 0.
 fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>) -> Vec<(TermId, Expression<'f>)> {
     match *term {
         Term::Operand(_) | Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Coordinate(_) => Vec::new(),
@@ -146,7 +147,12 @@ fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>
                 Binary::Div => vec![(left, d / b), (right, -(d * y / b))],
                 Binary::Max => split(a.greater(b)),
                 Binary::Min => split(b.greater(a)),
-                Binary::Pow => vec![(left, d * (b * a.pow(b - 1.0))), (right, d * (y * a.log()))],
+                Binary::Pow => {
+                    let base = b.equal(0.0).select(0.0, d * (b * a.pow(b - 1.0)));
+                    let exponent = d * (y * a.log());
+                    let exponent = a.equal(0.0).select(b.at_least(0.0).select(0.0, exponent), exponent);
+                    vec![(left, base), (right, exponent)]
+                }
                 Binary::Greater | Binary::AtLeast | Binary::Equal => Vec::new(),
             }
         }

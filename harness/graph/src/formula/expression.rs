@@ -2,20 +2,33 @@
 
 use super::{Binary, Fold, StepScalar, Term, TermId, Unary};
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The terms of a formula that is being written.
 #[derive(Default)]
-pub struct Sheet(RefCell<Vec<Term>>);
+pub struct Sheet(RefCell<Written>);
+
+/// Terms in order, and the first place of each.
+#[derive(Default)]
+struct Written {
+    terms: Vec<Term>,
+    places: HashMap<Key, usize>,
+}
 
 impl Sheet {
     /// A sheet that starts with these terms.
     pub(super) fn of(terms: Vec<Term>) -> Self {
-        Self(RefCell::new(terms))
+        let mut places = HashMap::with_capacity(terms.len());
+        for (place, term) in terms.iter().enumerate() {
+            places.entry(Key(*term)).or_insert(place);
+        }
+        Self(RefCell::new(Written { terms, places }))
     }
 
     pub(super) fn into_terms(self) -> Vec<Term> {
-        self.0.into_inner()
+        self.0.into_inner().terms
     }
 
     pub(super) fn operand(&self, n: usize) -> Expression<'_> {
@@ -31,14 +44,14 @@ impl Sheet {
     }
 
     pub(super) fn term(&self, id: TermId) -> Term {
-        self.0.borrow()[id.0]
+        self.0.borrow().terms[id.0]
     }
 
     /// Adds a term, or returns an existing equal one.
     pub(super) fn write(&self, term: Term) -> Expression<'_> {
-        let mut terms = self.0.borrow_mut();
-        let known = terms.iter().position(|known| same(known, &term));
-        let id = known.unwrap_or_else(|| {
+        let mut written = self.0.borrow_mut();
+        let Written { terms, places } = &mut *written;
+        let id = *places.entry(Key(term)).or_insert_with(|| {
             terms.push(term);
             terms.len() - 1
         });
@@ -46,11 +59,34 @@ impl Sheet {
     }
 }
 
-/// Whether terms are equal; constants are compared by their bits.
-fn same(a: &Term, b: &Term) -> bool {
-    match (a, b) {
-        (Term::Constant(a), Term::Constant(b)) => a.to_bits() == b.to_bits(),
-        _ => a == b,
+/// A term whose constants are compared by their bits.
+struct Key(Term);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.0, other.0) {
+            (Term::Constant(a), Term::Constant(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => a == b,
+        }
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(&self.0).hash(state);
+        match self.0 {
+            Term::Operand(n) | Term::Coordinate(n) => n.hash(state),
+            Term::Constant(value) => value.to_bits().hash(state),
+            Term::Step(scalar) => scalar.hash(state),
+            Term::RowSize => {}
+            Term::Unary(function, x) => (function, x).hash(state),
+            Term::Binary(function, a, b) => (function, a, b).hash(state),
+            Term::Select(condition, yes, no) => (condition, yes, no).hash(state),
+            Term::Row(fold, x) => (fold, x).hash(state),
+            Term::Softmax(x) => x.hash(state),
+        }
     }
 }
 
@@ -77,13 +113,14 @@ impl<'f> Expression<'f> {
         }
     }
 
-    /// A function of two values. Folds constants and identities (`x + 0`, `x * 1`, ...).
+    /// A function of two values. Folds constants and identities (`x + 0`, `x * 1`, `x ^ 0`, ...).
     pub(super) fn binary(self, function: Binary, other: Self) -> Self {
         let (a, b) = (self.constant(), other.constant());
         match (function, a, b) {
             (_, Some(a), Some(b)) => self.sheet.number(function.of(a, b)),
             (Binary::Add, Some(0.0), _) | (Binary::Mul, Some(1.0), _) => other,
             (Binary::Add | Binary::Sub, _, Some(0.0)) | (Binary::Mul | Binary::Div | Binary::Pow, _, Some(1.0)) => self,
+            (Binary::Pow, _, Some(0.0)) => self.sheet.number(1.0),
             (Binary::Mul, Some(-1.0), _) => -other,
             (Binary::Mul, _, Some(-1.0)) => -self,
             _ => self.sheet.write(Term::Binary(function, self.id, other.id)),

@@ -47,7 +47,7 @@ pub enum Term {
 }
 
 /// A number that changes from step to step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepScalar {
     /// The learning rate of the schedule.
     LearningRate,
@@ -58,7 +58,7 @@ pub enum StepScalar {
 }
 
 /// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unary {
     /// -x
     Neg,
@@ -91,7 +91,7 @@ pub enum Unary {
 }
 
 /// A function of two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binary {
     /// a + b
     Add,
@@ -116,7 +116,7 @@ pub enum Binary {
 }
 
 /// How the elements of a row are reduced to one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fold {
     /// Their sum.
     Sum,

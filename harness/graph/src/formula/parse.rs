@@ -31,6 +31,9 @@ const ROW_SIZE: &str = "row_size";
 /// Deepest nesting of brackets, calls and signs.
 const MOST_NESTED: usize = 100;
 
+/// Most numbers, names and signs of a formula.
+const MOST_TOKENS: usize = 1000;
+
 /// Parses a formula with these operands over the given number of axes. The last axis is the row.
 ///
 /// # Errors
@@ -102,6 +105,9 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while at < characters.len() {
+        if tokens.len() > MOST_TOKENS {
+            return Err(ParseError { at, message: format!("more than {MOST_TOKENS} numbers, names and signs") });
+        }
         let rest = &characters[at..];
         let c = rest[0];
         let length = |belongs: &dyn Fn(usize, char) -> bool| {

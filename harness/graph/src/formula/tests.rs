@@ -82,8 +82,11 @@ fn mistakes_point_at_their_place() {
         assert_eq!(error.at, at, "{text}: {error}");
         assert!(error.message.contains(part), "{text}: {error}");
     }
-    let deep = format!("{}x", "-".repeat(10_000));
+    let deep = format!("{}x", "-".repeat(900));
     assert!(parse(&deep, &["x"], 1).unwrap_err().message.contains("nested"));
+    let long = "x + ".repeat(501);
+    assert_eq!(parse(&long, &["x"], 1).unwrap_err().message, "more than 1000 numbers, names and signs");
+    assert!(parse(&format!("{}x", "x + ".repeat(499)), &["x"], 1).is_ok());
 }
 
 #[test]
@@ -109,6 +112,37 @@ fn ties_go_where_pytorch_sends_them() {
     let relu6 = Formula::define(0, |[x]| [x.max(0.0).min(6.0)]);
     assert_eq!((slope(&relu, 0.0), slope(&relu, 1e-300), slope(&relu, -1.0)), (0.0, 1.0, 0.0));
     assert_eq!((slope(&relu6, 0.0), slope(&relu6, 6.0), slope(&relu6, 3.0)), (0.0, 0.0, 1.0));
+}
+
+/// As `torch.pow`, whose gradients are 0 where their formulas are 0 * infinity or 0 * NaN.
+#[test]
+fn powers_of_zero_have_gradients() {
+    let power = Formula::define(0, |[a, b]| [a.pow(b)]);
+    let gradient = power.gradient(&[0], &[0, 1]);
+    let slopes = |a: f64, b: f64| {
+        let given = gradient.operands.iter().map(|given| match given {
+            Given::Operand(n) => [a, b][*n],
+            Given::Result(_) => Binary::Pow.of(a, b),
+            Given::ResultGradient(_) => 1.0,
+        });
+        at(&gradient.formula, &given.collect::<Vec<_>>())
+    };
+    assert_eq!(slopes(0.0, 0.0), [0.0, 0.0]);
+    assert_eq!(slopes(0.0, 2.0), [0.0, 0.0]);
+    assert_eq!(slopes(0.0, 0.5), [f64::INFINITY, 0.0]);
+    assert_eq!(slopes(3.0, 0.0), [0.0, libm::log(3.0)]);
+    assert_eq!(slopes(3.0, 2.0), [6.0, 9.0 * libm::log(3.0)]);
+    assert_eq!(slopes(0.0, -1.0), [f64::NEG_INFINITY, f64::NEG_INFINITY]);
+    let of_zero = Formula::define(0, |[b]| [b.number(0.0).pow(b)]);
+    assert_eq!((slope(&of_zero, 0.0), slope(&of_zero, 2.0)), (0.0, 0.0));
+}
+
+#[test]
+fn constant_exponents_cost_no_selection() {
+    let selects = |formula: &Formula| formula.terms().iter().filter(|term| matches!(term, Term::Select(..))).count();
+    let gradient = |text: &str| parse(text, &["x"], 1).unwrap().gradient(&[0], &[0]).formula;
+    assert_eq!((selects(&gradient("x ^ 1.5")), selects(&gradient("2 ^ x")), selects(&gradient("x ^ x"))), (0, 0, 3));
+    assert_eq!(parse("x ^ 0 + x", &["x"], 1).unwrap().to_string(), "1 + a");
 }
 
 proptest! {

@@ -52,12 +52,14 @@ impl Assign {
     }
 
     /// The same with the smaller of `decay` and `(1 + n) / (10 + n)` at update `n`, counted from 1, so that early
-    /// parameters are forgotten soon.
+    /// parameters are forgotten soon. `before` updates precede those that the optimizer counts: a reset of the optimizer
+    /// is none of the average.
     ///
     /// Source: `tf.train.ExponentialMovingAverage`, `num_updates`.
-    pub fn average_with_warmup(decay: f64) -> Self {
+    pub fn average_with_warmup(decay: f64, before: u64) -> Self {
         let formula = Formula::update(0, |of| {
-            let decay = ((1.0 + of.update) / (10.0 + of.update)).min(decay);
+            let n = before as f64 + of.update;
+            let decay = ((1.0 + n) / (10.0 + n)).min(decay);
             // The parameter takes the place of the gradient in this update.
             vec![decay * of.parameter + (1.0 - decay) * of.gradient]
         });

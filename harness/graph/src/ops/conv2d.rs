@@ -2,7 +2,7 @@
 
 use super::{
     BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, Kind, OpError, Operand, OperandLayout, Operator, Product,
-    Window, Work, expect_shape, feature_map,
+    Window, Work, expect_float, expect_shape, feature_map,
 };
 use crate::{
     differentiate::Gradient,
@@ -76,6 +76,8 @@ impl Operator for Conv2D {
             [x, w, bias] => (x, w, Some(bias)),
             _ => return Err(OpError::Arity { expected: "input, filter and perhaps bias", found: inputs.len() }),
         };
+        expect_float("input", x)?;
+        expect_float("filter", w)?;
         let y = self.output(feature_map("input", x)?, feature_map("filter", w)?)?;
         if let Some(bias) = bias {
             expect_shape("bias", bias, &[y[1]])?;
@@ -168,5 +170,15 @@ mod tests {
         let x = TensorType::plain([1, 3, 4, 4], DType::F32);
         let w = TensorType::plain([4, 1, 1, 1], DType::F32);
         assert!(matches!(conv.infer(&[&x, &w]), Err(OpError::Attribute(_))));
+    }
+    #[test]
+    fn indices_are_not_convolved() {
+        let conv = Conv2D::new(Window::new([1, 1], [1, 1]), 1);
+        let (x, w) = (TensorType::plain([1, 3, 4, 4], DType::F32), TensorType::plain([4, 3, 1, 1], DType::F32));
+        let indices = |ty: &TensorType| TensorType { dtype: DType::U32, ..ty.clone() };
+        for (operand, inputs) in [("input", [&indices(&x), &w]), ("filter", [&x, &indices(&w)])] {
+            let refused = conv.infer(&inputs).unwrap_err();
+            assert!(matches!(refused, OpError::DType { operand: found, .. } if found == operand), "{refused}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! `Conv2DBackpropInput`: input gradient of a convolution, which is also the transposed convolution.
 
 use super::{
-    Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape,
-    feature_map, operands,
+    Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_float,
+    expect_shape, feature_map, operands,
 };
 use crate::{
     differentiate::Gradient,
@@ -32,6 +32,8 @@ impl Operator for Conv2DBackpropInput {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, w] = operands(inputs, "output gradient and filter")?;
+        expect_float("output gradient", dy)?;
+        expect_float("filter", w)?;
         let x = self.input.nchw().ok_or_else(|| OpError::Attribute("the input has 4 axes".into()))?;
         expect_shape("output gradient", dy, &self.conv.output(x, feature_map("filter", w)?)?)?;
         let layout = match w.layout {
@@ -77,5 +79,23 @@ impl Operator for Conv2DBackpropInput {
             grad.set(0, dx);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ops::Window, tensor::DType};
+
+    #[test]
+    fn indices_have_no_gradients() {
+        let conv = Conv2D::new(Window::new([1, 1], [1, 1]), 1);
+        let op = Conv2DBackpropInput { conv, input: [1, 3, 4, 4].into() };
+        let (dy, w) = (TensorType::plain([1, 4, 4, 4], DType::F32), TensorType::plain([4, 3, 1, 1], DType::F32));
+        let indices = |ty: &TensorType| TensorType { dtype: DType::U32, ..ty.clone() };
+        assert!(op.infer(&[&dy, &w]).is_ok());
+        for inputs in [[&indices(&dy), &w], [&dy, &indices(&w)]] {
+            assert!(matches!(op.infer(&inputs), Err(OpError::DType { .. })));
+        }
     }
 }

@@ -11,8 +11,10 @@ use crate::{
 };
 
 /// Device operators of formulas; the first entry is for formulas without a name.
-static NAMES: [&str; 33] = [
+static NAMES: [&str; 35] = [
     "Formula",
+    "Addcmul",
+    "AddcmulGrad",
     "Elu",
     "EluGrad",
     "Gelu",

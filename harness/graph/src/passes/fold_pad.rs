@@ -4,12 +4,13 @@
 //! unpadded input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`. Why: the loader of the
 //! matrix unit can add zeros while it reads a map; the explicit pad copies the whole map, and later its gradient (the
 //! Gaudi guide's "avoid tf.pad"). When not: other operators than one convolution and its gradients read the padded
-//! map, or channels are padded.
+//! map, channels are padded, or the convolution is called several times and it is not clear which gradient belongs to
+//! which call.
 
 use super::{Pass, Patch, patch::Draft, readers};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, NodeId},
+    graph::{Graph, Node, NodeId, ValueId},
     ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Op, Pad},
 };
 
@@ -60,9 +61,8 @@ fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<V
         draft.replace(reader, Node { op, inputs, ..node.clone() });
     }
     let (weight, conv) = weight?;
-    let of_conv =
-        |node: &&Node| matches!(&node.op, Op::Conv2DBackpropInput(op) if node.inputs[1] == weight && op.conv == *conv);
-    if let Some((place, gradient)) = graph.nodes.iter().enumerate().find(|(_, node)| of_conv(node)) {
+    let call = Call { graph, readers, padded, weight, conv };
+    if let Some((place, gradient)) = call.input_gradient().ok()? {
         let [slice] = readers[gradient.outputs[0].0][..] else { return None };
         let cut = graph.nodes.get(slice)?;
         let shape = &graph.ty(x).shape;
@@ -75,4 +75,54 @@ fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<V
         draft.patch.remove.push(NodeId(slice));
     }
     Some(draft.finish(pad.name.clone()))
+}
+
+/// A convolution of a padded map.
+struct Call<'g> {
+    graph: &'g Graph,
+    readers: &'g [Vec<usize>],
+    padded: ValueId,
+    weight: ValueId,
+    conv: &'g Conv2D,
+}
+
+/// It is not clear which of several gradients belongs to a call.
+struct Ambiguous;
+
+impl<'g> Call<'g> {
+    /// The gradient of the padded map, if it is computed.
+    fn input_gradient(&self) -> Result<Option<(usize, &'g Node)>, Ambiguous> {
+        let is_conv = |op: &Op| matches!(op, Op::Conv2DBackpropInput(op) if op.conv == *self.conv);
+        let of_conv = |node: &Node| node.inputs.get(1) == Some(&self.weight) && is_conv(&node.op);
+        let maps = self.maps();
+        // Calls of the same convolution are told apart by the gradients of their results.
+        let own = self.result_gradients(self.padded).next();
+        let alike = match own {
+            Some(own) => maps.iter().filter(|map| self.result_gradients(**map).any(|other| other == own)).count(),
+            None => maps.len(),
+        };
+        let mine = |node: &Node| maps.len() == 1 || own.is_none_or(|own| node.inputs[0] == own);
+        let gradients = self.graph.nodes.iter().enumerate().filter(|(_, node)| of_conv(node) && mine(node));
+        match gradients.collect::<Vec<_>>()[..] {
+            [] => Ok(None),
+            [one] if alike == 1 => Ok(Some(one)),
+            _ => Err(Ambiguous),
+        }
+    }
+
+    /// The maps that the convolution reads in its calls.
+    fn maps(&self) -> Vec<ValueId> {
+        let nodes = self.readers[self.weight.0].iter().filter_map(|n| self.graph.nodes.get(*n));
+        let calls = nodes.filter(|node| matches!(&node.op, Op::Conv2D(conv) if conv == self.conv));
+        calls.map(|node| node.inputs[0]).collect()
+    }
+
+    /// Gradients of results of such convolutions of a map, of which gradients of filters are computed.
+    fn result_gradients(&self, map: ValueId) -> impl Iterator<Item = ValueId> {
+        let nodes = self.readers[map.0].iter().filter_map(|n| self.graph.nodes.get(*n));
+        let of_filters = nodes.filter(move |node| {
+            matches!(&node.op, Op::Conv2DBackpropFilter(op) if node.inputs[0] == map && op.conv == *self.conv)
+        });
+        of_filters.map(|node| node.inputs[1])
+    }
 }

@@ -65,7 +65,7 @@ impl Word for ContinuousPositionBias {
     const MODULE: Module = Module::Parameters;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        self.tap = at.new_tap(&self.tap);
+        self.tap = at.new_tap(&self.tap)?;
         self.init = self.init.or(&at.init().linear);
         Some(())
     }

@@ -144,6 +144,7 @@ impl Word for DotProductAttention {
         let operands = match (&self.key, &self.value) {
             (Some(key), Some(value)) => {
                 let (key, value) = (at.tapped(key)?, at.tapped(value)?);
+                expect_equal_ranks(at, [x, key, value])?;
                 [
                     heads.apart(at, "q", x, heads.heads)?,
                     heads.apart(at, "k", key, kv_heads)?,
@@ -172,6 +173,19 @@ impl Word for DotProductAttention {
             .collect();
         Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }
+}
+
+/// Requires that queries, keys and values have the same number of axes.
+fn expect_equal_ranks(at: &Builder<'_, '_>, operands: [ValueId; 3]) -> Result<(), GraphError> {
+    let [queries, keys, values] = operands.map(|operand| at.rank(operand));
+    if keys == queries && values == queries {
+        return Ok(());
+    }
+    let [queries, keys, values] = operands.map(|operand| at.shape(operand));
+    Err(at.refuse(format!(
+        "queries, keys and values need the same number of axes; including the batch, they are {queries}, {keys} and \
+         {values}"
+    )))
 }
 
 /// Queries or keys, each divided by its length, or by 1e-12 if it is shorter (PyTorch's normalize).
@@ -247,7 +261,8 @@ impl Heads {
             return Err(at.refuse("queries without heads".to_owned()));
         };
         let (heads, t, d) = (*heads, *t, *d);
-        let (s, kv, group) = (at.shape(k)[leading.len() + 1], self.kv_heads, self.heads / self.kv_heads);
+        let s = at.shape(k)[at.rank(k) - 2];
+        let (kv, group) = (self.kv_heads, self.heads / self.kv_heads);
         let of_heads = |axes: [usize; 3]| ops::Reshape { shape: [leading, &axes].concat().into() };
         // Heads of queries that share keys and values are rows of one product.
         let joined = |at: &mut Builder<'_, '_>, part: &str, x, width| match group {

@@ -52,7 +52,7 @@ impl Word for LogitScale {
             at.error("most", "expected a positive number");
             return None;
         }
-        self.tap = at.new_tap(&self.tap);
+        self.tap = at.new_tap(&self.tap)?;
         Some(())
     }
 

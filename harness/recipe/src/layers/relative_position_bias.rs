@@ -49,7 +49,7 @@ impl Word for RelativePositionBias {
     const MODULE: Module = Module::Parameters;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        self.tap = at.new_tap(&self.tap);
+        self.tap = at.new_tap(&self.tap)?;
         Some(())
     }
 

@@ -13,7 +13,7 @@ use crate::lower::Builder;
 #[serde(deny_unknown_fields)]
 pub struct Roll {
     /// Shift per axis, from the first axis after the batch; negative values shift towards the front.
-    #[schemars(length(min = 1, max = 8))]
+    #[schemars(length(min = 1, max = 8), inner(range(min = -2147483648, max = 2147483647)))]
     pub by: Vec<i32>,
 }
 
@@ -27,7 +27,8 @@ impl Word for Roll {
             return Err(at.refuse(message));
         }
         (1..).zip(extents.iter().zip(&self.by)).try_fold(x, |x, (axis, (extent, by))| {
-            rolled(at, &format!("axis_{axis}"), axis, by.rem_euclid(*extent as i32) as usize, x)
+            let by = i64::from(*by).rem_euclid(*extent as i64);
+            rolled(at, &format!("axis_{axis}"), axis, by as usize, x)
         })
     }
 

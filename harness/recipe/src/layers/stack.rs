@@ -53,7 +53,7 @@ impl Word for Stack {
             let item = format!("{}{index}", self.item);
             let body = at.block("block", &self.block, &sources, Some(&item))?;
             let use_ = Sequential { body, returns: IndexMap::new() };
-            self.uses.layers.push(at.part(&item, Layer::Sequential(use_)));
+            self.uses.layers.push(at.part(&item, Layer::Sequential(use_))?);
         }
         Some(())
     }

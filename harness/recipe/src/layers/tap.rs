@@ -18,7 +18,7 @@ impl Word for Tap {
     const MODULE: Module = Module::None;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        self.0 = at.new_tap(&self.0);
+        self.0 = at.new_tap(&self.0)?;
         Some(())
     }
 

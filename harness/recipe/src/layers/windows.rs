@@ -106,7 +106,9 @@ impl Word for Windows {
     const MODULE: Module = Module::Container;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        self.segments = self.segments.as_ref().map(|tap| at.new_tap(tap));
+        if let Some(tap) = &mut self.segments {
+            *tap = at.new_tap(tap)?;
+        }
         at.layers("body", &mut self.body);
         Some(())
     }

@@ -39,7 +39,7 @@ impl LossTerm for L2 {
         }
         let all = self.over == L2Over::All;
         let regularised: Vec<(String, ValueId)> = at
-            .parameters()
+            .trained_parameters()
             .filter(|variable| all || variable.role == VariableRole::Weight)
             .map(|variable| (variable.name.clone(), variable.value))
             .collect();

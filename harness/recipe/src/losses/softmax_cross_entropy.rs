@@ -30,6 +30,7 @@ pub struct SoftmaxCrossEntropy {
     pub smoothing_over: SmoothingOver,
     /// Label of the tokens or pixels that are ignored (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 4294967295u32))]
     pub ignore: Option<u32>,
     /// Factor in the total.
     #[schemars(range(min = 0))]

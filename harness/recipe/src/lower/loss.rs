@@ -1,7 +1,8 @@
 //! The `loss` section: components and their total.
 
 use super::{BuildOptions, section};
-use crate::{Recipe, losses::further_path};
+use crate::{Recipe, losses::further_path, schema::Training};
+use std::collections::HashSet;
 use zoo_graph::{DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, Variable, ops::WeightedSum};
 
 /// A component of the loss: its name, its weight in the total, its value.
@@ -115,9 +116,15 @@ impl Terms<'_> {
         self.options.batch
     }
 
-    /// The parameters of the network.
-    pub fn parameters(&self) -> impl Iterator<Item = &Variable> {
-        self.graph.parameters().map(|(_, variable)| variable)
+    /// The parameters that are trained in this step: not those of frozen modules, nor of layers that are never called.
+    pub fn trained_parameters(&self) -> impl Iterator<Item = &Variable> {
+        let forward = self.graph.nodes.iter().filter(|node| node.phase == Phase::Forward);
+        let read: HashSet<ValueId> = forward.flat_map(|node| node.inputs.iter().copied()).collect();
+        let is_trained = move |variable: &&Variable| {
+            let training = Training::of(&self.recipe.train.parts, &variable.name, self.options.epoch);
+            training.trained && read.contains(&variable.value)
+        };
+        self.graph.parameters().map(|(_, variable)| variable).filter(is_trained)
     }
 
     /// Shape of a value.

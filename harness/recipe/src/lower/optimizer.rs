@@ -108,7 +108,7 @@ fn update(
         let scope = section(recipe, "train.ema", Phase::Update);
         let average = beside(graph, parameter, EMA, VariableRole::Average { parameter }, variable.init.clone());
         let operands = [graph.variable(average).value, next[0]];
-        let rule = if recipe.train.ema_warmup { Assign::average_with_warmup(decay) } else { Assign::average(decay) };
+        let rule = if recipe.train.ema_warmup { Assign::average_with_warmup(decay, 0) } else { Assign::average(decay) };
         let after = graph.add(&scope, format!("{}/{EMA}", variable.name), rule, &operands)?;
         graph.variables[average.0].next = Some(after);
     }

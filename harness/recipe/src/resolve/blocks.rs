@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::ResolvedLayer;
 use super::args::Args;
 use super::expand::{Expander, Scope};
-use crate::diagnostic::suggest;
+use crate::diagnostic::suggest_or;
 use crate::schema::{Block, Expression, Scalar};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
@@ -47,7 +47,8 @@ impl Expander<'_> {
     ) -> Option<Vec<ResolvedLayer>> {
         let model = self.model;
         let Some(block) = model.blocks.get(block_name) else {
-            let hint = suggest(block_name, model.blocks.keys().map(String::as_str));
+            let known = model.blocks.keys().map(String::as_str);
+            let hint = suggest_or(block_name, known, "`model.blocks` is empty");
             self.error(path, format!("there is no block `{block_name}` in model.blocks")).hint = Some(hint);
             return None;
         };
@@ -71,7 +72,7 @@ impl Expander<'_> {
         for Given { args, path } in given {
             for name in args.keys().filter(|name| !block.args.contains_key(*name)) {
                 complete = false;
-                let hint = suggest(name, block.args.keys().map(String::as_str));
+                let hint = suggest_or(name, block.args.keys().map(String::as_str), "it has no arguments");
                 self.error(&path.key(name), format!("the block `{block_name}` has no argument `{name}`")).hint =
                     Some(hint);
             }

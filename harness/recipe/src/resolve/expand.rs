@@ -15,8 +15,18 @@ use crate::shape::{ShapeId, Shapes};
 use crate::span::{ConfigPath, Span, SpanTable};
 use crate::tree::{Entry, Map, Node, Value};
 
-/// Most layers in a model, blocks inlined; far above any network, far below what would stall.
+/// Most layers in a model, with blocks inlined and those of modules that are called again; far above any network, far
+/// below what would stall.
 const MAX_LAYERS: usize = 20_000;
+
+/// Deepest nesting of lists of layers, counted like [`MAX_LAYERS`].
+const MAX_NESTED: usize = 64;
+
+/// Most layers in the modules that can be called again, each counted in every module around it.
+const MAX_CALLABLE: usize = 8 * MAX_LAYERS;
+
+/// Longest full name of a module or tap, in characters.
+const MAX_NAME: usize = 200;
 
 /// Decides everything; reports all that does not fit together.
 pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, Vec<Diagnostic>> {
@@ -31,6 +41,8 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         used_inputs: model.inputs.keys().take(1).cloned().collect(),
         inside: Vec::new(),
         count: 0,
+        nested: 0,
+        kept: 0,
     };
     expander.declarations();
     let args = expander.with_classes(Args::new());
@@ -87,6 +99,10 @@ pub(super) struct Expander<'a> {
     /// Blocks that are being inlined, outermost first.
     pub(super) inside: Vec<String>,
     count: usize,
+    /// Lists of layers around the present place.
+    nested: usize,
+    /// Layers in `callable`.
+    kept: usize,
 }
 
 impl Expander<'_> {
@@ -102,19 +118,49 @@ impl Expander<'_> {
     }
 
     pub(super) fn layers(&mut self, written: &[Node], path: &ConfigPath, scope: &Scope) -> Vec<ResolvedLayer> {
+        if self.refuse_nesting(1, path).is_none() {
+            return Vec::new();
+        }
+        self.nested += 1;
         let layer = |(index, node)| self.layer(node, index, &path.index(index), scope);
-        written.iter().enumerate().filter_map(layer).collect()
+        let layers = written.iter().enumerate().filter_map(layer).collect();
+        self.nested -= 1;
+        layers
+    }
+
+    /// Counts more layers; `None` if they are too many, which is reported once.
+    fn count(&mut self, more: usize, path: &ConfigPath) -> Option<()> {
+        let before = self.count;
+        self.count += more;
+        if self.count <= MAX_LAYERS {
+            return Some(());
+        }
+        if before <= MAX_LAYERS {
+            self.error(path, format!("more than {MAX_LAYERS} layers, with blocks expanded"));
+        }
+        None
+    }
+
+    /// `None` if so many more lists of layers in each other are too many, which is reported.
+    fn refuse_nesting(&mut self, more: usize, path: &ConfigPath) -> Option<()> {
+        if self.nested + more <= MAX_NESTED {
+            return Some(());
+        }
+        self.error(path, format!("layers nested deeper than {MAX_NESTED} levels, with blocks expanded"));
+        None
+    }
+
+    /// Counts the layers of a module that is called again; `None` if they are too many or nested too deeply.
+    pub(super) fn count_again(&mut self, module: &str, path: &ConfigPath) -> Option<()> {
+        let size = self.callable.get(module).map_or(Size::default(), Size::of);
+        self.count(size.layers, path)?;
+        self.refuse_nesting(size.levels + 1, path)
     }
 
     /// One layer; `None` if it is switched off or wrong.
     fn layer(&mut self, written: &Node, index: usize, path: &ConfigPath, scope: &Scope) -> Option<ResolvedLayer> {
-        self.count += 1;
-        if self.count > MAX_LAYERS {
-            if self.count == MAX_LAYERS + 1 {
-                self.error(path, format!("more than {MAX_LAYERS} layers, with blocks expanded"));
-            }
-            return None;
-        }
+        let before = self.count;
+        self.count(1, path)?;
         let (tag, mut content) = written.as_map()?.first().map(|(tag, entry)| (tag.as_str(), entry.node.clone()))?;
         let (module, shape) = (Layer::module(tag)?, Shapes::get().layer(tag)?);
         let inner = path.key(tag);
@@ -137,7 +183,7 @@ impl Expander<'_> {
         };
         let is_module = own.as_deref() != Some(OWN);
         let full = match own {
-            Some(own) if is_module => Some(self.full_name(&own, &inner, scope)),
+            Some(own) if is_module => Some(self.full_name(&own, &inner, scope)?),
             Some(_) => Some(self.name_around(module, &inner, scope)?),
             None => None,
         };
@@ -153,6 +199,11 @@ impl Expander<'_> {
         let parameters = Layer::module(tag) == Some(Module::Parameters);
         let again = parameters || matches!(resolved.kind.describe(), Description::Row(_));
         if let Some(name) = resolved.name.as_ref().filter(|_| again) {
+            self.kept += self.count - before;
+            if self.kept > MAX_CALLABLE {
+                self.error(path, format!("more than {MAX_CALLABLE} layers in modules inside each other"));
+                return None;
+            }
             self.callable.insert(name.clone(), resolved.clone());
         }
         Some(resolved)
@@ -178,13 +229,29 @@ impl Expander<'_> {
         .ok()
     }
 
-    /// The name of a module with those around it.
-    pub(super) fn full_name(&mut self, own: &str, inner: &ConfigPath, scope: &Scope) -> String {
+    /// The name of a module with those around it; `None` if it is too long.
+    pub(super) fn full_name(&mut self, own: &str, inner: &ConfigPath, scope: &Scope) -> Option<String> {
         if !own.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
             self.error(&inner.key("name"), format!("`{own}` is not a module name")).hint =
                 Some("use letters, digits and `_`; the names of enclosing modules are prepended with dots".to_owned());
         }
-        format!("{}{own}", scope.prefix)
+        self.name_within(own, &inner.key("name"), scope)
+    }
+
+    /// A name with those of the modules around it; `None` if it is too long, which is reported.
+    pub(super) fn name_within(&mut self, own: &str, path: &ConfigPath, scope: &Scope) -> Option<String> {
+        let full = format!("{}{own}", scope.prefix);
+        self.refuse_long(&full, path)?;
+        Some(full)
+    }
+
+    /// `None` if a name is too long, which is reported.
+    pub(super) fn refuse_long(&mut self, name: &str, path: &ConfigPath) -> Option<()> {
+        if name.chars().nth(MAX_NAME).is_none() {
+            return Some(());
+        }
+        self.error(path, format!("a name of more than {MAX_NAME} characters, with those of enclosing modules"));
+        None
     }
 
     /// The name of the module around a layer that has its parameters.
@@ -236,6 +303,7 @@ impl Expander<'_> {
 
     /// The full name of a tap, looked for in this module and in those around it.
     pub(super) fn find_tap(&mut self, tap: &str, path: &ConfigPath, scope: &Scope) -> Option<String> {
+        self.refuse_long(tap, path)?;
         if let Some(full) = self.known_tap(tap, scope) {
             return Some(full);
         }
@@ -260,6 +328,27 @@ impl Expander<'_> {
             let outer = prefix.trim_end_matches('.').rfind('.').map_or(0, |dot| dot + 1);
             prefix = &prefix[..outer];
         }
+    }
+}
+
+/// How large a resolved layer is.
+#[derive(Default)]
+struct Size {
+    /// Layers, itself and those of modules called again included.
+    layers: usize,
+    /// Lists of layers in each other.
+    levels: usize,
+}
+
+impl Size {
+    fn of(layer: &ResolvedLayer) -> Self {
+        let mut size = Self { layers: 1, levels: 0 };
+        for list in layer.kind.describe().inside() {
+            let inside: Vec<Self> = list.iter().map(Self::of).collect();
+            size.layers += inside.iter().map(|inner| inner.layers).sum::<usize>();
+            size.levels = size.levels.max(1 + inside.iter().map(|inner| inner.levels).max().unwrap_or(0));
+        }
+        size
     }
 }
 

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::expand::{Expander, Scope};
 use super::{ResolvedLayer, blocks::Given};
-use crate::diagnostic::{Diagnostic, suggest};
+use crate::diagnostic::{Diagnostic, suggest_or};
 use crate::layers::{Body, Layer, Module};
 use crate::schema::{InitDefaults, Scalar};
 use crate::span::ConfigPath;
@@ -67,7 +67,7 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// As [`Self::layers`], with a name before theirs that is not a module.
     pub(crate) fn layers_within(&mut self, name: &str, key: &str, body: &mut Body) {
-        let full = self.expander.full_name(name, &self.inner, self.scope);
+        let Some(full) = self.expander.full_name(name, &self.inner, self.scope) else { return };
         self.expander.register(Module::None, Some(&full), &self.inner, self.path);
         self.list(key, body, self.scope.inside(Some(&full), false));
     }
@@ -86,25 +86,28 @@ impl<'p, 'a> Place<'p, 'a> {
         use_: Option<&str>,
     ) -> Option<Body> {
         let given: Vec<Given<'_>> = args.iter().map(|(key, args)| Given { args, path: self.at(key) }).collect();
-        let name = use_.map(|item| self.part_name(item)).or_else(|| self.name.clone());
+        let name = match use_ {
+            Some(item) => Some(self.part_name(item)?),
+            None => self.name.clone(),
+        };
         let layers = self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)?;
         Some(Body::resolved(layers))
     }
 
     /// A module inside this one.
-    pub(crate) fn part(&self, item: &str, kind: Layer) -> ResolvedLayer {
-        ResolvedLayer {
-            name: Some(self.part_name(item)),
+    pub(crate) fn part(&mut self, item: &str, kind: Layer) -> Option<ResolvedLayer> {
+        Some(ResolvedLayer {
+            name: Some(self.part_name(item)?),
             is_module: true,
             path: self.path.clone(),
             span: self.expander.spans.get(self.path),
             kind,
             returns: IndexMap::new(),
-        }
+        })
     }
 
-    fn part_name(&self, item: &str) -> String {
-        format!("{}{item}", self.scope.inside(self.name.as_deref(), true).prefix)
+    fn part_name(&mut self, item: &str) -> Option<String> {
+        self.expander.name_within(item, &self.inner, &self.scope.inside(self.name.as_deref(), true))
     }
 
     /// Declares the inner taps that the module returns.
@@ -125,12 +128,12 @@ impl<'p, 'a> Place<'p, 'a> {
     }
 
     /// Declares a tap; returns its full name.
-    pub(crate) fn new_tap(&mut self, tap: &str) -> String {
-        let full = self.beside(tap);
+    pub(crate) fn new_tap(&mut self, tap: &str) -> Option<String> {
+        let full = self.expander.name_within(tap, &self.inner, self.scope)?;
         if !self.expander.taps.insert(full.clone()) {
             self.error("", format!("a tap or input `{tap}` already exists"));
         }
-        full
+        Some(full)
     }
 
     /// The full name of a sibling of this layer.
@@ -140,26 +143,29 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// The full name of an earlier module given by `key`: relative to the enclosing module, or in full.
     pub(crate) fn module_name(&mut self, key: &str, name: &str) -> Option<String> {
+        self.expander.refuse_long(name, &self.at(key))?;
         let modules = &self.expander.modules;
         let full = [self.beside(name), name.to_owned()];
         let known = full.into_iter().find(|name| modules.contains_key(name));
         if known.is_none() {
-            let hint = suggest(name, modules.keys().map(String::as_str));
+            let hint = suggest_or(name, modules.keys().map(String::as_str), "no layer above has a name");
             self.error(key, format!("there is no earlier module `{name}`")).hint = Some(hint);
         }
         known
     }
 
-    /// A module above with layers or parameters in it.
+    /// A module above with layers or parameters in it, to call it again.
     pub(crate) fn module(&mut self, name: &str) -> Option<ResolvedLayer> {
+        self.expander.refuse_long(name, &self.inner)?;
         let callable = &self.expander.callable;
-        let full = self.beside(name);
-        let known = callable.get(&full).or_else(|| callable.get(name)).cloned();
-        if known.is_none() {
-            let hint = suggest(name, callable.keys().map(String::as_str));
+        let Some(full) = [self.beside(name), name.to_owned()].into_iter().find(|name| callable.contains_key(name))
+        else {
+            let hint = suggest_or(name, callable.keys().map(String::as_str), "there are none above");
             self.error("", format!("there is no earlier module `{name}` with layers or parameters")).hint = Some(hint);
-        }
-        known
+            return None;
+        };
+        self.expander.count_again(&full, &self.inner)?;
+        self.expander.callable.get(&full).cloned()
     }
 
     fn at(&self, key: &str) -> ConfigPath {

@@ -70,10 +70,26 @@ impl Warmup {
             Per::Step => (clock.step, length as f64),
             Per::Epoch => (clock.epoch(), length as f64 / clock.steps_per_epoch() as f64),
         };
-        let way = self.count.number(i) / n;
+        // The last epoch may be a part of one.
+        let way = (self.count.number(i) / n).min(1.0);
         Some(match self.shape {
             WarmupShape::Linear => self.start_lr + (base - self.start_lr) * way,
             WarmupShape::Geometric => self.start_lr * libm::pow(base / self.start_lr, way),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::agrees;
+
+    /// The second of one and a half epochs is at `base_lr`, not beyond.
+    #[test]
+    fn parts_of_epochs_do_not_overshoot() {
+        let rates = [(0, 0.3 / 1.5), (3, 0.3 / 1.5), (4, 0.3), (5, 0.3), (6, 0.3)];
+        agrees("constant: {base_lr: 0.3, warmup: {over: 1.5 epochs, per: epoch}}", (4, 3), &rates);
+        agrees("constant: {base_lr: 0.3, warmup: {over: 2 steps, per: epoch}}", (4, 3), &[(0, 0.3), (1, 0.3)]);
+        let geometric = "constant: {base_lr: 4, warmup: {over: 0.5 epochs, per: epoch, shape: geometric, start_lr: 1}}";
+        agrees(geometric, (4, 3), &[(0, 4.0), (1, 4.0), (2, 4.0)]);
     }
 }

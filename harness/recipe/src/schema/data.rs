@@ -168,7 +168,8 @@ pub struct ImageFolder {
     /// Folder of the validation split below `root`.
     #[serde(default = "val_folder")]
     pub val: PathBuf,
-    /// File with one class folder per line, in the order of class indices; by default the sorted training folders.
+    /// File below `root` with one class folder per line, in the order of class indices; by default the folders are
+    /// sorted. All splits have the same classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes_from: Option<PathBuf>,
 }

@@ -121,8 +121,8 @@ metrics! {
     Tracked = "tracked", SHARE, "Share of the sequences in which the target is tracked from the first frame to the \
                                  last.";
     Overlap = "overlap", SHARE, "Mean intersection over union of the box of the target over all tracked frames.";
-    Eao = "eao", SHARE, "Expected average overlap by the supervised protocol of VOT, over sequences of 100 to 356 \
-                         frames.";
+    Eao = "eao", SHARE, "Expected average overlap by the supervised protocol of VOT, over sequences of 108 to 371 \
+                         frames as in VOT2016.";
 }
 
 impl Metric {
@@ -228,11 +228,18 @@ impl JsonSchema for Metric {
 pub struct Score {
     /// What was measured.
     pub metric: Metric,
-    /// In the metric's range; a share as a fraction.
+    /// In the metric's range; a share as a fraction. Null if it is not finite, which reads back as NaN.
+    #[serde(deserialize_with = "number")]
+    #[schemars(with = "Option<f64>", required)]
     pub value: f64,
     /// The denominator of the share, if it is small enough to be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
+}
+
+/// A number that JSON cannot represent is null.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl fmt::Display for Score {
@@ -275,6 +282,16 @@ mod tests {
         assert_eq!([0.0, 0.1, 2.0, 900.0, 12345.0].map(plain), ["0", "0.1", "2", "900", "12345"]);
         assert_eq!([0.000123, 1e-9, 0.30000000000000004].map(plain), ["0.000123", "1.0e-9", "0.3"]);
         assert_eq!(Unit::Share.format(0.927), "92.7 %");
+    }
+
+    #[test]
+    fn a_score_that_is_not_finite_reads_back() {
+        for value in [f64::INFINITY, f64::NAN] {
+            let json = serde_json::to_string(&Score { metric: Metric::Perplexity, value, of: None }).unwrap();
+            assert_eq!(json, r#"{"metric":"perplexity","value":null}"#);
+            assert!(serde_json::from_str::<Score>(&json).unwrap().value.is_nan());
+        }
+        assert!(serde_json::from_str::<Score>(r#"{"metric":"perplexity"}"#).is_err());
     }
 
     #[test]

@@ -179,7 +179,7 @@ pub enum Split {
     /// By a rule.
     Word(SplitWord),
     /// Indices of parameters, in declaration order, at which a new bucket starts: `[85, 160]`.
-    At(Vec<u32>),
+    At(#[schemars(inner(range(max = 4294967295u32)))] Vec<u32>),
 }
 
 /// A rule that splits the gradients into buckets.

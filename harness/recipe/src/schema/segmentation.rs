@@ -53,7 +53,8 @@ impl Default for Shapes {
 
 /// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val` parts,
 /// or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey levels are
-/// the classes; 255 means no class. The optional file `classes.txt` contains one class name per line.
+/// the classes, levels of 0 to 255 whatever the bits of the file; 255 means no class. The optional file `classes.txt`
+/// contains one class name per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelMaps {

@@ -95,7 +95,8 @@ pub struct CropSet {
 }
 
 /// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT
-/// (`groundtruth.txt` next to the frames). Training and evaluation use the same videos.
+/// (`groundtruth.txt` next to the frames). Training and evaluation use the same videos, so a training on them is
+/// refused while the recipe has a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameFolder {
