@@ -271,6 +271,16 @@ mod tests {
         }
     }
 
+    /// More taps than 16 bits count, which only positions of maxima need.
+    #[test]
+    #[cfg_attr(miri, ignore = "large on purpose")]
+    fn windows_of_any_size_have_a_mean() {
+        let shape = Blocked::new(1, 3, 258, 257);
+        let pool = AveragePool::sliding(shape, Window::new([257; 2], [1; 2]), true).unwrap();
+        assert_eq!(pool.output(), Blocked::new(1, 3, 2, 1));
+        check_against(&pool, &|_, i| (i..i + 257, 257));
+    }
+
     #[test]
     fn impossible_pools_are_refused() {
         let input = Blocked::new(1, 1, 4, 4);

@@ -234,6 +234,25 @@ mod tests {
         }
     }
 
+    /// PyTorch multiplies by the mask.
+    #[test]
+    fn infinity_that_falls_is_not_a_number() {
+        let mask = Dropout::new(7, 3, 1, 0.5);
+        let shape = Blocked::new(1, 19, 3, 5);
+        let nchw = vec![f32::INFINITY; 19 * 15];
+        let x = crate::testing::scattered(shape, &nchw);
+        for isa in Isa::available() {
+            let (mut y, mut flat) = (vec![0.0; x.len()], vec![0.0; nchw.len()]);
+            dropout_blocked(isa, shape, &mask, &x, &mut y);
+            dropout(isa, &mask, &nchw, &mut flat);
+            for (i, flat) in flat.iter().enumerate() {
+                for y in [*flat, y[position(shape, i)]] {
+                    assert!(if mask.keeps(i as u64) { y == f32::INFINITY } else { y.is_nan() }, "element {i}: {y}");
+                }
+            }
+        }
+    }
+
     /// Counts over `samples` of events of probability `p` lie within six standard deviations.
     #[track_caller]
     fn expect_probability(count: usize, samples: usize, p: f64) {

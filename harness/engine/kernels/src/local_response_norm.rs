@@ -24,7 +24,7 @@ pub struct LocalResponseNorm {
     pub k: f64,
 }
 
-/// The normalised tensor. It is zero where `d` is, which takes a `k` of zero.
+/// The normalised tensor. It is NaN where `d` is zero, which takes a `k` of zero, and zeros: 0 / 0, as in PyTorch.
 ///
 /// # Panics
 /// If a length does not match the shape, or the window is empty.
@@ -87,6 +87,8 @@ fn for_each_row(
 struct Scratch {
     /// Values per pixel.
     stride: usize,
+    /// Those of them that are channels.
+    channels: usize,
     x: Vec<f32>,
     /// Output gradient, then result.
     y: Vec<f32>,
@@ -101,7 +103,7 @@ impl Scratch {
         let stride = shape.c1() * C0 + norm.size - 1;
         let zeros = || vec![0.0; shape.w * stride];
         let padded = vec![0.0; shape.w * stride + norm.size - 1];
-        Self { stride, x: zeros(), y: zeros(), sums: zeros(), padded }
+        Self { stride, channels: shape.c, x: zeros(), y: zeros(), sums: zeros(), padded }
     }
 
     /// Fills one of the buffers with row `h` of image `n`.
@@ -160,18 +162,18 @@ impl LocalResponseNorm {
         }
     }
 
-    /// Replaces every `d` by `d^-beta`, zero by zero.
+    /// Replaces every `d` by `d^-beta`.
     #[inline(always)]
     fn raise(&self, d: &mut [f32]) {
         if self.beta == 0.75 {
             // The exponent that everyone uses needs no logarithm.
             for d in d {
                 let root = d.sqrt();
-                *d = if *d == 0.0 { 0.0 } else { 1.0 / (root * root.sqrt()) };
+                *d = 1.0 / (root * root.sqrt());
             }
         } else {
             for d in d {
-                *d = if *d == 0.0 { 0.0 } else { f64::from(*d).powf(-self.beta) as f32 };
+                *d = libm::pow(f64::from(*d), -self.beta) as f32;
             }
         }
     }
@@ -192,19 +194,23 @@ vectorised! {
     /// From `x` and the output gradient in `y` to the input gradient in `y`.
     fn differentiate(_simd, norm: LocalResponseNorm, scratch: &mut Scratch) -> () {
         norm.divisors(scratch);
-        let Scratch { x, y, sums, padded, .. } = scratch;
+        let Scratch { stride, channels, x, y, sums, padded } = scratch;
         // The windows that hold a channel mirror the window of that channel.
         let before = (norm.size - 1) / 2;
         padded[..before].fill(0.0);
         let (terms, after) = padded[before..].split_at_mut(x.len());
         after.fill(0.0);
         for (term, (x, d)) in terms.iter_mut().zip(x.iter().zip(sums.iter())) {
-            *term = if *d == 0.0 { 0.0 } else { x / d };
+            *term = x / d;
         }
         norm.raise(sums);
         for (term, (y, power)) in terms.iter_mut().zip(y.iter_mut().zip(sums.iter())) {
             *y *= power;
             *term *= *y;
+        }
+        // Between the pixels, where 0 / 0 is possible, nothing is summed.
+        for terms in terms.chunks_exact_mut(*stride) {
+            terms[*channels..].fill(0.0);
         }
         norm.window_sums(padded, sums);
         let factor = (2.0 * norm.alpha * norm.beta / norm.size as f64) as f32;
@@ -217,7 +223,7 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{blocked, expect_blocked, same_bits_on_any_threads};
+    use crate::testing::{blocked, expect_blocked, position, same_bits_on_any_threads};
 
     fn norms() -> [LocalResponseNorm; 4] {
         [(5, 1e-4, 0.75, 1.0), (5, 2.0, 0.75, 2.0), (4, 0.7, 0.6, 1.5), (1, 1.0, 0.5, 0.5)]
@@ -284,17 +290,26 @@ mod tests {
         }
     }
 
+    /// As in PyTorch, zeros among zeros are 0 / 0 without a constant, and no pixel sees what lies beside it.
     #[test]
-    fn zeros_without_a_constant_stay_zeros() {
-        let shape = Blocked::new(1, 20, 1, 2);
-        let norm = LocalResponseNorm { size: 3, alpha: 1.0, beta: 0.75, k: 0.0 };
-        let (zeros, (dy, _)) = (vec![0.0; shape.len()], blocked(shape, 5));
-        for norm in [norm, LocalResponseNorm { beta: 0.5, ..norm }] {
+    fn zeros_without_a_constant_are_not_numbers() {
+        for (size, beta, c) in [(3, 0.75, 20), (3, 0.5, 20), (5, 0.75, 16), (4, 0.6, 32), (2, 0.75, 3)] {
+            let shape = Blocked::new(1, c, 2, 3);
+            let norm = LocalResponseNorm { size, alpha: 1.0, beta, k: 0.0 };
+            let ((mut x, mut exact_x), (dy, exact_dy)) = (blocked(shape, 5), blocked(shape, 6));
+            // All channels of a pixel, and a few of another one.
+            for i in (0..exact_x.len()).filter(|i| i % 6 == 1 || (i % 6 == 5 && i / 6 > c / 2)) {
+                (x[position(shape, i)], exact_x[i]) = (0.0, 0.0);
+            }
+            let (exact_y, exact_dx) = reference(shape, norm, &exact_x, &exact_dy);
+            let lost = |values: &[f64]| values.iter().filter(|value| value.is_nan()).count();
+            assert!((c..5 * c).contains(&lost(&exact_y)) && (c..5 * c).contains(&lost(&exact_dx)));
             for isa in Isa::available() {
-                let (mut y, mut dx) = (vec![f32::NAN; zeros.len()], vec![f32::NAN; zeros.len()]);
-                local_response_norm(isa, shape, norm, &zeros, &mut y);
-                local_response_norm_gradient(isa, shape, norm, &zeros, &dy, &mut dx);
-                assert_eq!((&y, &dx), (&zeros, &zeros));
+                let (mut y, mut dx) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+                local_response_norm(isa, shape, norm, &x, &mut y);
+                local_response_norm_gradient(isa, shape, norm, &x, &dy, &mut dx);
+                expect_blocked("y", shape, &y, &exact_y, 1e-6);
+                expect_blocked("dx", shape, &dx, &exact_dx, 1e-6);
             }
         }
     }

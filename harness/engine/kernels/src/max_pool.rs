@@ -18,8 +18,11 @@ pub struct MaxPool {
     input: Blocked,
     rows: Axis,
     columns: Axis,
-    kernel_width: usize,
+    kernel: [usize; 2],
 }
+
+/// Most taps of a window whose maximum has a place in 16 bits, as the gradients need it.
+pub const MOST_TAPS: usize = 1 << 16;
 
 impl MaxPool {
     /// Checks the windows.
@@ -28,7 +31,7 @@ impl MaxPool {
     /// [`PoolError`] if an extent is zero, or a window is too large or holds nothing but padding.
     pub fn new(input: Blocked, window: Window) -> Result<Self, PoolError> {
         let [rows, columns] = Axis::both(window, input)?;
-        Ok(Self { input, rows, columns, kernel_width: window.kernel[1] })
+        Ok(Self { input, rows, columns, kernel: window.kernel })
     }
 
     /// Extent of the input.
@@ -64,9 +67,10 @@ pub fn max_pool(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32]) {
 /// row-major, in the layout of the output.
 ///
 /// # Panics
-/// If a length does not match the pool.
+/// If a length does not match the pool, or a window has more than [`MOST_TAPS`].
 pub fn max_pool_with_taps(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32], taps: &mut [u16]) {
     check(pool, x.len(), y.len());
+    check_taps(pool);
     expect_len("the taps", taps.len(), y.len());
     if y.is_empty() {
         return;
@@ -82,9 +86,10 @@ pub fn max_pool_with_taps(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32], ta
 /// Gradient of [`max_pool_with_taps`].
 ///
 /// # Panics
-/// If a length does not match the pool.
+/// As [`max_pool_with_taps`].
 pub fn max_pool_gradient(isa: Isa, pool: &MaxPool, taps: &[u16], dy: &[f32], dx: &mut [f32]) {
     check(pool, dx.len(), dy.len());
+    check_taps(pool);
     expect_len("the taps", taps.len(), dy.len());
     if dx.is_empty() {
         return;
@@ -100,9 +105,10 @@ pub fn max_pool_gradient(isa: Isa, pool: &MaxPool, taps: &[u16], dy: &[f32], dx:
 /// Gradient of [`max_pool`], which looks for the maxima once more.
 ///
 /// # Panics
-/// If a length does not match the pool.
+/// As [`max_pool_with_taps`].
 pub fn max_pool_gradient_of_input(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32], dx: &mut [f32]) {
     check(pool, dx.len(), dy.len());
+    check_taps(pool);
     expect_len("the input", x.len(), dx.len());
     if dx.is_empty() {
         return;
@@ -125,6 +131,12 @@ pub fn max_pool_gradient_of_input(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32
 fn check(pool: &MaxPool, input: usize, output: usize) {
     expect_len("the input or its gradient", input, pool.input().len());
     expect_len("the output or its gradient", output, pool.output().len());
+}
+
+#[track_caller]
+fn check_taps(pool: &MaxPool) {
+    let [height, width] = pool.kernel;
+    assert!(height.saturating_mul(width) <= MOST_TAPS, "a window of {height} x {width} taps, at most {MOST_TAPS}");
 }
 
 /// For every row and column of the input the windows that see it.
@@ -162,7 +174,7 @@ vectorised! {
 vectorised! {
     /// Maxima of the windows of a plane, if wanted, and their taps.
     fn taps_of_maxima(simd, pool: &MaxPool, x: &[Lanes], y: Option<&[Cell<Lanes>]>, taps: &mut [[u16; C0]]) -> () {
-        let MaxPool { rows, columns, kernel_width, .. } = *pool;
+        let MaxPool { rows, columns, kernel: [_, kernel_width], .. } = *pool;
         for (row, taps) in taps.chunks_exact_mut(columns.windows).enumerate() {
             for (column, taps) in taps.iter_mut().enumerate() {
                 let mut max = simd.splat(f32::NEG_INFINITY);
@@ -196,7 +208,7 @@ fn wins<S: Simd>(simd: S, value: S::F32, max: S::F32) -> S::Mask {
 vectorised! {
     /// Input gradient of a plane: every pixel adds the gradients of the windows whose maximum it is, in their order.
     fn gather(simd, pool: &MaxPool, seen: &Seen, taps: &[[u16; C0]], dy: &[Lanes], dx: &[Cell<Lanes>]) -> () {
-        let MaxPool { columns, kernel_width, .. } = *pool;
+        let MaxPool { columns, kernel: [_, kernel_width], .. } = *pool;
         let zero = simd.splat(0.0);
         for (dx, by_row) in dx.chunks_exact(columns.extent).zip(&seen.rows) {
             for (dx, by_column) in dx.iter().zip(&seen.columns) {
@@ -299,6 +311,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Only the gradients count taps.
+    #[test]
+    #[cfg_attr(miri, ignore = "large on purpose")]
+    fn windows_of_any_size_have_a_maximum() {
+        let shape = Blocked::new(1, 3, 257, 258);
+        let window = Window::new([257; 2], [1; 2]);
+        let pool = MaxPool::new(shape, window).unwrap();
+        let (x, exact_x) = blocked(shape, 1);
+        let (exact_y, _) = reference(shape, window, pool.output(), &exact_x, &[0.0; 6]);
+        for isa in Isa::available() {
+            let mut y = vec![f32::NAN; pool.output().len()];
+            max_pool(isa, &pool, &x, &mut y);
+            expect_blocked("y", pool.output(), &y, &exact_y, 0.0);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a window of 257 x 257 taps, at most 65536")]
+    fn a_tap_beyond_16_bits_is_refused() {
+        let shape = Blocked::new(1, 1, 257, 257);
+        let pool = MaxPool::new(shape, Window::new([257; 2], [1; 2])).unwrap();
+        let mut dx = vec![0.0; shape.len()];
+        max_pool_gradient_of_input(Isa::best(), &pool, &vec![0.0; shape.len()], &[0.0; C0], &mut dx);
     }
 
     #[test]

@@ -6,11 +6,11 @@
 use crate::{
     Blocked, Isa,
     planes::{expect_len, for_each_plane},
-    simd::{Lanes, pixels, pixels_mut, vectorised},
+    simd::{Lanes, Simd, pixels, pixels_mut, vectorised},
 };
 use std::cell::Cell;
 
-/// What an output row or column reads: `(1 - weight) * x[first] + weight * x[second]`.
+/// What an output row or column reads: `(1 - weight) * x[first] + weight * x[second]`. What has no weight is not read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tap {
     /// A row or column of the input.
@@ -55,18 +55,26 @@ fn checked(shape: Blocked, rows: &[Tap], columns: &[Tap], x: usize, y: usize) ->
     out
 }
 
+/// `(1 - weight) * first + weight * second`. Their difference would cancel where they are far apart, and is no number
+/// where both are infinite.
+#[inline(always)]
+fn between<S: Simd>(simd: S, weight: f64, first: S::F32, second: S::F32) -> S::F32 {
+    if weight == 0.0 {
+        return first;
+    }
+    let own = simd.mul(simd.splat((1.0 - weight) as f32), first);
+    simd.mul_add(simd.splat(weight as f32), second, own)
+}
+
 vectorised! {
     fn plane(simd, width: usize, rows: &[Tap], columns: &[Tap], x: &[Lanes], y: &[Cell<Lanes>]) -> () {
         for (row, y) in rows.iter().zip(y.chunks_exact(columns.len())) {
             let [a, b] = [row.first, row.second].map(|i| &x[i * width..][..width]);
-            let down = simd.splat(row.weight as f32);
             for (column, y) in columns.iter().zip(y) {
-                let across = simd.splat(column.weight as f32);
                 let [first, second] = [a, b].map(|line| {
-                    let (left, right) = (simd.load(&line[column.first]), simd.load(&line[column.second]));
-                    simd.mul_add(across, simd.sub(right, left), left)
+                    between(simd, column.weight, simd.load(&line[column.first]), simd.load(&line[column.second]))
                 });
-                simd.store(simd.mul_add(down, simd.sub(second, first), first), y);
+                simd.store(between(simd, row.weight, first, second), y);
             }
         }
     }
@@ -135,6 +143,47 @@ mod tests {
             let mut dx = vec![f32::NAN; shape.len()];
             resize_gradient(isa, shape, &rows, &columns, &dy, &mut dx);
             expect_blocked("gradient", shape, &dx, &dx_exact, 1e-6);
+        }
+    }
+
+    /// Two pixels side by side, `weight` of the way from one to the other, along both axes.
+    fn between(isa: Isa, [left, right]: [f32; 2], weight: f64) -> [f32; 2] {
+        let tap = Tap { first: 0, second: 1, weight };
+        let only = Tap { first: 0, second: 0, weight: 0.0 };
+        [(Blocked::new(1, 1, 1, 2), [only], [tap]), (Blocked::new(1, 1, 2, 1), [tap], [only])].map(
+            |(shape, rows, columns)| {
+                let x = crate::testing::scattered(shape, &[left, right]);
+                let mut y = vec![f32::NAN; crate::C0];
+                resize(isa, shape, &rows, &columns, &x, &mut y);
+                y[0]
+            },
+        )
+    }
+
+    /// The error is relative to the terms, however different the pixels are.
+    #[test]
+    fn nothing_cancels() {
+        let (pixels, weight) = ([1e8, 1.0], 1.0 - f64::from(f32::EPSILON) / 4.0);
+        let terms = pixels.map(f64::from);
+        let exact = (1.0 - weight) * terms[0] + weight * terms[1];
+        for isa in Isa::available() {
+            for y in between(isa, pixels, weight) {
+                let error = (f64::from(y) - exact).abs();
+                assert!(error <= 3.0 * f64::from(f32::EPSILON) * exact, "{y} instead of {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn infinity_stays_and_what_has_no_weight_is_not_read() {
+        let infinity = f32::INFINITY;
+        for isa in Isa::available() {
+            for pixels in [[infinity, 1.0], [1.0, infinity], [infinity; 2]] {
+                assert_eq!(between(isa, pixels, 0.25), [infinity; 2], "{pixels:?}");
+            }
+            assert_eq!(between(isa, [infinity, 1.0], 0.0), [infinity; 2]);
+            assert_eq!(between(isa, [1.0, infinity], 0.0), [1.0; 2]);
+            assert!(between(isa, [infinity, -infinity], 0.5).iter().all(|y| y.is_nan()));
         }
     }
 

@@ -249,6 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn a_class_without_target_may_be_excluded() {
+        let logits = [3f32.ln(), 0.0, f32::NEG_INFINITY];
+        for isa in Isa::available() {
+            let mut gradient = [0.0; 3];
+            let targets = Targets { label: 1.0, other: 0.0, ignored: None };
+            let loss = softmax_cross_entropy(isa, &logits, &[0], targets, &mut gradient, None).unwrap();
+            assert!((loss - (4.0f64 / 3.0).ln()).abs() < 1e-7);
+            expect_close("gradient", &gradient, &[-0.25, 0.25, 0.0], 1e-7);
+            let everywhere = Targets::smoothed_over_all(0.3, 3);
+            let loss = softmax_cross_entropy(isa, &logits, &[0], everywhere, &mut gradient, None).unwrap();
+            assert_eq!(loss, f64::INFINITY);
+        }
+    }
+
+    #[test]
     fn nan_reaches_loss_and_gradient() {
         let (mut logits, labels) = case(2, 40, 1.0);
         logits[25] = f32::NAN;

@@ -65,18 +65,19 @@ pub(crate) fn expect_close(name: &str, found: &[f32], expected: &[f64], toleranc
     }
 }
 
-/// Requires the same bits from 1, 2 and 3 threads, for every level.
+/// Requires the same bits from 1 to 4 threads, for every level.
 #[track_caller]
 pub(crate) fn same_bits_on_any_threads(kernel: impl Fn(Isa) -> Vec<Vec<f32>> + Sync) {
     let bits = |tensors: Vec<Vec<f32>>| -> Vec<Vec<u32>> {
         tensors.into_iter().map(|t| t.into_iter().map(f32::to_bits).collect()).collect()
     };
     for isa in Isa::available() {
-        let [one, two, three] = [1, 2, 3].map(|threads| {
+        let [one, others @ ..] = [1, 2, 3, 4].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             bits(pool.install(|| kernel(isa)))
         });
-        assert!(one == two, "{isa:?}: two threads differ from one");
-        assert!(one == three, "{isa:?}: three threads differ from one");
+        for (threads, other) in (2..).zip(others) {
+            assert!(one == other, "{isa:?}: {threads} threads differ from one");
+        }
     }
 }

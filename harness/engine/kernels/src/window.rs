@@ -33,9 +33,6 @@ pub enum PoolError {
     /// An extent, stride or dilation is zero.
     #[error("{0} is zero")]
     Zero(&'static str),
-    /// More taps than the position of a maximum can tell apart.
-    #[error("a window of {0} taps, at most 65536 are possible")]
-    Taps(usize),
     /// A window is larger than the padded map.
     #[error("a window that spans {kernel} {axis} is larger than {padded}, the map with its padding")]
     WindowTooLarge {
@@ -84,10 +81,6 @@ impl Axis {
         ];
         if let Some((_, name)) = extents.into_iter().find(|(extent, _)| *extent == 0) {
             return Err(PoolError::Zero(name));
-        }
-        let taps = window.kernel[0].saturating_mul(window.kernel[1]);
-        if taps > 1 << 16 {
-            return Err(PoolError::Taps(taps));
         }
         Ok([Self::new("rows", window, input.h, 0)?, Self::new("columns", window, input.w, 1)?])
     }
@@ -195,6 +188,7 @@ mod tests {
         assert_eq!(refused(Window::new([7, 7], [1, 1])), too_large);
         let padding = Window { pad: [2, 0, 0, 0], ..Window::new([2, 2], [1, 1]) };
         assert_eq!(refused(padding), PoolError::OnlyPadding { axis: "rows", index: 0 });
-        assert_eq!(refused(Window::new([usize::MAX, 2], [1, 1])), PoolError::Taps(usize::MAX));
+        let endless = PoolError::WindowTooLarge { axis: "rows", kernel: usize::MAX, padded: 6 };
+        assert_eq!(refused(Window::new([usize::MAX, 2], [1, 1])), endless);
     }
 }

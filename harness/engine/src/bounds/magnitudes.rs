@@ -180,8 +180,13 @@ fn probabilities(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineE
             continue;
         }
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = row.iter().map(|x| (x - largest).exp()).sum();
-        all.extend(row.iter().map(|x| (x - largest).exp() / sum * (1.0 + largest - x) / rows as f64));
+        let sum: f64 = row.iter().map(|x| libm::exp(x - largest)).sum();
+        let magnitude = |x: &f64| match libm::exp(x - largest) / sum {
+            // Infinitely far below the largest, too.
+            0.0 => 0.0,
+            probability => probability * (1.0 + largest - x) / rows as f64,
+        };
+        all.extend(row.iter().map(magnitude));
     }
     Ok(all)
 }

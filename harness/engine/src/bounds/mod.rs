@@ -300,7 +300,9 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         Op::DepthwiseCorrelation(_) | Op::DepthwiseCorrelationGrad(_) => {
             bounded(Rounding::Narrow(terms_per_plane(ran), Summed::All))
         }
-        Op::Resize(_) | Op::ResizeGrad(_) => bounded(Rounding::Narrow(terms_per_plane(ran), Summed::Last)),
+        // A weight, a product and a sum along each axis, of four terms at most.
+        Op::Resize(_) => bounded(Rounding::Narrow(6, Summed::Last)),
+        Op::ResizeGrad(_) => bounded(Rounding::Narrow(terms_per_plane(ran), Summed::Last)),
         Op::ScatterAdd(op) => {
             let indices = match &op.indices {
                 Indices::Operand => ran.operands.get(1).map_or(1, Tensor::elem_count),

@@ -9,6 +9,7 @@ use zoo_graph::{Layout, Op, TensorType};
 use zoo_kernels::{
     Isa,
     conv::{filter_workspace_len, forward_workspace_len, input_workspace_len},
+    max_pool::MOST_TAPS,
 };
 
 /// Computes a node with these operands and results.
@@ -86,7 +87,9 @@ pub(super) fn choose<'a>(
         Op::BnInferGrad(op) => if_blocked(fast(|call| norm::infer_gradient(op, call))),
         Op::BnRunningUpdate(op) => Some(fast(|call| norm::running(op, call))),
         Op::MaxPool(op) => if_blocked(fast(|call| pool::max(op, call))),
-        Op::MaxPoolGrad(op) => if_blocked(fast(|call| pool::max_gradient(op, call))),
+        Op::MaxPoolGrad(op) => {
+            (blocked && op.window.taps() <= MOST_TAPS).then(|| fast(|call| pool::max_gradient(op, call)))
+        }
         Op::AvgPool(op) => if_blocked(fast(|call| pool::average(op, call))),
         Op::AvgPoolGrad(op) => if_blocked(fast(|call| pool::average_gradient(op, call))),
         Op::AdaptiveAvgPool(op) => if_blocked(fast(|call| pool::adaptive(op, call))),

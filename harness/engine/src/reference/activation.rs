@@ -30,11 +30,13 @@ pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tenso
     Ok(dx)
 }
 
-/// Selects elements with the kernels' counter-based generator, so that forward, backward and all kernels agree.
+/// Multiplies by a mask of the kernels' counter-based generator, so that forward, backward and all kernels agree: an
+/// infinity that falls is NaN, as in PyTorch.
 pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
     let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);
     let mask = mask.from_element(scalars.part * x.elem_count() as u64);
     let share = 1.0 - op.rate;
-    let [y] = map_with_index::<T, 1, 1>([x], |index, [x]| [if mask.keeps(index as u64) { x / share } else { 0.0 }])?;
+    let [y] =
+        map_with_index::<T, 1, 1>([x], |index, [x]| [if mask.keeps(index as u64) { x / share } else { x * 0.0 }])?;
     Ok(y)
 }

@@ -27,7 +27,9 @@ pub(super) fn softmax_cross_entropy<T: FloatDType>(
     let samples = labels.iter().zip(&log_sums).enumerate().filter(|(_, (label, _))| counts(**label));
     let losses = samples.map(|(i, (&label, log_sum))| {
         let classes = row(i).iter().enumerate();
-        classes.map(|(class, x)| target(class, label) * (log_sum - x.to_f64())).sum::<f64>()
+        // The logit of a class without a target may be -infinity.
+        let targets = classes.map(|(class, x)| (target(class, label), x)).filter(|(target, _)| *target != 0.0);
+        targets.map(|(target, x)| target * (log_sum - x.to_f64())).sum::<f64>()
     });
     let loss = losses.sum::<f64>() / n as f64;
     let gradient = by_chunks::<T>(logits.dims(), k, |i, gradient| {
@@ -45,5 +47,5 @@ pub(super) fn softmax_cross_entropy<T: FloatDType>(
 /// `log(sum(exp(x)))` without overflow.
 fn log_sum_exp<T: FloatDType>(x: &[T]) -> f64 {
     let greatest = x.iter().map(|x| x.to_f64()).fold(f64::NEG_INFINITY, f64::max);
-    greatest + x.iter().map(|x| (x.to_f64() - greatest).exp()).sum::<f64>().ln()
+    greatest + libm::log(x.iter().map(|x| libm::exp(x.to_f64() - greatest)).sum())
 }

@@ -1,9 +1,9 @@
-//! Nearest and bilinear interpolation.
+//! Nearest and bilinear interpolation. Pixels without weight are not read: infinity beside a nearest pixel stays there.
 
 use crate::elements::{Elements, by_chunks};
 use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::ops::{Resize, ResizeGrad};
+use zoo_graph::ops::{Resize, ResizeGrad, ResizeTap};
 
 /// The map with another height and width.
 pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
@@ -16,14 +16,24 @@ pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<T
         let x = &x[plane * h * w..][..h * w];
         for (row, out) in rows.iter().zip(out.chunks_exact_mut(ow)) {
             for (column, out) in columns.iter().zip(out) {
-                let across = |i: usize| {
-                    let [a, b] = [column.first, column.second].map(|j| x[i * w + j].to_f64());
-                    (1.0 - column.weight) * a + column.weight * b
-                };
-                *out = T::from_f64((1.0 - row.weight) * across(row.first) + row.weight * across(row.second));
+                let across = |i: usize| between(column, |j| x[i * w + j].to_f64());
+                *out = T::from_f64(between(row, across));
             }
         }
     })?)
+}
+
+/// The value at a tap, from those of pixels.
+fn between(tap: &ResizeTap, at: impl Fn(usize) -> f64) -> f64 {
+    match tap.weight {
+        0.0 => at(tap.first),
+        weight => (1.0 - weight) * at(tap.first) + weight * at(tap.second),
+    }
+}
+
+/// The pixels of a tap that it reads, with their weights.
+fn shares(tap: &ResizeTap) -> impl Iterator<Item = (usize, f64)> {
+    [(tap.first, 1.0 - tap.weight), (tap.second, tap.weight)].into_iter().filter(|(_, share)| *share != 0.0)
 }
 
 /// The gradient of each input pixel from its readers.
@@ -38,11 +48,10 @@ pub(super) fn grad<T: FloatDType>(op: &ResizeGrad, [dy]: [&Tensor; 1]) -> Result
         let mut sums = vec![0.0; h * w];
         let dy = &dy[plane * oh * ow..][..oh * ow];
         for (row, dy) in rows.iter().zip(dy.chunks_exact(ow)) {
-            for (i, share) in [(row.first, 1.0 - row.weight), (row.second, row.weight)] {
+            for (i, down) in shares(row) {
                 for (column, dy) in columns.iter().zip(dy) {
-                    let g = share * dy.to_f64();
-                    sums[i * w + column.first] += (1.0 - column.weight) * g;
-                    sums[i * w + column.second] += column.weight * g;
+                    let g = down * dy.to_f64();
+                    shares(column).for_each(|(j, across)| sums[i * w + j] += across * g);
                 }
             }
         }

@@ -6,8 +6,11 @@ use crate::{
     tiny::{OPTIONS, SCALARS, Tiny, apply, assert_close, elements, noise},
 };
 use proptest::prelude::*;
-use zoo_engine::{Inputs, Kernels, Options, Step};
-use zoo_graph::{DType, ValueId, ops::*};
+use zoo_engine::{
+    Inputs, Kernels, Options, Step,
+    bounds::{self, Machine, Ran},
+};
+use zoo_graph::{DType, Op, ValueId, ops::*};
 
 /// The transposed convolution of filters `[c_in, c_out, kernel, kernel]`.
 fn transposed(
@@ -65,6 +68,42 @@ fn resizing_by_hand() {
     assert_eq!(resized(ALL[0]), [1.0, 1.0, 3.0, 3.0]);
     assert_eq!(resized(ALL[1]), [1.0, 1.5, 2.5, 3.0]);
     assert_close(&resized(ALL[2]), &[1.0, 5.0 / 3.0, 7.0 / 3.0, 3.0], 1e-15, "aligned");
+}
+
+#[test]
+fn infinity_reaches_the_pixels_that_read_it() {
+    let infinity = f64::INFINITY;
+    let x: (&[usize], Vec<f64>) = (&[1, 1, 1, 2], vec![infinity, 1.0]);
+    let resized = |interpolation| apply(Resize { out: [1, 4], interpolation }, std::slice::from_ref(&x)).remove(0);
+    assert_eq!(resized(ALL[0]), [infinity, infinity, 1.0, 1.0]);
+    for bilinear in &ALL[1..] {
+        assert_eq!(resized(*bilinear), [infinity, infinity, infinity, 1.0], "{bilinear:?}");
+    }
+    let dy: (&[usize], Vec<f64>) = (&[1, 1, 1, 4], vec![2.0, 1.0, 1.0, infinity]);
+    for interpolation in ALL {
+        let op = ResizeGrad { resize: Resize { out: [1, 4], interpolation }, input: [1, 1, 1, 2].into() };
+        let dx = apply(op, std::slice::from_ref(&dy)).remove(0);
+        assert!(dx[0].is_finite() && dx[1] == infinity, "{interpolation:?}: {dx:?}");
+    }
+}
+
+#[test]
+fn the_bound_of_resizing_holds_between_pixels_far_apart() {
+    let mut tiny = Tiny::new(DType::F32);
+    let (pixels, one) = (tiny.given(&[1, 1, 2, 2], vec![1e8, 1.0, -3e7, 2.0]), tiny.given(&[1; 4], vec![1.0]));
+    // Brings the map into blocks.
+    let map = tiny.add(Conv2D::new(Window::new([1; 2], [1; 2]), 1), &[pixels, one]);
+    let y = tiny.add(Resize { out: [5, 4097], interpolation: ALL[2] }, &[map]);
+    tiny.show(y);
+    let options = Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None };
+    let mut step = Step::new(tiny.graph.clone(), options).unwrap();
+    step.set_variable("v0", &tiny.values[0]).unwrap();
+    step.set_variable("v1", &tiny.values[1]).unwrap();
+    let y = step.run(&Inputs::new(), SCALARS, &mut ()).unwrap().outputs.remove(0).1;
+    let node = step.graph().nodes.iter().find(|node| matches!(node.op, Op::Resize(_))).unwrap();
+    let ran = Ran { node, operands: &tiny.values[..1], results: &[y], scalars: SCALARS, half: false };
+    let farthest = bounds::judge(Machine::of(options), &ran).unwrap();
+    assert!(farthest.ratio > 0.0 && farthest.ratio <= 1.0, "{farthest:?}");
 }
 
 #[test]
@@ -208,6 +247,16 @@ fn fast_kernels_agree() {
             tiny.add(op.clone(), &[map])
         });
     }
+    // More taps than 2^16.
+    let window = Window::new([257; 2], [1; 2]);
+    fast_agrees(&[&[1, 2, 258, 257], &[3, 2, 3, 3]], "a large mean", |tiny, x| {
+        let map = tiny.add(conv(), x);
+        tiny.add(AvgPool { window, count_include_pad: true }, &[map])
+    });
+    fast_agrees(&[&[1, 2, 257, 258], &[3, 2, 3, 3]], "a large maximum", |tiny, x| {
+        let map = tiny.add(conv(), x);
+        tiny.add(MaxPool { window }, &[map])
+    });
     let (op, filter) = transposed([2, 19, 3, 4], 1, 2, 2, 0);
     fast_agrees(&[&[2, 5, 3, 4], &[19, 5, 3, 3], &filter, &[1]], "transposed convolution", |tiny, x| {
         let map = tiny.add(conv(), &x[..2]);

@@ -39,6 +39,10 @@ fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
         ("softmax", Formula::define(1, |[x]| [x.softmax()]), vec![vec![3, 4, 7]]),
         ("log softmax", Formula::define(2, |[x]| [x - x.row_log_sum_exp()]), vec![vec![3, 4, 7]]),
         ("largest", Formula::define(1, |[x, w]| [w * x.row_max()]), vec![vec![5, 7], vec![7]]),
+        ("sum of largest", Formula::define(1, |[x]| [x * x.row_max().row_sum()]), vec![vec![5, 7]]),
+        ("mean of largest", Formula::define(1, |[x]| [x.row_max().row_mean()]), vec![vec![5, 7]]),
+        ("largest of sums", Formula::define(1, |[x]| [x * x.row_sum().row_max()]), vec![vec![5, 7]]),
+        ("log sum of means", Formula::define(1, |[x]| [x.row_mean().row_log_sum_exp().exp()]), vec![vec![5, 7]]),
         (
             "layer norm",
             Formula::define(1, |[x, weight, bias]| {

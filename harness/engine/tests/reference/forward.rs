@@ -355,6 +355,17 @@ fn cross_entropy_survives_large_logits() {
 }
 
 #[test]
+fn a_class_without_target_may_be_excluded() {
+    let logits = vec![3f64.ln(), 0.0, f64::NEG_INFINITY];
+    let [loss, gradient] = cross_entropy(SmoothingOver::AllClasses, 0.0, logits.clone(), vec![0]);
+    assert_close(&loss, &[4f64.ln() - 3f64.ln()], 1e-14, "loss");
+    assert_close(&gradient, &[-0.25, 0.25, 0.0], 1e-14, "gradient");
+    let [loss, _] = cross_entropy(SmoothingOver::AllClasses, 0.3, logits.clone(), vec![0]);
+    assert_eq!(loss, [f64::INFINITY], "every class has a target");
+    assert_eq!(cross_entropy(SmoothingOver::AllClasses, 0.0, logits, vec![2])[0], [f64::INFINITY]);
+}
+
+#[test]
 fn a_label_beyond_the_classes_is_named() {
     let mut tiny = Tiny::new(DType::F64);
     let x = tiny.noisy(&[2, 3]);
@@ -379,8 +390,11 @@ fn dropout_scales_what_it_keeps_and_follows_the_mask() {
     assert_eq!(y, expected);
     let kept = y.iter().filter(|y| **y != 0.0).count() as f64 / 4e4;
     assert!((kept - 0.75).abs() < 4.0 * (0.75f64 * 0.25 / 4e4).sqrt(), "{kept} kept");
-    let other = apply(Dropout { stream: 4, ..op }, &[(&[40_000], x)]).remove(0);
+    let other = apply(Dropout { stream: 4, ..op.clone() }, &[(&[40_000], x)]).remove(0);
     assert_ne!(y, other);
+    // PyTorch multiplies by the mask.
+    let infinite = apply(op, &[(&[1000], vec![f64::INFINITY; 1000])]).remove(0);
+    assert!(infinite.iter().enumerate().all(|(i, y)| if keep(i) { *y == f64::INFINITY } else { y.is_nan() }));
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn gradients_are_bounded_by_norm_and_by_value() {
 /// The first update has a decay of 2/11 at most, a later one that of the recipe.
 #[test]
 fn the_decay_of_an_average_starts_small() {
-    let average = |decay: f64| apply(Assign::average_with_warmup(decay), &[(&[1], vec![4.0]), (&[1], vec![8.0])]);
+    let average = |decay: f64| apply(Assign::average_with_warmup(decay, 0), &[(&[1], vec![4.0]), (&[1], vec![8.0])]);
     assert_close(&average(0.75)[0], &[4.0 * 2.0 / 11.0 + 8.0 * 9.0 / 11.0], 1e-15, "warm-up");
     assert_close(&average(0.125)[0], &[7.5], 1e-15, "decay");
 }

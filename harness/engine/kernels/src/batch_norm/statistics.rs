@@ -44,9 +44,9 @@ pub(super) fn block_statistics(isa: Isa, shape: Blocked, x: &[f32], c1: usize) -
 /// the rounding of the values to f32 as long as the mean is below 10^4 standard deviations.
 fn mean_and_variance(sum: f64, sum_of_squares: f64, count: usize) -> (f32, f32) {
     let mean = sum / count as f64;
-    let variance = (sum_of_squares / count as f64 - mean * mean).max(0.0);
-    // `max` would hide a NaN.
-    (mean as f32, if sum_of_squares.is_nan() { f32::NAN } else { variance as f32 })
+    let variance = sum_of_squares / count as f64 - mean * mean;
+    // Rounding may leave a negative variance; `max` would also hide the NaN of an infinity.
+    (mean as f32, if variance < 0.0 { 0.0 } else { variance as f32 })
 }
 
 /// Moves running statistics towards those of a batch of `count` values per channel:

@@ -248,6 +248,21 @@ fn nan_stays_visible() {
     }
 }
 
+#[test]
+fn infinity_has_no_variance() {
+    let shape = Blocked::new(2, 3, 2, 2);
+    let (mut x, _) = blocked(shape, 7);
+    x[shape.index(0, 1, 1, 0)] = f32::INFINITY;
+    x[shape.index(1, 2, 0, 0)] = f32::NEG_INFINITY;
+    for isa in Isa::available() {
+        let (mut mean, mut variance) = ([0.0; 3], [0.0; 3]);
+        statistics(isa, shape, &x, Statistics { mean: &mut mean, variance: &mut variance });
+        assert!(mean[0].is_finite() && variance[0].is_finite());
+        assert_eq!(mean[1..], [f32::INFINITY, f32::NEG_INFINITY]);
+        assert!(variance[1..].iter().all(|variance| variance.is_nan()));
+    }
+}
+
 /// The values 1, 2, 3, 4: mean 5/2, variance 5/4, unbiased 5/3.
 #[test]
 fn running_statistics_use_the_unbiased_variance() {

@@ -139,7 +139,7 @@ impl Correlation<'_> {
     }
 
     /// Cuts the work such that a frame stays in the second-level cache and all threads are busy. How images and rows
-    /// are cut depends on the shape only, since the order of moments does.
+    /// are cut depends on the shape only, since the order of moments does. Blocks are cut between pairs.
     fn cut(&self, reach: &Reach) -> Cut {
         let outputs = reach.outputs;
         let per_row = self.source.c1() * self.source_step[0] * self.source.w * C0;
@@ -178,8 +178,8 @@ impl Correlation<'_> {
         let mut rest = task.blocks.clone();
         while !rest.is_empty() {
             let sources = self.layout.sources(rest.start);
-            let together = if rest.len() > 1 && self.layout.sources(rest.start + 1) == sources { 2 } else { 1 };
-            let blocks = rest.start..rest.start + together;
+            let blocks = self.together(&rest);
+            let together = blocks.len();
             rest.start = blocks.end;
             let mut pair_moments = [Moments::default(); MAX_BLOCKS];
             // Weights that stay in the first-level cache while all pixels of the task pass by.
@@ -212,6 +212,16 @@ impl Correlation<'_> {
             }
         }
         collected
+    }
+
+    /// The first blocks of `rest` that are computed together: one, or two that see the same sources. Sums depend on it,
+    /// so the numbers of the blocks decide, and not where the work is cut: the first of two has an even number, as has
+    /// the first of a task.
+    fn together(&self, rest: &Range<usize>) -> Range<usize> {
+        let first = rest.start;
+        let alike = || self.layout.sources(first) == self.layout.sources(first + 1);
+        let two = first.is_multiple_of(MAX_BLOCKS) && rest.len() > 1 && alike();
+        first..first + if two { MAX_BLOCKS } else { 1 }
     }
 
     /// Computes the patches of all grids: pixels of one image and one or two destination blocks of a task.

@@ -64,6 +64,9 @@ const CASES: &[Case] = &[
     // Groups: aligned to blocks, across blocks, many in a block, depthwise.
     (image(2, 64, 6, 7), 32, [3, 3], [1, 1], [1; 4], [1, 1], 2),
     (image(1, 48, 6, 7), 60, [3, 3], [2, 2], [1; 4], [1, 1], 2),
+    // Groups of three blocks, in tasks that more threads cut within a group.
+    (image(8, 96, 28, 28), 96, [3, 3], [1, 1], [1; 4], [1, 1], 2),
+    (image(2, 96, 56, 56), 96, [3, 3], [1, 1], [1; 4], [1, 1], 2),
     (image(1, 30, 5, 5), 21, [1, 1], [1, 1], [0; 4], [1, 1], 3),
     (image(1, 32, 8, 8), 32, [3, 3], [1, 1], [1; 4], [1, 1], 8),
     (image(2, 10, 8, 9), 20, [3, 3], [1, 1], [1; 4], [1, 1], 10),
@@ -282,18 +285,44 @@ fn all_kinds_of_convolution_match_sums_in_f64() {
     }
 }
 
+/// Mean and variance of every output channel.
+fn statistics(
+    isa: Isa,
+    shape: &ConvShape,
+    operands: Option<HalfType>,
+    data: &Data,
+    bias: Option<&[f32]>,
+) -> [Vec<f32>; 2] {
+    let mut packed = stale(packed_len(shape));
+    pack_weights(isa, shape, &data.w, &mut packed);
+    let x = scattered(shape.input(), &data.x);
+    let mut workspace = stale(forward_workspace_len(isa, shape, operands));
+    let [mut mean, mut variance] = [stale(shape.c_out), stale(shape.c_out)];
+    let statistics = Some(Statistics { mean: &mut mean, variance: &mut variance });
+    let epilogue = Epilogue { bias, statistics, ..Epilogue::default() };
+    let mut y = stale(shape.output().len());
+    super::forward(isa, shape, operands, Maps::Blocked(&x), &packed, &mut workspace, &mut y, epilogue);
+    [mean, variance]
+}
+
 #[test]
 fn results_have_the_same_bits_for_any_number_of_threads() {
     for (shape, (operands, isas)) in shapes().flat_map(|shape| formats().map(move |format| (shape, format))) {
         let data = Data::rounded(&shape, operands);
         for isa in isas {
-            let [one, two, three] = [1, 2, 3].map(|threads| {
+            let [one, others @ ..] = [1, 2, 3, 4].map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| run_all(isa, &shape, operands, &data))
+                pool.install(|| {
+                    let Results { y, y_planar, dx, dw, dw_planar } = run_all(isa, &shape, operands, &data);
+                    // A bias decides how small maps are computed.
+                    let [mean, variance] = statistics(isa, &shape, operands, &data, Some(&data.bias));
+                    let [plain_mean, plain_variance] = statistics(isa, &shape, operands, &data, None);
+                    [y, y_planar, dx, dw, dw_planar, mean, variance, plain_mean, plain_variance]
+                        .map(|values| values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+                })
             });
-            for other in [two, three] {
-                let pairs = [(&one.y, &other.y), (&one.dx, &other.dx), (&one.dw, &other.dw)];
-                assert!(pairs.iter().all(|(a, b)| a.iter().zip(*b).all(|(a, b)| a.to_bits() == b.to_bits())));
+            for (threads, other) in (2..).zip(others) {
+                assert!(one == other, "{threads} threads differ from one: {shape:?} on {:?}", isa.level());
             }
         }
     }

@@ -86,12 +86,28 @@ impl<'a> Runner<'a> {
     /// Blocks that are independent of each other: no rows, or whole ones.
     fn run_blocks(&self, results: &mut [&mut [f32]]) {
         let everything: Vec<bool> = vec![true; self.formula.instructions.len()];
-        self.in_pieces(0, self.total, results, &everything, None);
+        let mut totals = self.zeros(results);
+        self.in_pieces(0, self.total, results, &everything, None, &mut totals);
+        self.give_sums(&totals, results);
+    }
+
+    /// By result, the sums of nothing where it is a sum.
+    fn zeros(&self, results: &[&mut [f32]]) -> Vec<Vec<f64>> {
+        let len = |(sums, result): (&Option<Access>, &&mut [f32])| if sums.is_some() { result.len() } else { 0 };
+        self.sums.iter().zip(results).map(|both| vec![0.0; len(both)]).collect()
+    }
+
+    /// Rounds the sums of all pieces to the results.
+    fn give_sums(&self, totals: &[Vec<f64>], results: &mut [&mut [f32]]) {
+        for (totals, result) in totals.iter().zip(results) {
+            result.iter_mut().zip(totals).for_each(|(result, total)| *result = *total as f32);
+        }
     }
 
     /// Rows longer than a block: every fold is a pass over the row, and so are the results.
     fn run_long_rows(&self, results: &mut [&mut [f32]]) {
         let instructions = &self.formula.instructions;
+        let mut totals = self.zeros(results);
         for row in 0..self.total / self.row {
             let start = row * self.row;
             let mut folds: Vec<f32> = vec![0.0; instructions.len()];
@@ -124,8 +140,9 @@ impl<'a> Runner<'a> {
             }
             let outputs: Vec<Place> = self.formula.outputs.iter().map(|output| output.place).collect();
             let needed = self.needed(&outputs);
-            self.in_pieces(start, self.row, results, &needed, Some(&folds));
+            self.in_pieces(start, self.row, results, &needed, Some(&folds), &mut totals);
         }
+        self.give_sums(&totals, results);
     }
 
     /// A fold of each block of a row, in order.
@@ -169,15 +186,23 @@ impl<'a> Runner<'a> {
         needed
     }
 
-    /// Computes `len` elements from `start` in pieces of whole units, in parallel, and adds their sums in order.
-    /// Registers, with room for a unit, serve many pieces: those of each piece would take the allocator's one lock.
-    fn in_pieces(&self, start: usize, len: usize, results: &mut [&mut [f32]], needed: &[bool], folds: Option<&[f32]>) {
+    /// Computes `len` elements from `start` in pieces of whole units, in parallel, and adds their sums to the totals in
+    /// order. Registers, with room for a unit, serve many pieces: those of each piece would take the allocator's one
+    /// lock.
+    fn in_pieces(
+        &self,
+        start: usize,
+        len: usize,
+        results: &mut [&mut [f32]],
+        needed: &[bool],
+        folds: Option<&[f32]>,
+        totals: &mut [Vec<f64>],
+    ) {
         let units = len.div_ceil(self.unit);
         let mut per_piece = (TASK_LEN / self.unit).max(1);
         if self.sums.iter().any(Option::is_some) {
             per_piece = per_piece.max(units.div_ceil(MOST_PIECES));
         }
-        let sizes: Vec<usize> = results.iter().map(|result| result.len()).collect();
         let mut rest: Vec<&mut [f32]> = Vec::new();
         for (output, result) in self.formula.outputs.iter().zip(results.iter_mut()) {
             rest.push(match output.kind {
@@ -204,9 +229,7 @@ impl<'a> Runner<'a> {
             });
             pieces.push(Piece { start: start + from, len: piece_len, results: parts.collect(), sums: Vec::new() });
         }
-        let sums =
-            self.sums.iter().zip(&sizes).map(|(access, size)| vec![0.0; if access.is_some() { *size } else { 0 }]);
-        let zero: Vec<Vec<f64>> = sums.collect();
+        let zero: Vec<Vec<f64>> = totals.iter().map(|totals| vec![0.0; totals.len()]).collect();
         let found: Vec<Vec<Vec<f64>>> = pieces
             .into_par_iter()
             .map_init(
@@ -221,15 +244,9 @@ impl<'a> Runner<'a> {
                 },
             )
             .collect();
-        for (n, result) in results.iter_mut().enumerate().filter(|(n, _)| self.sums[*n].is_some()) {
-            let mut total = zero[n].clone();
-            for piece in &found {
-                total.iter_mut().zip(&piece[n]).for_each(|(total, part)| *total += part);
-            }
-            // A space of several long rows comes here once per row.
-            let before = start > 0;
-            for (result, total) in result.iter_mut().zip(total) {
-                *result = if before { (f64::from(*result) + total) as f32 } else { total as f32 };
+        for piece in found {
+            for (totals, parts) in totals.iter_mut().zip(piece) {
+                totals.iter_mut().zip(parts).for_each(|(total, part)| *total += part);
             }
         }
     }

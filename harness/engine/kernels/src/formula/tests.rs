@@ -52,6 +52,27 @@ fn rows_of_any_length_are_folded() {
     }
 }
 
+/// 2^24 + 1 + 1, one number per row: rounded to f32 after each row, the ones would be lost.
+#[test]
+fn sums_over_several_long_rows_are_rounded_once() {
+    let row = LONGEST_ROW + 1;
+    let mut x = vec![0.0; 3 * row];
+    [16_777_216.0, 1.0, 1.0].into_iter().enumerate().for_each(|(n, number)| x[n * row + 7] = number);
+    let sums = |strides, place, rows| Output { place, kind: OutputKind::Sums { strides, rows } };
+    let formula = Formula {
+        space: vec![3, row],
+        rows: 1,
+        instructions: vec![Instruction::Operand(0), Instruction::RowSum(0)],
+        outputs: vec![sums(vec![0, 0], 0, false), sums(vec![0, 0], 1, true), sums(vec![0, 1], 1, false)],
+    };
+    for isa in Isa::available() {
+        let operand = Operand { data: Data::Float(&x), strides: &[row, 1] };
+        let found = run(&formula, isa, &[operand], &[1, 1, row]);
+        assert_eq!((&found[0], &found[1]), (&vec![16_777_218.0], &vec![16_777_218.0]));
+        assert_eq!(found[2], vec![16_777_218.0; row]);
+    }
+}
+
 /// `x * s` over `[n, c, p]` with `s` per channel, in place, and the sum of the product per channel.
 #[test]
 fn operands_broadcast_and_results_are_summed() {
