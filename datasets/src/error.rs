@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::image::{DecodeError, Size};
+use crate::image::{DecodeError, MAX_PIXELS, MAX_SIDE, Size};
 use crate::readers::IdxError;
 
 /// What is at a path instead of the data.
@@ -89,14 +89,22 @@ pub enum DataError {
         reason: &'static str,
     },
     /// The training and validation parts do not have the same classes.
-    #[error("{}: class '{class}' is only in {only_in}/", root.display())]
+    #[error("{}: class '{class}' is only in {}/", root.display(), only_in.display())]
     ClassMismatch {
         /// Folder that holds both parts.
         root: PathBuf,
         /// The class without counterpart.
         class: String,
         /// The part that has it.
-        only_in: &'static str,
+        only_in: PathBuf,
+    },
+    /// A class folder that the list of classes does not contain.
+    #[error("{}: class '{class}' is not listed", list.display())]
+    UnlistedClass {
+        /// The list.
+        list: PathBuf,
+        /// The class.
+        class: String,
     },
     /// A CIFAR binary file of a length that is not a positive multiple of a record.
     #[error("{}: {size} bytes, not a positive multiple of {record} (one label and 3x32x32 bytes)", path.display())]
@@ -150,7 +158,7 @@ pub enum DataError {
         /// Where its annotation should be.
         folder: PathBuf,
     },
-    /// A line of an annotation file that cannot be used.
+    /// A line of an annotation file, or of a list of classes, that cannot be used.
     #[error("{}:{line}: {reason}", path.display())]
     Annotation {
         /// The file.
@@ -181,6 +189,19 @@ pub enum DataError {
         annotation: PathBuf,
         /// The size there.
         expected: Size,
+    },
+    /// An image that would be too large at the height of an evaluation.
+    #[error(
+        "{name}: an image of {size} pixels would be evaluated at {resized}, beyond the limits of {MAX_SIDE} per side \
+         and {MAX_PIXELS} in total"
+    )]
+    Stretched {
+        /// The image.
+        name: String,
+        /// Its size.
+        size: Size,
+        /// The size at which it would be evaluated.
+        resized: Size,
     },
     /// A pixel of a label map that belongs to no class.
     #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \

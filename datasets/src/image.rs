@@ -6,6 +6,7 @@ mod jpeg;
 mod labels;
 mod warp;
 
+pub(crate) use decode::check_size;
 pub use decode::{DecodeError, MAX_PIXELS, MAX_SIDE, decode, decode_region, encoded_size};
 pub use encode::write_png;
 pub use jpeg::JpegError;

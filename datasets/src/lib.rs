@@ -56,7 +56,7 @@ pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
     BoxFolder, BoxPart, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder,
-    LabelPart, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_root,
+    LabelPart, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_divided, open_root,
     parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};

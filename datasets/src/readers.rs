@@ -2,6 +2,7 @@
 
 mod box_folder;
 mod cifar10;
+mod class_order;
 mod coco;
 mod crop511;
 mod folder;
@@ -22,6 +23,6 @@ pub use folder::{ImageFolder, read_image};
 pub use frames::FrameFolders;
 pub use idx::{IdxError, IdxImages, IdxPart};
 pub use label_folder::{LabelFolder, LabelPart};
-pub use root::{Layout, Root, open_class_folders, open_root};
+pub use root::{Layout, Root, open_class_folders, open_divided, open_root};
 pub use text_folder::{TextFolder, TextPart};
 pub use text_lines::{LineError, TextFormat, parse_text_regions};

@@ -73,6 +73,33 @@ fn pascal_voc_is_read_by_its_lists() {
     assert_eq!(open(dir.path(), LabelPart::Val, OnError::Skip).unwrap().skipped(), 1);
 }
 
+/// Whatever number of classes the caller expects.
+#[test]
+fn the_data_limit_their_labels() {
+    let dir = divided();
+    fs::write(dir.path().join("classes.txt"), "sky\nroad\ncar\n").unwrap();
+    let load = |root: &Path, classes| {
+        LabelFolder::open_root(root, LabelPart::Train, classes, OnError::Fail).and_then(|set| set.load(0))
+    };
+    // The label 3 in column 0 of row 1.
+    let error = load(dir.path(), 21).unwrap_err().to_string();
+    assert!(error.contains("label 3 at column 0, row 1 is not below 3, the number of classes"), "{error}");
+    fs::write(dir.path().join("classes.txt"), "sky\nroad\ncar\ntree\n").unwrap();
+    assert!(load(dir.path(), 2).is_ok());
+
+    let voc = TempDir::new().unwrap();
+    image(&voc.path().join("JPEGImages/a.png"));
+    fs::rename(voc.path().join("JPEGImages/a.png"), voc.path().join("JPEGImages/a.jpg")).unwrap();
+    fs::create_dir_all(voc.path().join("ImageSets/Segmentation")).unwrap();
+    fs::write(voc.path().join("ImageSets/Segmentation/train.txt"), "a\n").unwrap();
+    for (label, fits) in [(15, true), (20, true), (21, false)] {
+        labels(&voc.path().join("SegmentationClass/a.png"), (3, 2), &[label; 6]);
+        for classes in [5, 30] {
+            assert_eq!(load(voc.path(), classes).is_ok(), fits, "{label}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_used_is_named() {
     let dir = divided();

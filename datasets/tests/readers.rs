@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
-use zoo_datasets::{Cifar10, DataError, Dataset, Image, ImageFolder, Layout, OnError, Size, open_root};
+use zoo_datasets::{Cifar10, DataError, Dataset, Image, ImageFolder, Layout, OnError, Size, open_divided, open_root};
 
 /// Writes a 2x2 image of one grey value.
 fn picture(root: &Path, path: &str, grey: u8) {
@@ -128,7 +128,50 @@ fn train_and_val_must_have_the_same_classes() {
     assert_eq!(root.train.classes(), root.val.classes());
     picture(dir.path(), "val/c/5.png", 1);
     let failure = error(open_root(dir.path(), OnError::Skip));
-    assert!(matches!(&failure, DataError::ClassMismatch { class, only_in: "val", .. } if class == "c"), "{failure}");
+    let expected = |class: &str, only_in: &Path| class == "c" && only_in == Path::new("val");
+    assert!(
+        matches!(&failure, DataError::ClassMismatch { class, only_in, .. } if expected(class, only_in)),
+        "{failure}"
+    );
+}
+
+/// The class of each sample by its name below the root, and the classes.
+fn labelled(set: &dyn Dataset) -> Vec<(String, u32, String)> {
+    let end = |name: String| name.rsplit(['/', '\\']).next().unwrap().to_owned();
+    let class = |index: usize| set.classes()[set.label(index) as usize].clone();
+    (0..set.len()).map(|index| (end(set.name(index)), set.label(index), class(index))).collect()
+}
+
+#[test]
+fn a_list_gives_the_order_of_classes_in_both_parts() {
+    let dir = folder(&["seen/a/1.png", "seen/b/2.png", "seen/c/3.png", "kept/c/4.png", "kept/a/5.png", "kept/b/6.png"]);
+    let list = dir.path().join("classes.txt");
+    let open = |order: Option<&Path>| {
+        open_divided(dir.path(), ["seen", "kept"].map(Path::new), order, OnError::Fail)
+            .map(|root| (root.train, root.val))
+    };
+    let sample = |name: &str, label: u32, class: &str| (name.to_owned(), label, class.to_owned());
+    let (train, val) = open(None).unwrap();
+    assert_eq!((train.classes(), val.classes()), (&["a", "b", "c"].map(String::from)[..], train.classes()));
+    fs::write(&list, "c\n\n a\nb\n").unwrap();
+    let (train, val) = open(Some(&list)).unwrap();
+    assert_eq!((train.classes(), val.classes()), (&["c", "a", "b"].map(String::from)[..], train.classes()));
+    assert_eq!(labelled(&*train), [sample("1.png", 1, "a"), sample("2.png", 2, "b"), sample("3.png", 0, "c")]);
+    assert_eq!(labelled(&*val), [sample("5.png", 1, "a"), sample("6.png", 2, "b"), sample("4.png", 0, "c")]);
+    for (content, message) in [
+        ("c\n\nd\na\nb\n", "classes.txt:3: "),
+        ("c\n\nd\na\nb\n", "seen has no class folder 'd' with images"),
+        ("c\na\n", "classes.txt: class 'b' is not listed"),
+        ("c\na\nb\n\nc\n", "classes.txt:5: 'c' is also in line 1"),
+    ] {
+        fs::write(&list, content).unwrap();
+        let failure = error(open(Some(&list))).to_string();
+        assert!(failure.contains(message), "{failure}");
+    }
+    fs::remove_file(&list).unwrap();
+    assert!(matches!(error(open(Some(&list))), DataError::Io { path, .. } if path == list));
+    fs::remove_dir_all(dir.path().join("kept/a")).unwrap();
+    assert!(error(open(None)).to_string().ends_with("class 'a' is only in seen/"));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use super::{MAX_PIXELS, Size};
 use crate::grid::Grid;
 
 /// The indices of a PNG file with a palette of 256 colours at most, or the levels of a grey one of 8 bits at most: what
-/// Pillow's `Image.open(path)` gives without a conversion.
+/// Pillow's `Image.open(path)` gives without a conversion (of 1 bit: with `convert("L")`). Levels of fewer than 8 bits
+/// are scaled to 0..255, so the 4 levels of 2 bits are 0, 85, 170 and 255; indices are not.
 ///
 /// # Errors
 /// If the bytes are no such file, are damaged, or claim more than the limits; and colours in place of classes.
@@ -24,11 +25,14 @@ pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
     let mut reader = decoder.read_info().map_err(invalid)?;
     let info = reader.info();
     let size = check_size(Size::new(info.width as usize, info.height as usize))?;
-    let bits = match (info.color_type, info.bit_depth) {
-        (ColorType::Indexed | ColorType::Grayscale, BitDepth::One) => 1,
-        (ColorType::Indexed | ColorType::Grayscale, BitDepth::Two) => 2,
-        (ColorType::Indexed | ColorType::Grayscale, BitDepth::Four) => 4,
-        (ColorType::Indexed | ColorType::Grayscale, BitDepth::Eight) => 8,
+    let (bits, scale) = match (info.color_type, info.bit_depth) {
+        (ColorType::Indexed, BitDepth::One) => (1, 1),
+        (ColorType::Indexed, BitDepth::Two) => (2, 1),
+        (ColorType::Indexed, BitDepth::Four) => (4, 1),
+        (ColorType::Grayscale, BitDepth::One) => (1, 255),
+        (ColorType::Grayscale, BitDepth::Two) => (2, 85),
+        (ColorType::Grayscale, BitDepth::Four) => (4, 17),
+        (ColorType::Indexed | ColorType::Grayscale, BitDepth::Eight) => (8, 1),
         (colour, depth) => {
             let found = format!("{colour:?} of {} bits", depth as u8);
             return Err(DecodeError::Invalid(format!(
@@ -45,7 +49,7 @@ pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
     for row in packed.chunks_exact(line) {
         let of_byte = |byte: &u8| {
             let byte = *byte;
-            (0..8 / bits).rev().map(move |place| (byte >> (place * bits)) & (u8::MAX >> (8 - bits)))
+            (0..8 / bits).rev().map(move |place| ((byte >> (place * bits)) & (u8::MAX >> (8 - bits))) * scale)
         };
         labels.extend(row.iter().flat_map(of_byte).take(size.width));
     }
@@ -70,17 +74,19 @@ mod tests {
         bytes
     }
 
+    /// `numpy.array(Image.open(path))` of Pillow 13; of 1 bit after `convert("L")`.
     #[test]
-    fn classes_are_indices_and_levels_whatever_their_bits() {
-        for colour in [ColorType::Indexed, ColorType::Grayscale] {
+    fn classes_are_indices_and_scaled_levels_whatever_their_bits() {
+        for (colour, scales) in [(ColorType::Indexed, [1, 1, 1]), (ColorType::Grayscale, [255, 85, 17])] {
             let decoded = |size, depth, rows: &[u8]| decode_labels(&png(size, (colour, depth), rows)).unwrap();
             assert_eq!(decoded((3, 2), BitDepth::Eight, &[0, 1, 255, 20, 0, 7]).values(), [0, 1, 255, 20, 0, 7]);
-            assert_eq!(decoded((3, 2), BitDepth::Four, &[0x1f, 0x20, 0xa0, 0x30]).values(), [1, 15, 2, 10, 0, 3]);
-            assert_eq!(decoded((5, 1), BitDepth::Two, &[0b00_01_10_11, 0b10_00_00_00]).values(), [0, 1, 2, 3, 2]);
-            assert_eq!(
-                decoded((9, 1), BitDepth::One, &[0b1010_0001, 0b1000_0000]).values(),
-                [1, 0, 1, 0, 0, 0, 0, 1, 1]
-            );
+            let [of_1_bit, of_2_bits, of_4_bits] = scales;
+            let found = decoded((3, 2), BitDepth::Four, &[0x1f, 0x20, 0xa0, 0x30]);
+            assert_eq!(found.values(), [1, 15, 2, 10, 0, 3].map(|level| level * of_4_bits));
+            let found = decoded((5, 1), BitDepth::Two, &[0b00_01_10_11, 0b10_00_00_00]);
+            assert_eq!(found.values(), [0, 1, 2, 3, 2].map(|level| level * of_2_bits));
+            let found = decoded((9, 1), BitDepth::One, &[0b1010_0001, 0b1000_0000]);
+            assert_eq!(found.values(), [1, 0, 1, 0, 0, 0, 0, 1, 1].map(|level| level * of_1_bit));
         }
     }
 

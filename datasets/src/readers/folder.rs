@@ -15,7 +15,8 @@ use crate::{DataError, Dataset, Image, OnError, Size, Source, files};
 /// Longest file that is read: an uncompressed image of the largest size, and some room for headers.
 const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
 
-/// Images in `ROOT/CLASS/**/*.{png,jpg,jpeg}`; classes are the sorted names of the folders.
+/// Images in `ROOT/CLASS/**/*.{png,jpg,jpeg}`; classes are the names of the folders, sorted unless another order is
+/// given ([`open_divided`](crate::open_divided)).
 ///
 /// Samples are sorted bytewise by their path below the root. Files are read when they are used; opening only lists
 /// them.
@@ -56,6 +57,19 @@ impl ImageFolder {
     pub(super) fn filter(&self, keep: impl Fn(&str) -> bool) -> Self {
         let samples = self.samples.iter().filter(|(_, path)| keep(path)).cloned().collect();
         Self { samples, ..self.clone() }
+    }
+
+    /// The folder of the class folders.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The same samples with the classes in another order: class `i` moves to `places[i]`. All places differ.
+    pub(super) fn reordered(self, places: &[usize]) -> Self {
+        let mut classes: Vec<(usize, String)> = places.iter().copied().zip(self.classes).collect();
+        classes.sort_unstable();
+        let samples = self.samples.into_iter().map(|(class, path)| (places[class as usize] as u32, path)).collect();
+        Self { classes: classes.into_iter().map(|(_, class)| class).collect(), samples, ..self }
     }
 
     fn path(&self, index: usize) -> PathBuf {

@@ -65,16 +65,17 @@ const LAYOUTS: &str = "train/images with train/labels and their val parts, or JP
 #[derive(Debug, Clone)]
 pub struct LabelFolder {
     samples: Vec<(PathBuf, PathBuf)>,
+    /// Names of the classes; labels are below their number, or [`VOID`].
     names: Vec<String>,
-    /// Labels are below this, or [`VOID`].
-    classes: usize,
     skipped: usize,
 }
 
 impl LabelFolder {
     /// A part of the data set in `root`: `PART/images/*.jpg` with `PART/labels/*.png` of the same names, or PASCAL
-    /// VOC's `JPEGImages` with `SegmentationClass` and the names in `ImageSets/Segmentation/PART.txt`. Labels are below
-    /// `classes`, or [`VOID`].
+    /// VOC's `JPEGImages` with `SegmentationClass` and the names in `ImageSets/Segmentation/PART.txt`.
+    ///
+    /// The classes are the lines of `classes.txt` if there is one, or else those of PASCAL VOC in its layout, or else
+    /// `classes` numbers. Labels are below their number, or [`VOID`].
     ///
     /// # Errors
     /// If neither layout exists or no image is found; and with [`OnError::Fail`] for an image without label map. With
@@ -98,7 +99,7 @@ impl LabelFolder {
             _ if root.join("SegmentationClass").is_dir() => VOC.map(str::to_owned).to_vec(),
             _ => (0..classes).map(|class| class.to_string()).collect(),
         };
-        let mut folder = Self { samples: Vec::new(), names, classes, skipped: 0 };
+        let mut folder = Self { samples: Vec::new(), names, skipped: 0 };
         for image in images_found {
             let map = labels.join(image.file_stem().unwrap_or_default()).with_extension("png");
             match (image.is_file(), map.is_file()) {
@@ -127,9 +128,15 @@ impl LabelFolder {
 
 /// The lines of a list that are not empty.
 pub(super) fn lines(path: &Path) -> Result<Vec<String>, DataError> {
+    Ok(numbered_lines(path)?.into_iter().map(|(_, line)| line).collect())
+}
+
+/// The lines of a list that are not empty, with their numbers, from 1.
+pub(super) fn numbered_lines(path: &Path) -> Result<Vec<(usize, String)>, DataError> {
     let bytes = files::read(path, MAX_LIST).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
+    Ok(lines.map(|(number, line)| (number, line.to_owned())).collect())
 }
 
 impl LabelMapDataset for LabelFolder {
@@ -153,10 +160,11 @@ impl LabelMapDataset for LabelFolder {
         if labels.size() != image.size() {
             return Err(DataError::MaskSize { path: path.clone(), found: labels.size(), expected: image.size() });
         }
-        let beyond = |label: &u8| *label != VOID && usize::from(*label) >= self.classes;
+        let classes = self.names.len();
+        let beyond = |label: &u8| *label != VOID && usize::from(*label) >= classes;
         if let Some(place) = labels.values().iter().position(beyond) {
             let (x, y, label) = (place % labels.width(), place / labels.width(), labels.values()[place]);
-            return Err(DataError::Label { path: path.clone(), x, y, label, classes: self.classes });
+            return Err(DataError::Label { path: path.clone(), x, y, label, classes });
         }
         Ok((image, labels))
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cifar10::{Cifar10, TEST_FILE, training_files};
+use super::class_order::ClassOrder;
 use super::folder::ImageFolder;
 use super::idx::{IdxImages, IdxPart};
 use super::layout::{expect_folder, names, unknown};
@@ -57,10 +58,7 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
     match layout(dir)? {
         Some(Layout::Cifar10) => cifar10(dir),
         Some(Layout::Idx) => idx(dir),
-        Some(Layout::TrainVal) => {
-            let [train, val] = ["train", "val"].map(|part| ImageFolder::open(&dir.join(part), on_error));
-            train_val(dir, train?, val?)
-        }
+        Some(Layout::TrainVal) => open_divided(dir, ["train", "val"].map(Path::new), None, on_error),
         Some(Layout::Classes) if inner.is_none() => open_class_folders(dir, on_error),
         Some(Layout::Classes) | None => Err(unknown(dir, LAYOUTS, inner)),
     }
@@ -108,6 +106,31 @@ pub fn open_class_folders(dir: &Path, on_error: OnError) -> Result<Root, DataErr
     split(dir, ImageFolder::open(dir, on_error)?)
 }
 
+/// Opens `TRAIN/CLASS/*` and `VAL/CLASS/*` in `dir`, with the names of both folders in `parts`. The file `order` lists
+/// the class folders in the order of class indices, one per line; without it they are sorted.
+///
+/// # Errors
+/// If the parts differ in their classes, or the classes from the list; and as [`ImageFolder::open`].
+pub fn open_divided(dir: &Path, parts: [&Path; 2], order: Option<&Path>, on_error: OnError) -> Result<Root, DataError> {
+    let [train, val] = parts.map(|part| ImageFolder::open(&dir.join(part), on_error));
+    let (train, val) = (train?, val?);
+    for (one, other, only_in) in [(&train, &val, parts[0]), (&val, &train, parts[1])] {
+        if let Some(class) = one.classes().iter().find(|class| other.classes().binary_search(class).is_err()) {
+            return Err(DataError::ClassMismatch {
+                root: dir.to_owned(),
+                class: class.clone(),
+                only_in: only_in.to_owned(),
+            });
+        }
+    }
+    let (train, val) = match order.map(ClassOrder::read).transpose()? {
+        Some(order) => (order.apply(train)?, order.apply(val)?),
+        None => (train, val),
+    };
+    let skipped = train.skipped() + val.skipped();
+    Ok(Root { layout: Layout::TrainVal, train: Arc::new(train), val: Arc::new(val), skipped })
+}
+
 fn cifar10(dir: &Path) -> Result<Root, DataError> {
     let dir = cifar10_below(dir)?.unwrap_or_else(|| dir.to_owned());
     let (train, val) = (Cifar10::train(&dir)?, Cifar10::test(&dir)?);
@@ -117,16 +140,6 @@ fn cifar10(dir: &Path) -> Result<Root, DataError> {
 fn idx(dir: &Path) -> Result<Root, DataError> {
     let (train, val) = (IdxImages::open(dir, IdxPart::Train)?, IdxImages::open(dir, IdxPart::Test)?);
     Ok(Root { layout: Layout::Idx, train: Arc::new(train), val: Arc::new(val), skipped: 0 })
-}
-
-fn train_val(dir: &Path, train: ImageFolder, val: ImageFolder) -> Result<Root, DataError> {
-    for (one, other, only_in) in [(&train, &val, "train"), (&val, &train, "val")] {
-        if let Some(class) = one.classes().iter().find(|class| other.classes().binary_search(class).is_err()) {
-            return Err(DataError::ClassMismatch { root: dir.to_owned(), class: class.clone(), only_in });
-        }
-    }
-    let skipped = train.skipped() + val.skipped();
-    Ok(Root { layout: Layout::TrainVal, train: Arc::new(train), val: Arc::new(val), skipped })
 }
 
 fn split(dir: &Path, all: ImageFolder) -> Result<Root, DataError> {

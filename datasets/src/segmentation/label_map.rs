@@ -14,11 +14,7 @@ impl LabelMap {
     /// The map at another size, each pixel that of the nearest centre (Pillow's `NEAREST`).
     #[must_use]
     pub fn nearest(&self, to: Size) -> Self {
-        let place = |length: usize, from: usize| -> Vec<usize> {
-            let step = from as f64 / length as f64;
-            (0..length).map(|i| (((i as f64 + 0.5) * step) as usize).min(from.saturating_sub(1))).collect()
-        };
-        let (rows, columns) = (place(to.height, self.height()), place(to.width, self.width()));
+        let (rows, columns) = (nearest_places(self.height(), to.height), nearest_places(self.width(), to.width));
         let mut resized = Self::filled(to, VOID);
         for (y, from) in rows.into_iter().enumerate() {
             let row = self.row(from);
@@ -37,6 +33,14 @@ impl LabelMap {
         }
         part
     }
+}
+
+/// The nearest of `from` places for each of `to` along an axis. Pillow adds step after step, so that roundings add up:
+/// where a centre lies between two places, the product of step and place can give the other one.
+fn nearest_places(from: usize, to: usize) -> Vec<usize> {
+    let step = from as f64 / to as f64;
+    let centres = std::iter::successors(Some(0.5 * step), |centre| Some(centre + step));
+    centres.take(to).map(|centre| (centre as usize).min(from.saturating_sub(1))).collect()
 }
 
 /// Images with a class per pixel, addressed by index.
@@ -81,6 +85,28 @@ mod tests {
         assert_eq!(row.nearest(Size::new(8, 1)).values(), [1, 1, 2, 3, 3, 4, 5, 5]);
         assert_eq!(map(2, &[1, 2, 3, 4]).nearest(Size::new(3, 3)).values(), [1, 2, 2, 3, 4, 4, 3, 4, 4]);
         assert_eq!(row.nearest(row.size()), row);
+    }
+
+    /// Pillow 13 on `numpy.arange(500)` as an image of one row, and of one column: the places where a centre lies
+    /// between two pixels.
+    #[test]
+    fn centres_between_two_pixels_fall_as_in_pillow() {
+        for (to, expected) in [
+            (426, &[(106, 124), (319, 374)][..]),
+            (110, &[(38, 174), (49, 224), (60, 274), (71, 324)]),
+            (693, &[(346, 249)]),
+        ] {
+            let places = nearest_places(500, to);
+            assert_eq!(places.len(), to);
+            for (place, from) in expected {
+                assert_eq!(places[*place], *from, "{to}: {place}");
+            }
+        }
+        let values: Vec<u8> = (0..500).map(|place| (place % 251) as u8).collect();
+        let (row, column) = (map(500, &values), map(1, &values));
+        // 374 is 123 modulo 251.
+        assert_eq!(row.nearest(Size::new(426, 1)).values()[319], 123);
+        assert_eq!(column.nearest(Size::new(1, 426)).values()[319], 123);
     }
 
     #[test]

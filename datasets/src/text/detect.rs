@@ -1,10 +1,11 @@
 //! From DB's probability map to boxes or polygons (`SegDetectorRepresenter`).
 
+use crate::DataError;
 use crate::geometry::{
     Pixel, Point, Polygon, fill_polygon, find_contours, min_area_rect, offset_polygon, simplify_closed,
 };
 use crate::grid::Grid;
-use crate::image::Size;
+use crate::image::{Size, check_size};
 
 /// The shape of detected text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,10 +76,14 @@ pub fn detect(probability: &Grid<f32>, to: Size, config: &DetectConfig) -> Vec<D
 }
 
 /// The size to which DB resizes an image for evaluation: `height` rows, and columns in proportion, rounded up to a
-/// multiple of 32. [`detect`] takes outlines back to the image's own size.
-pub fn evaluation_size(image: Size, height: usize) -> Size {
+/// multiple of 32. [`detect`] takes outlines back to the image's own size. `name` is that of the image.
+///
+/// # Errors
+/// A size beyond the limits of images: a line of pixels would become thousands of times as large.
+pub fn evaluation_size(name: &str, image: Size, height: usize) -> Result<Size, DataError> {
     let width = image.width as f64 * height as f64 / image.height.max(1) as f64;
-    Size::new((width / 32.0).ceil().max(1.0) as usize * 32, height)
+    let resized = Size::new(((width / 32.0).ceil().max(1.0) as usize).saturating_mul(32), height);
+    check_size(resized).map_err(|_| DataError::Stretched { name: name.to_owned(), size: image, resized })
 }
 
 fn find_box(probability: &Grid<f32>, outline: &[Point], config: &DetectConfig) -> Option<Detection> {
@@ -179,8 +184,11 @@ mod tests {
     #[test]
     fn images_are_evaluated_at_a_fixed_height() {
         // 1280 * 736 / 720 = 1308.4.
-        assert_eq!(evaluation_size(Size::new(1280, 720), 736), Size::new(1312, 736));
-        assert_eq!(evaluation_size(Size::new(1, 720), 32), Size::new(32, 32));
+        let size = |image, height| evaluation_size("a.png", image, height);
+        assert_eq!(size(Size::new(1280, 720), 736).unwrap(), Size::new(1312, 736));
+        assert_eq!(size(Size::new(1, 720), 32).unwrap(), Size::new(32, 32));
+        let line = size(Size::new(20_000, 1), 800).unwrap_err().to_string();
+        assert!(line.starts_with("a.png: an image of 20000x1 pixels would be evaluated at 16000000x800"), "{line}");
     }
 
     #[test]

@@ -91,21 +91,45 @@ impl SequenceResult {
         })
     }
 
-    /// Overlaps from each start to the failure or the end; after a failure only zeros would follow (`true`).
-    fn fragments(&self) -> Vec<(Vec<f64>, bool)> {
+    /// The part of the sequence from each start on.
+    fn fragments(&self) -> Vec<Fragment> {
         let starts = self.outcomes.iter().enumerate().filter(|(_, outcome)| **outcome == Outcome::Started);
-        let fragment = |start: usize| {
-            let mut overlaps = vec![1.0];
-            for outcome in &self.outcomes[start + 1..] {
-                match outcome {
-                    Outcome::Tracked(overlap) => overlaps.push(*overlap),
-                    Outcome::Lost => return (overlaps, true),
-                    Outcome::Started | Outcome::Skipped => break,
+        starts.map(|(start, _)| self.fragment(start)).collect()
+    }
+
+    /// The part from a start to the failure or the end. After a failure, overlaps are 0: without end if the sequence is
+    /// long enough for another start, otherwise to the end of the sequence (`_calculate_eao` of pysot's toolkit).
+    fn fragment(&self, start: usize) -> Fragment {
+        let mut overlaps = vec![1.0];
+        for (number, outcome) in self.outcomes.iter().enumerate().skip(start + 1) {
+            match outcome {
+                Outcome::Tracked(overlap) => overlaps.push(*overlap),
+                Outcome::Lost if number + SKIP <= self.outcomes.len() => {
+                    return Fragment { overlaps, zeros_follow: true };
                 }
+                Outcome::Lost => overlaps.resize(self.outcomes.len() - start, 0.0),
+                Outcome::Started | Outcome::Skipped => break,
             }
-            (overlaps, false)
-        };
-        starts.map(|(start, _)| fragment(start)).collect()
+        }
+        Fragment { overlaps, zeros_follow: false }
+    }
+}
+
+/// A part of a sequence from a start of the tracker on.
+#[derive(Debug, Clone, PartialEq)]
+struct Fragment {
+    /// The overlap in each frame.
+    overlaps: Vec<f64>,
+    /// Whether it is followed by zeros without end.
+    zeros_follow: bool,
+}
+
+impl Fragment {
+    /// Mean overlap in frames 2 to `length`; `None` if it is shorter.
+    fn mean(&self, length: usize) -> Option<f64> {
+        let within = &self.overlaps[1..self.overlaps.len().min(length)];
+        let reaches = self.zeros_follow || self.overlaps.len() >= length;
+        reaches.then(|| within.iter().sum::<f64>() / (length - 1) as f64)
     }
 }
 
@@ -133,21 +157,20 @@ pub fn robustness(results: &[SequenceResult]) -> f64 {
     if frames == 0 { 0.0 } else { 100.0 * failures as f64 / frames as f64 }
 }
 
-/// The overlap to be expected on sequences of `lengths` frames (VOT2016 to 2018: 100 to 356), the mean over these
-/// lengths; `None` if no part of the results is long enough.
+/// The overlap to be expected on sequences of `lengths` frames (VOT2016: 108 to 371, VOT2017 and 2018: 100 to 356), the
+/// mean over these lengths; `None` if no part of the results is long enough.
 ///
 /// For a length n, all parts of the results that are long enough count with the mean of their overlaps in frames 2 to
-/// n, with zeros after a failure. All parts have the same weight, wherever they start in a sequence.
+/// n. A part that ends in a failure is continued by zeros and so long enough, unless the sequence was over before the
+/// tracker could start again. All parts have the same weight, wherever they start in a sequence.
 pub fn expected_average_overlap(results: &[SequenceResult], lengths: std::ops::RangeInclusive<usize>) -> Option<f64> {
-    let fragments: Vec<(Vec<f64>, bool)> = results.iter().flat_map(SequenceResult::fragments).collect();
+    let fragments: Vec<Fragment> = results.iter().flat_map(SequenceResult::fragments).collect();
     let longest = results.iter().map(|result| result.outcomes.len()).max()?;
     let mean_at = |length: usize| {
         if length == 1 {
             return Some(1.0);
         }
-        let reaching = fragments.iter().filter(|(overlaps, failed)| *failed || overlaps.len() >= length);
-        let means = reaching
-            .map(|(overlaps, _)| overlaps[1..overlaps.len().min(length)].iter().sum::<f64>() / (length - 1) as f64);
+        let means = fragments.iter().filter_map(|fragment| fragment.mean(length));
         let (sum, n) = means.fold((0.0, 0_usize), |(sum, n), mean| (sum + mean, n + 1));
         (n > 0).then(|| sum / n as f64)
     };
@@ -233,8 +256,30 @@ mod tests {
         assert!((all - (0.65 + 0.475 + 0.383_333_333) / 3.0).abs() < 1e-6);
         assert_eq!(expected_average_overlap(&results, 5..=9), None);
         assert_eq!(expected_average_overlap(&[], 1..=9), None);
-        // A part that ends well does not count beyond its length, one that failed does.
-        let short = [result(&[Started, Tracked(0.9)]), result(&[Started, Lost, Skipped])];
-        assert_eq!(expected_average_overlap(&short, 3..=3), Some(0.0));
+        // Frame 2 is lost and frame 6 is a new start: zeros follow the first part. The second part ends well and does
+        // not count beyond its length. Length 3: (0 + 0.9) / 2 = 0.45. 8: 0.
+        let restarted = [Started, Lost, Skipped, Skipped, Skipped, Skipped, Started, Tracked(0.9), Tracked(0.9)];
+        let restarted = [result(&restarted)];
+        assert_eq!(expected_average_overlap(&restarted, 3..=3), Some(0.45));
+        assert_eq!(expected_average_overlap(&restarted, 8..=8), Some(0.0));
+    }
+
+    /// A failure five frames before the end, where a start has no frame left, and one after it. The second part ends
+    /// with its sequence; `eao_benchmark.py` gives the same values.
+    #[test]
+    fn zeros_follow_a_failure_if_the_tracker_could_start_again() {
+        let long = result(&[vec![Started], vec![Tracked(0.5); 8]].concat());
+        let early = result(&[Started, Tracked(0.8), Lost, Skipped, Skipped, Skipped, Skipped]);
+        let late = result(&[Started, Tracked(0.8), Lost, Skipped, Skipped, Skipped]);
+        let at = |other: &SequenceResult, length: usize| {
+            expected_average_overlap(&[long.clone(), other.clone()], length..=length).unwrap()
+        };
+        // Within both sequences: length 6 is (0.5 + 0.8 / 5) / 2 = 0.33.
+        for other in [&early, &late] {
+            assert!((at(other, 6) - 0.33).abs() < 1e-12);
+        }
+        // Beyond them: length 9 is (0.5 + 0.8 / 8) / 2 = 0.3 with zeros, 0.5 without the ended part.
+        assert!((at(&early, 9) - 0.3).abs() < 1e-12);
+        assert!((at(&late, 9) - 0.5).abs() < 1e-12);
     }
 }

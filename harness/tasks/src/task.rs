@@ -96,8 +96,8 @@ pub trait SampleSets: Send + Sync {
     /// Batches for a step with these `inputs`, the first of which is the network's first.
     ///
     /// # Errors
-    /// Preprocessing that does not fit the inputs of the step, an input that such data do not provide, or too few
-    /// samples.
+    /// Preprocessing that does not fit the inputs of the step, an input that such data do not provide, too few samples,
+    /// or a target that would be judged on the training samples.
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
     /// The training samples in order, prepared as for evaluation.
@@ -140,7 +140,8 @@ pub trait SampleSets: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Whether the training samples are also the held-out samples, because the data are not divided.
+    /// Whether nothing can be trained because the training samples are also the held-out samples. Folders of frames are
+    /// not divided either, but can be trained on without a target ([`SampleSets::feed`]).
     fn is_undivided(&self) -> bool {
         false
     }

@@ -72,9 +72,10 @@ impl Subwords {
 
     /// The tokens of a text, without added special tokens.
     ///
-    /// A text of more than a MiB is cut before the first line of each further MiB that begins with something other
-    /// than white space, and its pieces are encoded in parallel. Byte-level tokenizers (GPT-2) give the same tokens as
-    /// for the whole text.
+    /// A text of more than a MiB is cut before the first line of each further MiB for which the line end is the only
+    /// white space between two characters, and its pieces are encoded in parallel. Byte-level tokenizers without a
+    /// prefix space (GPT-2) give the same tokens as for the whole text: they take a single line end as a part of its
+    /// own, but divide longer white space differently at the end of a text.
     ///
     /// # Errors
     /// The message of the `tokenizers` library.
@@ -97,15 +98,17 @@ impl Subwords {
     }
 }
 
-/// Cuts a text before lines, in pieces of at least [`PIECE`] bytes.
+/// Cuts a text before lines, in pieces of at least [`PIECE`] bytes; only at line ends that are the only white space
+/// between two characters.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), text);
+    let is_text = |character: Option<char>| character.is_some_and(|character| !character.is_whitespace());
     while rest.len() > PIECE {
-        let begins = |(place, _): &(usize, &str)| {
-            rest[place + 1..].chars().next().is_some_and(|character| !character.is_whitespace())
+        let alone = |(place, _): &(usize, &str)| {
+            is_text(rest[..*place].chars().next_back()) && is_text(rest[place + 1..].chars().next())
         };
         let lines = rest.match_indices('\n').skip_while(|(place, _)| *place < PIECE);
-        let Some((place, _)) = lines.into_iter().find(begins) else { break };
+        let Some((place, _)) = lines.into_iter().find(alone) else { break };
         let (piece, after) = rest.split_at(place + 1);
         pieces.push(piece);
         rest = after;
@@ -154,12 +157,38 @@ mod tests {
 
     #[test]
     fn pieces_begin_with_a_line() {
-        let line = format!("{}\n", "word ".repeat(2000));
+        let line = format!("{}end\n", "word ".repeat(2000));
         let text = line.repeat(400) + "\n\n  indented\n" + &line.repeat(400);
         let cut = pieces(&text);
         assert!(cut.len() > 3 && cut.concat() == text);
         assert!(cut.iter().rev().skip(1).all(|piece| piece.len() > PIECE && piece.ends_with('\n')));
         assert!(cut.iter().all(|piece| piece.starts_with("word")));
+    }
+
+    /// A tokenizer like GPT-2's with tokens of two white spaces: "word \n" at the end of a text has one of them, before
+    /// another line it has two tokens of one.
+    #[test]
+    fn pieces_have_the_tokens_of_the_whole() {
+        let fixture = std::fs::read(Path::new(FIXTURES).join("byte_pairs.json")).unwrap();
+        let mut json: serde_json::Value = serde_json::from_slice(&fixture).unwrap();
+        let model = &mut json["model"];
+        for (token, pair) in [("ĠĊ", ["Ġ", "Ċ"]), ("ĊĊ", ["Ċ", "Ċ"])] {
+            let number = model["vocab"].as_object().unwrap().len();
+            model["vocab"][token] = number.into();
+            model["merges"].as_array_mut().unwrap().push(pair.map(serde_json::Value::from).to_vec().into());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, json.to_string()).unwrap();
+        let tokenizer = Subwords::read(&path).unwrap();
+        let lines = |end: &str| format!("{}the{end}", "the cat, ".repeat(200)).repeat(700);
+        for end in ["\n", " \n", "\n\n"] {
+            // The second part can be cut in any case.
+            let text = lines(end) + &lines("\n");
+            assert!(pieces(&text).len() > 1);
+            assert!(tokenizer.encode(&text).unwrap() == tokenizer.one(&text).unwrap(), "{end:?}");
+        }
+        assert_eq!(["the \n", "the \nthe"].map(|text| tokenizer.one(text).unwrap().len()), [2, 4]);
     }
 
     proptest! {

@@ -78,7 +78,7 @@ impl HeldOutImages {
             place: Place::Alone { summary: &summary },
             shows: "an image of one class",
             key: None,
-            badness: Some(-probability(sample.logits, truth).ln()),
+            badness: Some(-libm::log(probability(sample.logits, truth))),
             // The image was readable a moment ago; if it no longer is, a blank picture is no reason to abort the
             // evaluation.
             draw: &|| images.image(index).unwrap_or_else(|_| Image::filled(Size::square(1), [0; 3])),
@@ -89,6 +89,6 @@ impl HeldOutImages {
 /// Softmax of one logit.
 fn probability(logits: &[f64], class: usize) -> f64 {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
-    logits.get(class).map_or(0.0, |own| (own - largest).exp() / sum)
+    let sum: f64 = logits.iter().map(|logit| libm::exp(logit - largest)).sum();
+    logits.get(class).map_or(0.0, |own| libm::exp(own - largest) / sum)
 }

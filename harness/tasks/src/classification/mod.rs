@@ -48,6 +48,11 @@ impl LabelledImages {
     }
 }
 
+/// The file with the order of classes in a folder other than that of the recipe.
+fn class_order(source: &Source) -> Option<PathBuf> {
+    if let Source::ImageFolder(folder) = source { folder.classes_from.clone() } else { None }
+}
+
 impl Task for Classification {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         self.expect_fit(recipe)?;
@@ -62,13 +67,23 @@ impl Task for Classification {
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
+        if let Source::ImageFolder(section) = self.source_in(root, &recipe.data.source)
+            && section.classes_from.is_some()
+        {
+            return sources::folder(&section, on_error(recipe));
+        }
         Ok(sources::found(root, open_root(root, on_error(recipe))?))
     }
 
-    fn source_in(&self, root: &Path, _before: &Source) -> Source {
+    fn source_in(&self, root: &Path, before: &Source) -> Source {
         if root.join("train").is_dir() {
             let (train, val) = (PathBuf::from("train"), PathBuf::from("val"));
-            return Source::ImageFolder(ImageFolder { root: root.to_owned(), train, val, classes_from: None });
+            return Source::ImageFolder(ImageFolder {
+                root: root.to_owned(),
+                train,
+                val,
+                classes_from: class_order(before),
+            });
         }
         let binary = ["", "cifar-10-batches-bin"].map(|inner| root.join(inner));
         match binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file()) {

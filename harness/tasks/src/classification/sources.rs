@@ -3,20 +3,21 @@
 use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, IdxImages, IdxPart, ImageFolder, Layout, OnError,
-    Root, open_class_folders,
+    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, IdxImages, IdxPart, Layout, OnError, Root,
+    open_class_folders, open_divided,
 };
 use zoo_recipe::{Recipe, schema};
 
 use super::LabelledImages;
 use crate::{DataSets, InputError, preprocess::pair};
 
+/// Class folders in two parts.
 pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<DataSets, InputError> {
-    let train = ImageFolder::open(&folder.root.join(&folder.train), on_error)?;
-    let val = ImageFolder::open(&folder.root.join(&folder.val), on_error)?;
-    let skipped = train.skipped() + val.skipped();
-    let description = format!("image folder {}", folder.root.display());
-    Ok(DataSets { skipped, ..images(train, val, description) })
+    let schema::ImageFolder { root, train, val, classes_from } = folder;
+    let order = classes_from.as_ref().map(|file| root.join(file));
+    let found = open_divided(root, [train.as_path(), val.as_path()], order.as_deref(), on_error)?;
+    let samples = Arc::new(LabelledImages::new(found.train, found.val));
+    Ok(DataSets { samples, description: format!("image folder {}", root.display()), skipped: found.skipped })
 }
 
 /// Class folders, divided into training and held-out images by hash.

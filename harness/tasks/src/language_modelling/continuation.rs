@@ -102,7 +102,7 @@ fn choose(logits: &[f32], temperature: f64, rng: &mut Rng) -> usize {
     if temperature <= 0.0 {
         return largest.0;
     }
-    let weights: Vec<f64> = logits.iter().map(|logit| (f64::from(*logit - largest.1) / temperature).exp()).collect();
+    let weights: Vec<f64> = logits.iter().map(|logit| weight(*logit, largest.1, temperature)).collect();
     let mut left = rng.unit() * weights.iter().sum::<f64>();
     for (place, weight) in weights.iter().enumerate() {
         left -= weight;
@@ -113,10 +113,15 @@ fn choose(logits: &[f32], temperature: f64, rng: &mut Rng) -> usize {
     largest.0
 }
 
+/// The probability of a logit relative to that of the largest one.
+fn weight(logit: f32, largest: f32, temperature: f64) -> f64 {
+    libm::exp(f64::from(logit - largest) / temperature)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zoo_datasets::language::CharacterSet;
+    use zoo_datasets::{hash::fnv1a64, language::CharacterSet};
 
     use crate::{Element, Input, Output};
 
@@ -189,6 +194,13 @@ mod tests {
             "the prompt contains 'x', which is not in the vocabulary of the network: \"abcd\""
         );
         assert_eq!(continued("", 0, 0.0, 0).unwrap_err(), "the prompt is empty");
+    }
+
+    /// They do not depend on the exponential function of the platform, which differs in last bits.
+    #[test]
+    fn weights_are_the_same_everywhere() {
+        let weights = (0..20_000).flat_map(|i| weight(0.0, i as f32 / 1000.0, 0.7).to_le_bytes());
+        assert_eq!(fnv1a64(&weights.collect::<Vec<_>>()), 0xbcd2_088d_388e_d757);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Confusion matrix.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Classified;
 
@@ -12,6 +12,9 @@ pub struct Confusion {
     pub classes: Vec<String>,
     /// Number of samples by true class and predicted class; combinations that do not occur are absent.
     pub counts: BTreeMap<usize, BTreeMap<usize, u64>>,
+    /// Number of samples by true class for which nothing was predicted, because a logit is NaN.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unpredicted: BTreeMap<usize, u64>,
 }
 
 /// Samples of one class that were predicted as another.
@@ -28,15 +31,28 @@ pub struct Mistaken {
 impl Confusion {
     /// An empty matrix.
     pub fn new(classes: &[String]) -> Self {
-        Self { classes: classes.to_vec(), counts: BTreeMap::new() }
+        Self { classes: classes.to_vec(), counts: BTreeMap::new(), unpredicted: BTreeMap::new() }
     }
 
-    /// Adds a sample; one with a NaN among its logits does not count. Returns the predicted class: that of the
-    /// largest logit, the first of equal ones.
+    /// Adds a sample. Returns the predicted class: that of the largest logit, the first of equal ones; `None` if a
+    /// logit is NaN.
     pub fn add(&mut self, &Classified { logits, label }: &Classified<'_>) -> Option<usize> {
-        let found = largest(logits)?;
-        self.count_in(label as usize, found, 1);
-        Some(found)
+        let found = largest(logits);
+        match found {
+            Some(found) => self.count_in(label as usize, found, 1),
+            None => *self.unpredicted.entry(label as usize).or_default() += 1,
+        }
+        found
+    }
+
+    /// Adds all samples of another matrix.
+    pub fn add_all(&mut self, other: &Self) {
+        for (class, row) in &other.counts {
+            row.iter().for_each(|(found, count)| self.count_in(*class, *found, *count));
+        }
+        for (class, count) in &other.unpredicted {
+            *self.unpredicted.entry(*class).or_default() += count;
+        }
     }
 
     /// Adds `count` samples with the same true and predicted class.
@@ -49,9 +65,15 @@ impl Confusion {
         self.counts.get(&class).and_then(|row| row.get(&found)).copied().unwrap_or_default()
     }
 
-    /// Number of samples of a class.
+    /// Number of samples of a class, including those without prediction.
     pub fn samples(&self, class: usize) -> u64 {
-        self.counts.get(&class).map_or(0, |row| row.values().sum())
+        let predicted: u64 = self.counts.get(&class).map_or(0, |row| row.values().sum());
+        predicted + self.unpredicted.get(&class).copied().unwrap_or_default()
+    }
+
+    /// The classes that occur.
+    pub fn true_classes(&self) -> BTreeSet<usize> {
+        self.counts.keys().chain(self.unpredicted.keys()).copied().collect()
     }
 
     /// The name of a class.
@@ -93,9 +115,21 @@ mod tests {
         assert_eq!(add(&[0.0, 2.0, 3.0], 1), Some(2));
         assert_eq!(add(&[0.0, f64::NAN, 3.0], 1), None);
         assert_eq!((confusion.count(0, 0), confusion.count(0, 1), confusion.count(2, 2)), (1, 2, 0));
-        assert_eq!((confusion.samples(0), confusion.samples(2)), (3, 0));
+        assert_eq!([0, 1, 2].map(|class| confusion.samples(class)), [3, 2, 0]);
+        assert_eq!(confusion.true_classes(), [0, 1].into());
         let mistakes = confusion.mistakes();
         assert_eq!(mistakes[0], Mistaken { class: 0, found: 1, count: 2 });
         assert_eq!(mistakes.len(), 2);
+    }
+
+    #[test]
+    fn matrices_are_added() {
+        let mut sum = Confusion::new(&[]);
+        for logits in [[1.0, 0.0], [f64::NAN, 0.0], [0.0, 1.0]] {
+            let mut one = Confusion::new(&[]);
+            one.add(&Classified { logits: &logits, label: 1 });
+            sum.add_all(&one);
+        }
+        assert_eq!((sum.count(1, 0), sum.count(1, 1), sum.samples(1)), (1, 1, 3));
     }
 }

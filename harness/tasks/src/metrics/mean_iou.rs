@@ -4,10 +4,11 @@ use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};
 
 /// Mean intersection over union of all classes that occur or are predicted. `pixels` counts the pixels of all images
-/// by true and predicted class (PASCAL VOC's segmentation challenge; torchvision's `references/segmentation`). NaN
-/// without pixels.
+/// by true and predicted class (PASCAL VOC's segmentation challenge; torchvision's `references/segmentation`). A pixel
+/// without prediction is missing from its true class. NaN without pixels.
 pub fn mean_iou(pixels: &Confusion) -> Score {
-    let largest = pixels.counts.iter().flat_map(|(class, row)| row.keys().chain([class])).max().copied();
+    let predicted = pixels.counts.values().flat_map(|row| row.keys().copied());
+    let largest = pixels.true_classes().into_iter().chain(predicted).max();
     let shares = (0..=largest.unwrap_or(0)).filter_map(|class| {
         let found: u64 = pixels.counts.keys().map(|other| pixels.count(*other, class)).sum();
         let both = pixels.count(class, class);
@@ -33,6 +34,9 @@ mod tests {
         assert!((mean_iou(&pixels).value - f64::midpoint(3.0 / 5.0, 1.0 / 3.0)).abs() < 1e-15);
         pixels.count_in(0, 3, 1);
         assert!((mean_iou(&pixels).value - (3.0 / 6.0 + 1.0 / 3.0 + 0.0) / 3.0).abs() < 1e-15);
+        // Two pixels of class 1 without prediction: 1/5; and one of class 4, of which there is no other.
+        pixels.unpredicted = [(1, 2), (4, 1)].into();
+        assert!((mean_iou(&pixels).value - (3.0 / 6.0 + 1.0 / 5.0 + 0.0 + 0.0) / 4.0).abs() < 1e-15);
         assert!(mean_iou(&Confusion::new(&[])).value.is_nan());
     }
 }

@@ -3,10 +3,11 @@
 use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};
 
-/// Share of correctly classified pixels; NaN without pixels.
+/// Share of correctly classified pixels; those without prediction are not. NaN without pixels.
 pub fn pixel_accuracy(pixels: &Confusion) -> Score {
-    let right: u64 = pixels.counts.keys().map(|class| pixels.count(*class, *class)).sum();
-    let all: u64 = pixels.counts.keys().map(|class| pixels.samples(*class)).sum();
+    let classes = pixels.true_classes();
+    let right: u64 = classes.iter().map(|class| pixels.count(*class, *class)).sum();
+    let all: u64 = classes.iter().map(|class| pixels.samples(*class)).sum();
     Score { metric: Metric::PixelAccuracy, value: right as f64 / all as f64, of: None }
 }
 
@@ -21,6 +22,8 @@ mod tests {
             pixels.count_in(class, found, count);
         }
         assert!((pixel_accuracy(&pixels).value - 4.0 / 6.0).abs() < 1e-15);
+        pixels.unpredicted = [(1, 1), (2, 1)].into();
+        assert!((pixel_accuracy(&pixels).value - 4.0 / 8.0).abs() < 1e-15);
         assert!(pixel_accuracy(&Confusion::new(&[])).value.is_nan());
     }
 }

@@ -46,9 +46,7 @@ impl HeldOut for HeldOutPixels {
             for (image, logits) in images.iter().zip(values.chunks_exact(shape.iter().product::<usize>().max(1))) {
                 let (found, own) = taken(image, logits, shape, &mut loss)?;
                 show(image, &found, &own, witness);
-                for (class, row) in own.counts {
-                    row.into_iter().for_each(|(found, count)| confusion.count_in(class, found, count));
-                }
+                confusion.add_all(&own);
             }
             samples += images.len();
             witness(&Sight::Progress { what: "samples", done: samples, of });
@@ -62,7 +60,7 @@ impl HeldOut for HeldOutPixels {
     }
 }
 
-/// The predicted class of each pixel, and the confusion matrix of the pixels.
+/// The predicted class of each pixel, [`VOID`] without prediction, and the confusion matrix of the pixels.
 fn taken(
     image: &HeldOutImage,
     logits: &[f32],
@@ -75,11 +73,13 @@ fn taken(
     let mut of_pixel = vec![0.0; shape[0]];
     for (place, label) in truth.values().iter().copied().enumerate() {
         of_pixel.iter_mut().enumerate().for_each(|(class, x)| *x = f64::from(logits[class * size.area() + place]));
-        let class = largest(&of_pixel);
-        if label != VOID {
-            loss.add(&Classified { logits: &of_pixel, label: u32::from(label) });
-            class.into_iter().for_each(|class| counts.count_in(usize::from(label), class, 1));
-        }
+        let pixel = Classified { logits: &of_pixel, label: u32::from(label) };
+        let class = if label == VOID {
+            largest(&of_pixel)
+        } else {
+            loss.add(&pixel);
+            counts.add(&pixel)
+        };
         found.values_mut()[place] = class.map_or(VOID, |class| class as u8);
     }
     Ok((found, counts))
@@ -104,4 +104,27 @@ fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: 
             strip(&[draw_labels(&part, &middle(&sample.labels, found.size())), draw_labels(&part, found)], 2)
         },
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoo_datasets::segmentation::Labelled;
+
+    /// Four pixels and two classes. Logits of the second pixel (class 0) and of the last one (no class) are NaN.
+    #[test]
+    fn pixels_without_prediction_are_misses() {
+        let size = Size::new(4, 1);
+        let labels = LabelMap::new(size, vec![0, 0, 1, VOID]).unwrap();
+        let sample = Labelled { image: zoo_datasets::Image::filled(size, [0; 3]), labels };
+        let image = HeldOutImage { name: "four pixels".into(), sample };
+        let logits = [1.0, f32::NAN, 0.0, f32::NAN, 0.0, 0.0, 1.0, 0.0];
+        let mut loss = CrossEntropy::default();
+        let (found, counts) = taken(&image, &logits, &[2, 1, 4], &mut loss).unwrap();
+        assert_eq!(found.values(), [0, VOID, 1, VOID]);
+        assert_eq!((counts.samples(0), counts.samples(1)), (2, 1));
+        assert!((pixel_accuracy(&counts).value - 2.0 / 3.0).abs() < 1e-15);
+        assert!((mean_iou(&counts).value - f64::midpoint(1.0 / 2.0, 1.0)).abs() < 1e-15);
+        assert!(loss.value().is_nan());
+    }
 }

@@ -115,7 +115,7 @@ impl zoo_datasets::Samples for TextImages {
         let (image, regions) = self.set.load(index)?;
         let (seen, shown) = match self.height {
             Some(height) => {
-                let size = evaluation_size(image.size(), height);
+                let size = evaluation_size(&self.set.name(index), image.size(), height)?;
                 (resize(&image, size, Filter::Bilinear), size)
             }
             None => {
@@ -152,4 +152,39 @@ pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
         },
     };
     (text.probability, config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoo_datasets::Samples;
+
+    /// A single image, one pixel high.
+    struct Line(usize);
+
+    impl TextDataset for Line {
+        fn len(&self) -> usize {
+            1
+        }
+
+        fn name(&self, _index: usize) -> String {
+            "line.png".into()
+        }
+
+        fn load(&self, _index: usize) -> Result<(Image, Vec<TextRegion>), DataError> {
+            Ok((Image::filled(Size::new(self.0, 1), [9; 3]), Vec::new()))
+        }
+    }
+
+    #[test]
+    fn lines_of_pixels_are_not_enlarged_without_limit() {
+        let sample = |width| {
+            let (set, normalize) = (Arc::new(Line(width)), Normalize::UNCHANGED);
+            let images = TextImages { set, normalize, network: Size::new(32, 32), height: Some(64) };
+            images.sample(0, 0, 0).map(|image| (image.size, image.pixels.len()))
+        };
+        assert_eq!(sample(3).unwrap(), (Size::new(192, 64), 3 * 192 * 64));
+        let error = sample(2000).unwrap_err().to_string();
+        assert!(error.starts_with("line.png: an image of 2000x1 pixels would be evaluated at 128000x64"), "{error}");
+    }
 }

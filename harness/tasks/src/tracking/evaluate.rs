@@ -223,7 +223,7 @@ impl Setting {
         let (side, MaskWindow { size, stride, pad }) = (self.tracker.mask, self.window);
         let threshold = self.tracker.mask_threshold;
         // The logistic function is increasing, so logits can be compared.
-        let least = (threshold / (1.0 - threshold)).ln();
+        let least = libm::logf(threshold / (1.0 - threshold));
         let Some(map) = Grid::new(Size::square(side), logits.to_vec()) else {
             return Mask::filled(Size::square(self.tracker.search), false);
         };

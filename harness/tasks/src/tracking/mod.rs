@@ -46,6 +46,20 @@ impl Targets {
     fn sets(&self) -> [(&'static str, &Arc<dyn VideoDataset>); 3] {
         [("train", &self.train), ("val", &self.val), ("sequences", &self.sequences)]
     }
+
+    /// Refuses to train for a target that would be judged on the videos of the training.
+    fn expect_no_own_judge(&self, recipe: &Recipe) -> Result<(), InputError> {
+        let Self { train, val, sequences, .. } = self;
+        let is_trained_on = |set: &Arc<dyn VideoDataset>| {
+            set.len() == train.len() && (0..set.len()).all(|index| set.name(index) == train.name(index))
+        };
+        if recipe.target.is_none() || !(is_trained_on(val) || is_trained_on(sequences)) {
+            return Ok(());
+        }
+        let message = "training and evaluation use the same videos, so reaching this target would mean nothing: \
+                       remove it with `--set target=~`, and evaluate on other videos (`zoo eval --data`)";
+        Err(InputError::at(recipe, "target", message))
+    }
 }
 
 impl Task for Tracking {
@@ -89,6 +103,7 @@ impl SampleSets for Targets {
     }
 
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        self.expect_no_own_judge(recipe)?;
         offer(recipe, inputs, &pairs::FIELDS.map(|name| (name, Element::Real)))?;
         let (training, normalize) = pairs::training(recipe, inputs, self.train.clone(), self.pairs)?;
         let join = move |samples| pairs::batch(samples, &normalize);
