@@ -22,8 +22,8 @@ use zoo_train::LossScale;
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
 /// Repeats the step of the golden on the simulated device, with more and more operators in fp32, until no node loses
-/// more than three times the error that rounding explains. Then removes operators that turn out to be unnecessary. Use
-/// the result for `npu.keep_fp32`.
+/// more than the error that rounding explains. Then removes operators that turn out to be unnecessary. Use the result
+/// for `npu.keep_fp32`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

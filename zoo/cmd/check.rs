@@ -27,7 +27,7 @@ use zoo_golden::{
     CheckOptions, Golden, GoldenError, Precision, Report, Verdict,
     device::{DeviceOptions, check_device},
     dump::{Arithmetics, DumpOptions, dump},
-    mutants::Outcome,
+    mutants::Planting,
 };
 use zoo_graph::Bytes;
 use zoo_npu::Work;
@@ -127,6 +127,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    if args.device.as_deref() == Some(HOST) && (args.nodes || !args.plant.is_empty()) {
+        let message = format!("--plant and --nodes need a simulated device, and `--device {HOST}` is this machine");
+        return Err(Failure::Usage(message));
+    }
     let catalog = context.catalog()?;
     let names: Vec<String> = if args.all {
         catalog.library().list().into_iter().map(|(name, _)| name).collect()
@@ -148,10 +152,11 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         if args.mutants {
             let begun = Instant::now();
-            let outcomes = plant(&catalog, &loaded, args, context)?;
+            let planting = plant(&catalog, &loaded, args, context)?;
             let name = format!("{} planted faults", loaded.recipe.name);
-            context.ci.record(cases::mutants(name, &outcomes, begun.elapsed()));
-            passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
+            let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
+            context.ci.record(cases::mutants(checked, &planting)?);
+            passed &= mutants::print(&loaded.recipe.name, &planting, &args.change.sets, context)?;
             continue;
         }
         let begun = Instant::now();
@@ -292,12 +297,12 @@ fn write_dump(
 }
 
 /// Plants every known mistake that applies to the recipe.
-fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Vec<Outcome>, Failure> {
+fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Planting, Failure> {
     let (golden, folder) = golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
     let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
     expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;
-    let mut bar = context.progress.phases(zoo_golden::mutants::all().len());
+    let mut bar = context.progress.phases(zoo_golden::mutants::phases());
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }

@@ -100,18 +100,18 @@ pub fn phases(golden: &Golden, precision: Precision) -> usize {
     FACTS + golden.manifest.losses_f64.len() + unfused + golden.manifest.variants.len()
 }
 
-/// Checks a recipe with a planted fault, up to the first stage that fails. The stage of the conditions is left out.
-/// `None`: the fault cannot be planted in this recipe.
+/// Checks a recipe with a planted fault, if any, up to the first stage that fails. The stage of the conditions is left
+/// out. `None`: the fault cannot be planted in this recipe.
 pub(crate) fn check_faulty(
     recipe: &Recipe,
     golden: &Golden,
     folder: &Path,
     options: &CheckOptions,
-    fault: Fault,
+    fault: Option<Fault>,
 ) -> Result<Option<Report>, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let mut recipe = recipe.clone();
-    if let Fault::Recipe(plant) = fault
+    if let Some(Fault::Recipe(plant)) = fault
         && !plant(&mut recipe)
     {
         return Ok(None);
@@ -369,6 +369,7 @@ pub(crate) fn conditions_stage(differences: &[Difference]) -> StageReport {
         worst: failed.first().cloned(),
         median_ratio: None,
         verdict: if failed.is_empty() { Verdict::Pass } else { Verdict::Fail },
+        median_limit: None,
         would_pass_at: None,
         failed,
         in_f32: None,

@@ -70,8 +70,8 @@ pub enum GoldenError {
     /// The recipe has no golden.
     #[error(
         "recipe `{recipe}` has no golden: export one from PyTorch (golden/README.md), or record a baseline with \
-         `zoo golden record {recipe} --out golden/{recipe}/step`; then add `golden: {{manifest: {recipe}/step.json}}` to \
-         the recipe"
+         `zoo golden record RECIPE --out golden/{recipe}/step`, where RECIPE is the name or path as in this command; \
+         then add `golden: {{manifest: {recipe}/step.json}}` to the recipe"
     )]
     Absent {
         /// The recipe.

@@ -3,7 +3,9 @@
 //! `golden/README.md` describes the format for exporters of other frameworks.
 
 use crate::error::GoldenError;
+use crate::items::{GRAD, OUT, ROOT};
 use crate::manifest::{MAKER, Manifest, Optimizer};
+use crate::run::LIFTED;
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,7 +14,38 @@ use zoo_datasets::files;
 use zoo_datasets::hash::sample_positions;
 
 /// If a tensor has at most this many elements, its samples are all elements in order.
-pub(crate) const STORED_IN_ORDER: usize = 64;
+const STORED_IN_ORDER: usize = 64;
+
+/// Largest number of stored elements of an output of the network. With at most this many, all are stored in order.
+pub(crate) const STORED_OF_ROOT: usize = 4096;
+
+/// Flat positions of the `count` stored elements of a tensor. They are in order if the tensor is small, or an output
+/// of the network of which all elements are stored.
+pub(crate) fn positions(key: &str, numel: usize, count: usize) -> Vec<usize> {
+    match numel <= STORED_IN_ORDER || (key.starts_with(ROOT) && count == numel) {
+        true => (0..numel).collect(),
+        false => sample_positions(key, numel, count).collect(),
+    }
+}
+
+/// The number of steps in a prefix of keys such as `param3`; empty for `out` and `grad`.
+pub(crate) fn steps_of(kind: &str) -> &str {
+    kind.trim_start_matches(|c: char| !c.is_ascii_digit())
+}
+
+/// Whether a check compares tensors of a key with this prefix, if the run has this number of steps.
+fn is_compared(kind: &str, steps: usize) -> bool {
+    let after = steps_of(kind);
+    is_of_pass(kind) || (after.len() < kind.len() && (after == "1" || after == steps.to_string()))
+}
+
+/// Whether this is the prefix of module outputs or gradients.
+fn is_of_pass(kind: &str) -> bool {
+    [OUT, GRAD].iter().any(|prefix| prefix.strip_suffix('/') == Some(kind))
+}
+
+/// Prefix of stored initial values.
+const INIT: &str = "init/";
 
 /// Most elements of a tensor.
 const MOST_ELEMENTS: usize = 1 << 31;
@@ -86,15 +119,10 @@ impl Golden {
         if values.is_empty() || numel == 0 {
             return Err(missing("no elements"));
         }
-        let in_order = numel <= STORED_IN_ORDER || values.len() == numel;
-        if in_order && values.len() != numel {
+        if numel <= STORED_IN_ORDER && values.len() != numel {
             return Err(missing("not all elements are stored"));
         }
-        let positions = match in_order {
-            true => (0..numel).collect(),
-            false => sample_positions(key, numel, values.len()).collect(),
-        };
-        Ok(Samples { positions, values })
+        Ok(Samples { positions: positions(key, numel, values.len()), values })
     }
 
     /// A stored input, such as labels. Integers are exact.
@@ -109,10 +137,11 @@ impl Golden {
         }
     }
 
-    /// The stored initial value of a running statistic, if no rule gives it.
-    pub fn start(&self, name: &str) -> Option<&[f64]> {
-        match self.arrays.get(&format!("init/{name}")) {
-            Some(Array::Float(values)) => Some(values),
+    /// The stored initial value of a running statistic with `numel` elements, if no rule gives it. A recipe with
+    /// another shape fails by its shape.
+    pub fn start(&self, name: &str, numel: usize) -> Option<&[f64]> {
+        match self.arrays.get(&format!("{INIT}{name}")) {
+            Some(Array::Float(values)) => Some(values.as_slice()).filter(|values| values.len() == numel),
             Some(Array::Integer(_)) | None => None,
         }
     }
@@ -132,6 +161,7 @@ impl Golden {
             GoldenError::Malformed { path: self.path.clone(), message }
         })?;
         (bound.manifest.losses_f64, bound.manifest.losses_f32) = (facts.losses_f64, facts.losses_f32);
+        bound.manifest.losses_moved = facts.losses_moved;
         let before_the_update = ["out/", "grad/", "buffer1/"];
         bound.manifest.tensors.retain(|key, _| before_the_update.iter().any(|prefix| key.starts_with(prefix)));
         for (key, facts) in facts.tensors {
@@ -157,8 +187,8 @@ impl Golden {
         heads
     }
 
-    /// Checks that every listed tensor exists and no other: the check fails closed. Also limits the size of all
-    /// shapes.
+    /// Checks that every listed tensor exists and no other, and that a check compares each: the check fails closed.
+    /// Also limits the size of all shapes.
     fn expect_complete(&self) -> Result<(), String> {
         let manifest = &self.manifest;
         let facts = manifest.variants.values().flat_map(|variant| &variant.tensors).chain(&manifest.tensors);
@@ -177,7 +207,7 @@ impl Golden {
         if let Some(key) = listed.iter().filter(|key| !self.arrays.contains_key(*key)).min() {
             return Err(format!("tensor `{key}` is listed, and missing from the tensor file"));
         }
-        let known = ["init_head/", "input_head/", "input/", "init/"];
+        let known = ["init_head/", "input_head/", "input/", INIT];
         let surplus = self.arrays.keys().filter(|k| !listed.contains(*k) && !known.iter().any(|p| k.starts_with(p)));
         if let Some(key) = surplus.min() {
             return Err(format!("tensor `{key}` is in the tensor file, and not listed"));
@@ -187,6 +217,44 @@ impl Golden {
         }
         if self.manifest.losses_f64.is_empty() || self.manifest.losses_f64.len() != self.manifest.losses_f32.len() {
             return Err("losses in f64 and f32 must be there for the same steps".into());
+        }
+        self.expect_starts()?;
+        self.expect_compared()
+    }
+
+    /// Checks the stored initial values: each is the start of a parameter or buffer, with all its elements.
+    fn expect_starts(&self) -> Result<(), String> {
+        for (key, array) in &self.arrays {
+            let Some(name) = key.strip_prefix(INIT) else { continue };
+            let Some(shape) = self.manifest.shapes.get(name) else {
+                return Err(format!("`{key}` is stored, and `shapes` has no `{name}`"));
+            };
+            let Array::Float(values) = array else { return Err(format!("`{key}` is not in floating point")) };
+            let numel: usize = shape.iter().product();
+            if values.len() != numel {
+                return Err(format!("`{key}` has {} elements, and its shape {shape:?} has {numel}", values.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no tensor has a kind or a step that no check compares, and that variants have all their losses.
+    fn expect_compared(&self) -> Result<(), String> {
+        let kind = |key: &str| key.split('/').next().unwrap_or_default().to_owned();
+        let steps = self.manifest.losses_f64.len();
+        let refused = |key: &String| format!("no check compares `{key}`: its kind or its step is unknown");
+        if let Some(key) = self.manifest.tensors.keys().find(|key| !is_compared(&kind(key), steps)) {
+            return Err(refused(key));
+        }
+        for (name, variant) in &self.manifest.variants {
+            let steps = variant.losses_f64.len();
+            if steps != variant.losses_f32.len() {
+                return Err(format!("variant `{name}`: losses in f64 and f32 must be there for the same steps"));
+            }
+            let compared = |kind: &str| is_compared(kind, steps) && (name != LIFTED || is_of_pass(kind));
+            if let Some(key) = variant.tensors.keys().find(|key| !compared(&kind(key))) {
+                return Err(format!("variant `{name}`: {}", refused(key)));
+            }
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use zoo_graph::{Graph, Shape, Source, Tap, ValueId};
 /// Prefix of the golden's keys of module outputs.
 pub(crate) const OUT: &str = "out/";
 /// Prefix of the golden's keys of the outputs of the whole network.
-const ROOT: &str = "out/@root";
+pub(crate) const ROOT: &str = "out/@root";
 /// Prefix of the golden's keys of gradients.
 pub(crate) const GRAD: &str = "grad/";
 

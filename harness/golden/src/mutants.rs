@@ -16,7 +16,7 @@ use crate::{
     GoldenError,
     check::{CheckOptions, check_faulty},
     golden::Golden,
-    report::{Stage, Verdict},
+    report::{Report, Stage, Verdict},
 };
 use serde::Serialize;
 use std::path::Path;
@@ -54,6 +54,15 @@ pub struct Outcome {
     pub tensor: Option<String>,
 }
 
+/// What planting the mutants shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Planting {
+    /// The recipe fails without a planted mistake. A failure would say nothing about a mutant, so none was planted.
+    Unsound(Box<Report>),
+    /// The recipe passes, and these are the results of its mutants.
+    Outcomes(Vec<Outcome>),
+}
+
 /// All mutants, in the order of the stages that should detect them.
 pub fn all() -> Vec<Mutant> {
     let families =
@@ -74,8 +83,13 @@ fn shift(pad: &mut [usize; 4]) -> Option<()> {
     (*pad != before).then_some(())
 }
 
-/// Plants every mutant that is possible in the recipe, and checks each up to the first stage that fails. `progress`
-/// is told the name of each.
+/// Number of calls of [`run`]'s `progress`.
+pub fn phases() -> usize {
+    1 + all().len()
+}
+
+/// Plants every mutant that is possible in the recipe, and checks each up to the first stage that fails. First checks
+/// the same stages of the recipe itself. `progress` is told what is checked.
 ///
 /// # Errors
 /// As [`crate::check()`].
@@ -85,14 +99,20 @@ pub fn run(
     folder: &Path,
     options: &CheckOptions,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Outcome>, GoldenError> {
+) -> Result<Planting, GoldenError> {
+    progress("without a fault");
+    if let Some(report) = check_faulty(recipe, golden, folder, options, None)?
+        && !report.passed()
+    {
+        return Ok(Planting::Unsound(Box::new(report)));
+    }
     let mut outcomes = Vec::new();
     for mutant in all() {
         progress(mutant.name);
-        let Some(report) = check_faulty(recipe, golden, folder, options, mutant.fault)? else { continue };
+        let Some(report) = check_faulty(recipe, golden, folder, options, Some(mutant.fault))? else { continue };
         let caught = report.stages.iter().find(|s| s.verdict == Verdict::Fail).map(|s| s.stage);
         let tensor = report.first_divergence.map(|d| d.tensor);
         outcomes.push(Outcome { name: mutant.name, expected: mutant.expected, caught, tensor });
     }
-    Ok(outcomes)
+    Ok(Planting::Outcomes(outcomes))
 }

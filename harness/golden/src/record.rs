@@ -11,8 +11,8 @@ use crate::{
     GoldenError,
     check::with_parts_of_golden,
     compare::{Measured, relative_l2},
-    golden::{Golden, STORED_IN_ORDER},
-    items::slot_key,
+    golden::{self, Golden, STORED_OF_ROOT},
+    items::{ROOT, slot_key},
     manifest::{Manifest, TensorFacts},
     probe::{Probe, Reading, to_f64},
     stats::Stats,
@@ -27,7 +27,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use zoo_datasets::atomic::Aside;
-use zoo_datasets::hash::sample_positions;
 use zoo_engine::{Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
 use zoo_graph::{Bytes, DType, Graph, TapState, VariableRole};
 use zoo_recipe::{BuildOptions, Mode};
@@ -199,10 +198,9 @@ impl Recording {
         }
         let mut probe = Probe::default();
         let mut keys = Vec::new();
-        // If there are as many samples as elements, all elements are read in order.
-        let positions = |key: &str, numel: usize| match numel <= STORED_IN_ORDER || numel == options.samples {
-            true => (0..numel).collect(),
-            false => sample_positions(key, numel, options.samples).collect::<Vec<_>>(),
+        let positions = |key: &str, numel: usize| {
+            let count = if key.starts_with(ROOT) { numel.min(STORED_OF_ROOT) } else { options.samples };
+            golden::positions(key, numel, count)
         };
         let mut order = Vec::new();
         for tap in &graph.taps {

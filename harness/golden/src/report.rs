@@ -124,14 +124,17 @@ pub struct StageReport {
     pub tensors: usize,
     /// Module outputs that a fusion absorbed; the unfused run of this check judges them.
     pub fused: usize,
-    /// The worst item, by its ratio.
+    /// The worst item, by its ratio, of those that count or fail.
     pub worst: Option<Item>,
     /// Median of the errors in floors.
     #[serde(serialize_with = "optional_finite")]
     pub median_ratio: Option<f64>,
+    /// The limit of the median, if the median exceeds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_limit: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The smallest limit, in floors per tensor, with which it would have passed.
+    /// The smallest limit, in floors per tensor, with which it would have passed; none if the median fails.
     #[serde(serialize_with = "optional_finite")]
     pub would_pass_at: Option<f64>,
     /// All failures, in graph order.
@@ -151,25 +154,27 @@ fn optional_finite<S: serde::Serializer>(value: &Option<f64>, serializer: S) -> 
 impl StageReport {
     /// The verdict on `items`, which are in graph order. Absent if there are none.
     pub fn of(stage: Stage, items: Vec<Item>, limit: f64, median_limit: Option<f64>) -> Self {
-        let counted = || items.iter().filter(|i| i.counts);
-        let worst = counted().max_by(|a, b| a.ratio.total_cmp(&b.ratio)).or(items.first()).cloned();
-        let mut ratios: Vec<f64> = counted().map(|i| i.ratio).collect();
+        let fails = |item: &&Item| item.ratio.is_nan() || item.ratio > limit;
+        let shown = items.iter().filter(|item| item.counts || fails(item));
+        let worst = shown.max_by(|a, b| a.ratio.total_cmp(&b.ratio)).or(items.first()).cloned();
+        let mut ratios: Vec<f64> = items.iter().filter(|item| item.counts).map(|item| item.ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let median_ratio = ratios.get(ratios.len() / 2).copied();
-        let failed: Vec<Item> = items.iter().filter(|i| i.ratio.is_nan() || i.ratio > limit).cloned().collect();
-        let median_fails = median_limit.zip(median_ratio).is_some_and(|(limit, median)| median > limit);
+        let failed: Vec<Item> = items.iter().filter(fails).cloned().collect();
+        let median_limit = median_limit.filter(|limit| median_ratio.is_some_and(|median| median > *limit));
         let verdict = match items.is_empty() {
             true => Verdict::Absent,
-            false if failed.is_empty() && !median_fails => Verdict::Pass,
+            false if failed.is_empty() && median_limit.is_none() => Verdict::Pass,
             false => Verdict::Fail,
         };
-        let would_pass_at = worst.as_ref().map(|w| w.ratio);
+        let would_pass_at = worst.as_ref().map(|worst| worst.ratio).filter(|_| median_limit.is_none());
         Self {
             stage,
             tensors: items.len(),
             fused: 0,
             worst,
             median_ratio,
+            median_limit,
             verdict,
             would_pass_at,
             failed,
@@ -227,5 +232,38 @@ impl Report {
     /// Whether no stage fails.
     pub fn passed(&self) -> bool {
         self.verdict == Verdict::Pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ratios: &[f64]) -> StageReport {
+        let items = ratios.iter().map(|ratio| Item::measured("x", *ratio, 1.0)).collect();
+        StageReport::of(Stage::Forward, items, 10.0, Some(3.0))
+    }
+
+    #[test]
+    fn a_median_fails_by_its_own_limit() {
+        let failed = of(&[5.0, 5.9, 6.0]);
+        assert_eq!((failed.verdict, failed.failed.len()), (Verdict::Fail, 0));
+        assert_eq!((failed.median_ratio, failed.median_limit, failed.would_pass_at), (Some(5.9), Some(3.0), None));
+        let passed = of(&[1.0, 2.0, 9.0]);
+        assert_eq!((passed.verdict, passed.median_limit, passed.would_pass_at), (Verdict::Pass, None, Some(9.0)));
+    }
+
+    #[test]
+    fn the_worst_item_is_one_that_fails_even_if_it_does_not_count() {
+        let item = |name: &str, ratio| Item { counts: false, ..Item::measured(name, ratio, 1.0) };
+        let of = |ratio| {
+            let items = vec![Item::measured("counted", 2.0, 1.0), item("degenerate", ratio)];
+            StageReport::of(Stage::Backward, items, 10.0, Some(3.0))
+        };
+        let failed = of(40.0);
+        assert_eq!((failed.worst.unwrap().name.as_str(), failed.would_pass_at), ("degenerate", Some(40.0)));
+        assert_eq!((failed.failed.len(), failed.median_ratio), (1, Some(2.0)));
+        let passed = of(4.0);
+        assert_eq!((passed.worst.unwrap().name.as_str(), passed.would_pass_at), ("counted", Some(2.0)));
     }
 }

@@ -40,16 +40,16 @@ impl Setup {
         recipe: &Recipe,
         golden: &Golden,
         options: &CheckOptions,
-        fault: Fault,
+        fault: Option<Fault>,
     ) -> Result<Option<Self>, GoldenError> {
         let mut model = resolve(recipe)?;
-        if let Fault::Model(plant) = fault
+        if let Some(Fault::Model(plant)) = fault
             && !plant(&mut model)
         {
             return Ok(None);
         }
         let mut graph = zoo_recipe::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
-        if let Fault::Graph(plant) = fault
+        if let Some(Fault::Graph(plant)) = fault
             && !plant(&mut graph)
         {
             return Ok(None);
@@ -118,7 +118,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// The variant in which hardly any ReLU input is near zero.
-const LIFTED: &str = "lifted";
+pub(crate) const LIFTED: &str = "lifted";
 
 impl<'a> Run<'a> {
     /// Prepares a run.
@@ -371,7 +371,7 @@ pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Res
     let variables: Vec<(String, VariableRole, zoo_graph::TensorType)> =
         graph.variables.iter().map(|v| (v.name.clone(), v.role.clone(), graph.ty(v.value).clone())).collect();
     for (name, role, ty) in variables {
-        let mut values: Vec<f32> = match (golden.start(&name), manifest.init.get(&name)) {
+        let mut values: Vec<f32> = match (golden.start(&name, ty.shape.numel()), manifest.init.get(&name)) {
             (Some(stored), _) => stored.iter().map(|v| *v as f32).collect(),
             (None, Some(rule)) => weights::initial(rule, &manifest.salt, &name, ty.shape.numel()),
             (None, None) => vec![0.0; ty.shape.numel()],

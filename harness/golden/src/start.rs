@@ -72,7 +72,7 @@ pub fn start(recipe: &Recipe, golden: &Golden, spelling: Spelling) -> Result<Sta
     for variable in graph.variables.iter().filter(|v| v.role.is_parameter() || v.role.is_statistic()) {
         let shape = graph.ty(variable.value).shape.to_vec();
         let numel = shape.iter().product();
-        let values = match (golden.start(&variable.name), manifest.init.get(&variable.name)) {
+        let values = match (golden.start(&variable.name, numel), manifest.init.get(&variable.name)) {
             (Some(stored), _) => stored.to_vec(),
             (None, Some(rule)) => {
                 let values = weights::initial(rule, &manifest.salt, &variable.name, numel);

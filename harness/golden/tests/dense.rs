@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use zoo_engine::{Kernels, Options};
 use zoo_golden::{
-    CheckOptions, Golden, Precision, Stage, Verdict, check, mutants,
+    CheckOptions, Golden, Precision, Stage, Verdict, check,
+    mutants::{self, Planting},
     record::{RecordOptions, record},
 };
 use zoo_recipe::{Library, LoadOptions, Recipe};
@@ -71,7 +72,8 @@ fn narrowed_networks_agree_with_their_recordings() {
 fn every_fault_is_caught(name: &str, sets: &[&str], least: usize) {
     let (recipe, golden, folder) = narrowed(name, sets);
     let options = options(Precision::F64, Kernels::Reference);
-    let outcomes = mutants::run(&recipe, &golden, folder.path(), &options, &mut |_| {}).unwrap();
+    let planting = mutants::run(&recipe, &golden, folder.path(), &options, &mut |_| {}).unwrap();
+    let Planting::Outcomes(outcomes) = planting else { panic!("{name} fails without a fault: {planting:#?}") };
     for o in &outcomes {
         println!("{:<70} {:<12} {:?} {:?}", o.name, o.expected.to_string(), o.caught, o.tensor);
     }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use zoo_engine::{Kernels, Options};
 use zoo_golden::{
     CheckOptions, Golden, Precision, Stage,
-    mutants::{self, Outcome},
+    mutants::{self, Outcome, Planting},
     record::{RecordOptions, record},
 };
 use zoo_recipe::{Library, LoadOptions, Recipe};
@@ -94,7 +94,7 @@ fn load(name: &str, sets: Vec<String>) -> Recipe {
     library.load(name, &LoadOptions { profile: None, sets }).unwrap_or_else(|errors| panic!("{errors}")).recipe
 }
 
-/// Plants every mistake that a recipe has a place for.
+/// Plants every mistake that a recipe has a place for. Without any, it passes.
 fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
     let options = CheckOptions {
         precision: Precision::F64,
@@ -120,7 +120,9 @@ fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
         }
     };
     let golden = Golden::read(&golden).unwrap();
-    mutants::run(&recipe, &golden, &root().join("golden").join(name), &options, &mut |_| {}).unwrap()
+    let planting = mutants::run(&recipe, &golden, &root().join("golden").join(name), &options, &mut |_| {}).unwrap();
+    let Planting::Outcomes(outcomes) = planting else { panic!("{name} fails without a fault: {planting:#?}") };
+    outcomes
 }
 
 /// Counts of what was planted, found, and found in the right stage.

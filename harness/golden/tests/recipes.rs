@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use zoo_engine::{Kernels, Level, Options};
-use zoo_golden::{CheckOptions, Golden, Precision, Report, Verdict, check, mutants};
+use zoo_golden::{
+    CheckOptions, Golden, Precision, Report, Stage, Verdict, check,
+    mutants::{self, Planting},
+};
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
 fn root() -> PathBuf {
@@ -104,11 +107,28 @@ fn every_planted_fault_is_caught_in_its_stage() {
     let golden = Golden::read(&root().join("tests/fixtures/golden/resnet50-small.json")).unwrap();
     let options = options(Precision::F64, Kernels::Reference);
     let folder = root().join("golden/resnet50");
-    let outcomes = mutants::run(&recipe("resnet50"), &golden, &folder, &options, &mut |_| {}).unwrap();
+    let planting = mutants::run(&recipe("resnet50"), &golden, &folder, &options, &mut |_| {}).unwrap();
+    let Planting::Outcomes(outcomes) = planting else { panic!("it fails without a fault: {planting:#?}") };
     for o in &outcomes {
         println!("{:<60} {:<12} {:?} {:?}", o.name, o.expected.to_string(), o.caught, o.tensor);
     }
     assert!(outcomes.len() >= 25, "{}", outcomes.len());
     let wrong: Vec<_> = outcomes.iter().filter(|o| o.caught != Some(o.expected)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A recipe that fails by itself would catch every fault.
+#[test]
+fn no_fault_is_planted_in_a_recipe_that_fails() {
+    let golden = Golden::read(&root().join("tests/fuzz/seeds/tiny.json")).unwrap();
+    let load = LoadOptions { profile: None, sets: vec!["model.bn1.eps=1e-3".to_owned()] };
+    let recipe = Library::new([root().join("tests/fixtures/recipes")]).load("tiny", &load).unwrap().recipe;
+    let options = options(Precision::F64, Kernels::Reference);
+    match mutants::run(&recipe, &golden, &root(), &options, &mut |_| {}).unwrap() {
+        Planting::Unsound(report) => {
+            let failed = report.stages.iter().find(|stage| stage.verdict == Verdict::Fail).map(|stage| stage.stage);
+            assert_eq!(failed, Some(Stage::Forward));
+        }
+        Planting::Outcomes(outcomes) => panic!("{outcomes:#?}"),
+    }
 }

@@ -112,11 +112,6 @@ impl Reader {
         self.places.get(name).map(|place| place.shape.as_slice())
     }
 
-    /// Element type of a tensor.
-    pub fn dtype(&self, name: &str) -> Option<ElementType> {
-        self.places.get(name).and_then(Place::dtype)
-    }
-
     /// Reads a tensor.
     ///
     /// # Errors

@@ -8,7 +8,10 @@ use anstream::adapter::strip_str;
 use std::path::Path;
 use std::time::Duration;
 use zoo_golden::report::{Divergence, StageReport};
-use zoo_golden::{Verdict, mutants};
+use zoo_golden::{
+    Verdict,
+    mutants::{Outcome as Planted, Planting},
+};
 
 /// The checked recipe.
 pub(in crate::cmd) struct Checked<'a> {
@@ -52,7 +55,7 @@ pub(in crate::cmd) fn suite(
 
 /// The fault of a stage; with `divergence` if it is the first that failed.
 fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Divergence>) -> Result<Fault, Failure> {
-    let mut message = format!("{} of {} failed in {}", stage.failed.len(), stage.tensors, stage.stage);
+    let mut message = report::summary(stage, stage.stage);
     let mut text = Vec::new();
     report::failures(stage, &mut text)?;
     let mut place = None;
@@ -72,9 +75,17 @@ fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Diverge
     Ok(Fault { message, details, place, first: false })
 }
 
-/// A case per planted fault, which passes if the fault is caught.
-pub(super) fn mutants(name: String, outcomes: &[mutants::Outcome], time: Duration) -> Suite {
-    let case = |outcome: &mutants::Outcome| {
+/// A case per planted fault, which passes if the fault is caught; or the cases of the recipe without a fault, if it
+/// fails.
+///
+/// # Errors
+/// As [`suite`].
+pub(super) fn mutants(checked: Checked<'_>, planting: &Planting) -> Result<Suite, Failure> {
+    let outcomes = match planting {
+        Planting::Unsound(report) => return suite(checked, &report.stages, report.first_divergence.as_ref()),
+        Planting::Outcomes(outcomes) => outcomes,
+    };
+    let case = |outcome: &Planted| {
         let missed = || Fault {
             message: format!("not caught; expected in {}", outcome.expected),
             first: true,
@@ -83,5 +94,5 @@ pub(super) fn mutants(name: String, outcomes: &[mutants::Outcome], time: Duratio
         let outcome_of = if outcome.caught.is_some() { Outcome::Pass } else { Outcome::Fail(missed()) };
         Case { name: outcome.name.to_string(), outcome: outcome_of }
     };
-    Suite { name, cases: outcomes.iter().map(case).collect(), time }
+    Ok(Suite { name: checked.name, cases: outcomes.iter().map(case).collect(), time: checked.time })
 }

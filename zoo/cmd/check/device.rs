@@ -117,12 +117,12 @@ fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
     for (which, value, lost) in [
         ("none", 1.0, scale.lost_at_1),
         ("present", scale.present, scale.lost_at_present),
-        ("best", scale.best, scale.lost_at_best),
+        ("sufficient", scale.best, scale.lost_at_best),
     ] {
         table.row([which.into(), value.into(), format!("{:.2} %", 100.0 * lost).into()]);
     }
     write!(out, "\n{table}")?;
-    if scale.lost_at_present > scale.lost_at_best + 0.01 || scale.present > scale.best {
+    if scale.advises_best() {
         let hint = format!("--set 'npu.loss_scale={{fixed: {{scale: {}}}}}'", scale.best);
         writeln!(out, "{} {hint}", paint(WARN, "hint:"))?;
     }

@@ -1,5 +1,6 @@
 //! `zoo check --mutants`: plants known mistakes, each of which must be detected.
 
+use super::report;
 use crate::Failure;
 use crate::cli::Format;
 use crate::cmd::{Context, SCHEMA_VERSION};
@@ -7,7 +8,10 @@ use crate::console::{BAD, GOOD, HEADING, WARN, paint};
 use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;
-use zoo_golden::mutants::Outcome;
+use zoo_golden::{
+    self as golden,
+    mutants::{Outcome, Planting},
+};
 
 /// The results of all mutants.
 #[derive(Serialize)]
@@ -17,14 +21,46 @@ struct Report<'a> {
     planted: usize,
     caught: usize,
     mutants: &'a [Outcome],
+    /// The check without a fault, if it fails. Then nothing is planted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_fault: Option<&'a golden::Report>,
 }
 
-/// Prints the table. Returns whether every mutant was caught.
-pub(super) fn print(recipe: &str, outcomes: &[Outcome], context: &mut Context) -> Result<bool, Failure> {
-    let caught = outcomes.iter().filter(|outcome| outcome.caught.is_some()).count();
-    let planted = outcomes.len();
+/// Prints the results; `sets` are the values of `--set`. Returns whether every mutant was caught, in a recipe that
+/// passes without one.
+pub(super) fn print(
+    recipe: &str,
+    planting: &Planting,
+    sets: &[String],
+    context: &mut Context,
+) -> Result<bool, Failure> {
+    match planting {
+        Planting::Unsound(failed) => unsound(recipe, failed, sets, context).map(|()| false),
+        Planting::Outcomes(outcomes) => table(recipe, outcomes, context),
+    }
+}
+
+/// Prints the check of a recipe that fails without a fault.
+fn unsound(recipe: &str, failed: &golden::Report, sets: &[String], context: &mut Context) -> Result<(), Failure> {
     if context.format == Format::Json {
-        context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, planted, caught, mutants: outcomes })?;
+        let (planted, caught, without_fault) = (0, 0, Some(failed));
+        let schema_version = SCHEMA_VERSION;
+        context.out.json(&Report { schema_version, recipe, planted, caught, mutants: &[], without_fault })?;
+        return Ok(());
+    }
+    report::print(failed, sets, &mut context.out)?;
+    let verdict = paint(BAD, "fails without a planted fault");
+    writeln!(context.out, "{recipe} {verdict}, so a failure would say nothing about planted ones: none was planted")?;
+    Ok(())
+}
+
+/// Prints the table of mutants.
+fn table(recipe: &str, mutants: &[Outcome], context: &mut Context) -> Result<bool, Failure> {
+    let caught = mutants.iter().filter(|outcome| outcome.caught.is_some()).count();
+    let planted = mutants.len();
+    if context.format == Format::Json {
+        let (schema_version, without_fault) = (SCHEMA_VERSION, None);
+        context.out.json(&Report { schema_version, recipe, planted, caught, mutants, without_fault })?;
         return Ok(caught == planted);
     }
     let columns = [
@@ -34,7 +70,7 @@ pub(super) fn print(recipe: &str, outcomes: &[Outcome], context: &mut Context) -
         ("first at", Align::Left),
     ];
     let mut table = Table::new(columns);
-    for outcome in outcomes {
+    for outcome in mutants {
         let found = match outcome.caught {
             Some(stage) if stage == outcome.expected => Cell::styled(stage, GOOD),
             Some(stage) => Cell::styled(stage, WARN),

@@ -6,6 +6,7 @@ use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
 use crate::table::{Align, Cell, Table, fitted, fitted_after};
 use anstyle::Style;
+use std::fmt;
 use std::io::Write;
 use zoo_golden::conditions::Difference;
 use zoo_golden::report::{Divergence, StageReport};
@@ -93,9 +94,28 @@ pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static
     table
 }
 
+/// Why a stage failed, with its name; `name` may be in colour.
+pub(super) fn summary(stage: &StageReport, name: impl fmt::Display) -> String {
+    match (stage.failed.len(), median(stage)) {
+        (0, Some(median)) => format!("{name} failed: {median}"),
+        (failed, _) => format!("{failed} of {} failed in {name}", stage.tensors),
+    }
+}
+
+/// The median of a stage, if it exceeds its limit.
+fn median(stage: &StageReport) -> Option<String> {
+    let (median, limit) = stage.median_ratio.zip(stage.median_limit)?;
+    Some(format!("median {} x floor, the limit is {limit}", Ratio(median)))
+}
+
 /// The failures of a stage.
 pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
-    writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
+    let summary = summary(stage, paint(BAD, stage.stage));
+    if stage.failed.is_empty() {
+        writeln!(out, "\n{summary}")?;
+        return Ok(());
+    }
+    writeln!(out, "\n{summary}:")?;
     for item in stage.failed.iter().take(LISTED) {
         match &item.note {
             Some(note) => writeln!(out, "  {}: {note}", item.name)?,
@@ -107,6 +127,9 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
     }
     if stage.failed.len() > LISTED {
         writeln!(out, "  {}", paint(DIM, format!("... and {} more", stage.failed.len() - LISTED)))?;
+    }
+    if let Some(median) = median(stage) {
+        writeln!(out, "  {}", paint(DIM, median))?;
     }
     if let Some(ratio) = stage.would_pass_at.filter(|ratio| ratio.is_finite()) {
         writeln!(out, "  {}", paint(DIM, format!("would pass with a limit of {} x floor", Ratio(ratio))))?;

@@ -98,15 +98,6 @@ impl Content {
             Self::Safetensors(..) | Self::Npz(..) | Self::Npy(_) | Self::Torch(_) | Self::Kept(..) => None,
         }
     }
-
-    /// The element type, if it is known without reading.
-    pub(crate) fn dtype(&self) -> Option<ElementType> {
-        match self {
-            Self::Safetensors(reader, name) => reader.dtype(name),
-            Self::Kept(_, array) => Some(array.dtype),
-            Self::Npz(..) | Self::Npy(_) | Self::Torch(_) | Self::Statistics(..) => None,
-        }
-    }
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, GoldenError> {

@@ -144,7 +144,9 @@ impl Reading<'_> {
             *call += 1;
             for (place, given) in node.fwd_outputs.iter().enumerate() {
                 let suffix = if node.fwd_outputs.len() > 1 { format!(".{place}") } else { String::new() };
-                self.add(&node.name, "tensors", given, Quantity::Output(format!("{tap}{suffix}")))?;
+                let claim = self.claim(&node.name, given)?;
+                let quantity = Quantity::Output(format!("{tap}{suffix}"));
+                self.add(&node.name, "tensors", &given.path, claim, quantity)?;
             }
             node.bwd_grads.iter().for_each(|_| self.count("gradients of module inputs"));
         }
@@ -153,28 +155,31 @@ impl Reading<'_> {
 
     fn parameters_of(&mut self, owner: &Owner, root: &str) -> Result<(), GoldenError> {
         let path = self.path(&owner.route, root)?;
-        let given = |path: &str| Given { path: path.to_owned(), shape: String::new(), dtype: "float32".to_owned() };
         for (name, file) in &owner.weights {
-            self.add(&owner.route, "weights", &given(file), Quantity::Start(inside(&path, name)))?;
+            self.add(&owner.route, "weights", file, Claim::default(), Quantity::Start(inside(&path, name)))?;
         }
         for (name, file) in &owner.grads {
             if let Some(file) = file {
-                self.add(&owner.route, "grads", &given(file), Quantity::Gradient(inside(&path, name)))?;
+                self.add(&owner.route, "grads", file, Claim::default(), Quantity::Gradient(inside(&path, name)))?;
             }
         }
         owner.children.iter().try_for_each(|child| self.parameters_of(child, root))
     }
 
+    /// What `report.json` states about a tensor.
+    fn claim(&self, of: &str, given: &Given) -> Result<Claim, GoldenError> {
+        let unknown = || malformed(self.manifest, format!("`{of}`: its dtype `{}` is not known", given.dtype));
+        let dtype = element_type(&given.dtype).ok_or_else(unknown)?;
+        Ok(Claim { shape: shape(&given.shape), dtype: Some(dtype), statistics: None })
+    }
+
     /// Adds a floating-point tensor, which lies in a folder of this dump whatever folder its path names: dumps move.
-    fn add(&mut self, of: &str, folder: &str, given: &Given, quantity: Quantity) -> Result<(), GoldenError> {
-        let wrong = |message: String| malformed(self.manifest, format!("`{of}`: {message}"));
-        let file = given.path.rsplit(['/', '\\']).next().unwrap_or_default();
+    fn add(&mut self, of: &str, folder: &str, path: &str, claim: Claim, quantity: Quantity) -> Result<(), GoldenError> {
+        let file = path.rsplit(['/', '\\']).next().unwrap_or_default();
         if !file.ends_with(".npy") {
-            return Err(wrong(format!("its path `{}` names no .npy file", given.path)));
+            return Err(malformed(self.manifest, format!("`{of}`: its path `{path}` names no .npy file")));
         }
-        let dtype =
-            element_type(&given.dtype).ok_or_else(|| wrong(format!("its dtype `{}` is not known", given.dtype)))?;
-        if !dtype.is_float() {
+        if claim.dtype.is_some_and(|dtype| !dtype.is_float()) {
             self.count("tensors of integers");
             return Ok(());
         }
@@ -182,7 +187,6 @@ impl Reading<'_> {
         match self.names.meaning(&name, Some(quantity)) {
             Meaning::Quantity(quantity) => {
                 let content = Content::Npy(self.folder.join(folder).join(file));
-                let claim = Claim { shape: shape(&given.shape), ..Claim::default() };
                 self.recording.entries.push(Entry { name, quantity, content, claim });
             }
             Meaning::Ignored => self.count("ignored by names.yaml"),
@@ -204,6 +208,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::fs;
+    use zoo_tensors::ElementType;
 
     fn output(id: usize, shape: &str) -> Value {
         json!({"path": format!("/home/x/dump/tensors/tensor_{id}.npy"), "shape": shape, "dtype": "torch.float32"})
@@ -243,7 +248,8 @@ mod tests {
         let keys: Vec<String> = recording.entries.iter().map(|entry| entry.quantity.key()).collect();
         let outputs = ["out/@root#0.0", "out/@root#0.1", "out/fc#0", "out/head.0#0", "out/head.0#1"];
         assert_eq!(keys, [&outputs[..], &["start/fc.weight", "grad/fc.weight"]].concat());
-        assert_eq!(recording.entries[0].claim.shape, Some(vec![2, 1]));
+        let claim = Claim { shape: Some(vec![2, 1]), dtype: Some(ElementType::F32), statistics: None };
+        assert_eq!((&recording.entries[0].claim, &recording.entries[6].claim), (&claim, &Claim::default()));
         assert_eq!(recording.not_compared, [("calls of functions", 1), ("gradients of module inputs", 3)].into());
         assert_eq!(recording.format, Format::Padiff);
     }

@@ -4,7 +4,7 @@ use super::GRAD;
 use super::degenerate::{rms, rounding_level};
 use crate::GoldenError;
 use crate::compare::{self, Distance, Measured, Noise, Precision, TENSOR_FLOOR};
-use crate::golden::{Golden, Samples};
+use crate::golden::{Golden, Samples, steps_of};
 use crate::manifest::TensorFacts;
 use crate::report::Item;
 use crate::stats::Stats;
@@ -41,7 +41,7 @@ pub(crate) fn changes(
     let items = items.collect::<Result<Vec<_>, GoldenError>>()?;
     let after = |key: &&String| {
         let kind = key.split('/').next().unwrap_or_default();
-        kind.trim_start_matches(|c: char| !c.is_ascii_digit()) == steps.to_string()
+        steps_of(kind) == steps.to_string()
     };
     let missing = tensors.keys().filter(after).filter(|key| !kept.iter().any(|(ours, ..)| ours == *key));
     let missing = missing.map(|key| Item::wrong(key, "the step leaves no such tensor"));

@@ -16,29 +16,57 @@ use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use zoo_engine::Observer;
 use zoo_graph::ValueId;
+use zoo_tensors::{Array, ElementType};
 
 /// The recorded value of a quantity.
 pub(super) enum Given {
-    /// All elements, and the shape.
-    Elements(Vec<f64>, Vec<usize>),
+    /// All elements.
+    Elements(Array),
     /// Four statistics, and the shape.
     Statistics(Statistics, Vec<usize>),
+}
+
+impl Given {
+    fn shape(&self) -> &[usize] {
+        match self {
+            Self::Elements(array) => &array.shape,
+            Self::Statistics(_, shape) => shape,
+        }
+    }
+
+    /// The element type of the file, if all elements are stored.
+    fn stored(&self) -> Option<ElementType> {
+        match self {
+            Self::Elements(array) => Some(array.dtype),
+            Self::Statistics(..) => None,
+        }
+    }
 }
 
 /// The error of a quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
+    /// In L2, not relative to anything.
+    pub difference: f64,
     /// Relative to the tensor, in L2; for a parameter after the step, relative to its change.
     pub error: f64,
     /// The largest difference between elements, relative to the largest element.
     pub peak: f64,
+    /// The element type of the file that was read.
+    pub stored: Option<ElementType>,
     /// What is wrong, if a number does not show it.
     pub note: Option<String>,
 }
 
 impl Found {
     fn wrong(note: String) -> Self {
-        Self { error: f64::INFINITY, peak: f64::INFINITY, note: Some(note) }
+        let infinite = f64::INFINITY;
+        Self { difference: infinite, error: infinite, peak: infinite, stored: None, note: Some(note) }
+    }
+
+    /// The relative error: for statistics, the larger one.
+    pub fn worst(&self, is_statistics: bool) -> f64 {
+        if is_statistics { self.error.max(self.peak) } else { self.error }
     }
 }
 
@@ -69,15 +97,15 @@ impl<'a> Forced<'a> {
     fn compare(&mut self, place: usize, exact: &[f64]) -> Result<(), GoldenError> {
         let target = &self.targets.list[place];
         let Some(given) = (self.given)(place)? else { return Ok(()) };
-        let (Given::Elements(_, shape) | Given::Statistics(_, shape)) = &given;
+        let (shape, stored) = (given.shape(), given.stored());
         // A scalar may be stored as an array of one element.
-        let same = *shape == target.shape || (shape.iter().product::<usize>() == 1 && exact.len() == 1);
-        self.found[place] = Some(if !same {
+        let same = shape == target.shape || (shape.iter().product::<usize>() == 1 && exact.len() == 1);
+        let found = if !same {
             Found::wrong(shapes(target, shape, &given, exact))
         } else {
             let scale = scale(target, exact, self.golden);
             match given {
-                Given::Elements(found, _) => {
+                Given::Elements(Array { values: found, .. }) => {
                     let unsound = found.iter().filter(|x| !x.is_finite()).count();
                     if unsound > 0 {
                         Found::wrong(format!("{unsound} of its {} elements are not finite", found.len()))
@@ -94,7 +122,8 @@ impl<'a> Forced<'a> {
                 }
                 Given::Statistics(found, _) => statistics(found, exact),
             }
-        });
+        };
+        self.found[place] = Some(Found { stored, ..found });
         Ok(())
     }
 }
@@ -151,7 +180,8 @@ fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
         _ if scale > 0.0 => difference / scale,
         _ => f64::INFINITY,
     };
-    Found { error: relative(squares.sqrt(), scale), peak: relative(largest, size), note: None }
+    let difference = squares.sqrt();
+    Found { difference, error: relative(difference, scale), peak: relative(largest, size), stored: None, note: None }
 }
 
 /// The error of four statistics. If the relative L2 error of a tensor is e, then the relative error of its norm is at
@@ -169,9 +199,18 @@ fn statistics(found: Statistics, exact: &[f64]) -> Found {
     let infinite = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
     let error = worse(off(found.norm, truth.norm, truth.norm), off(found.mean, truth.mean, root_mean_square));
     let peak = worse(off(found.max, truth.max, size), off(found.min, truth.min, size));
+    // None of these exceeds the distance of the tensors in L2.
+    let differences = [
+        found.norm - truth.norm,
+        (found.mean - truth.mean) * (exact.len() as f64).sqrt(),
+        found.max - truth.max,
+        found.min - truth.min,
+    ];
+    let difference = differences.into_iter().map(f64::abs).fold(0.0, worse);
     let unsound = [found.norm, found.mean, found.max, found.min].iter().any(|x| !x.is_finite());
     let note = unsound.then(|| "its statistics are not finite".to_owned());
-    Found { error: infinite(error), peak: infinite(peak), note }
+    let [difference, error, peak] = [difference, error, peak].map(infinite);
+    Found { difference, error, peak, stored: None, note }
 }
 
 /// Describes another shape.
@@ -190,7 +229,7 @@ fn shapes(target: &Target, shape: &[usize], given: &Given, exact: &[f64]) -> Str
 
 /// Whether a matrix with the transposed shape has the transposed values.
 fn transposed(given: &Given, exact: &[f64], rows: usize, columns: usize) -> &'static str {
-    let Given::Elements(found, _) = given else { return "it may be transposed" };
+    let Given::Elements(Array { values: found, .. }) = given else { return "it may be transposed" };
     let same = |r: usize, c: usize| {
         (found[c * rows + r] - exact[r * columns + c]).abs() <= 1e-6 * exact[r * columns + c].abs()
     };
@@ -208,7 +247,7 @@ mod tests {
     #[test]
     fn distances_by_hand() {
         let found = distance(&[3.0, 4.5], &[3.0, 4.0], 5.0);
-        assert_eq!((found.error, found.peak), (0.1, 0.125));
+        assert_eq!((found.difference, found.error, found.peak), (0.5, 0.1, 0.125));
         assert_eq!(distance(&[0.0], &[0.0], 0.0).error, 0.0);
         assert_eq!(distance(&[1e-30], &[0.0], 0.0).error, f64::INFINITY);
     }
@@ -217,8 +256,10 @@ mod tests {
     fn four_numbers_by_hand_and_closed() {
         let exact = [3.0, -4.0];
         let truth = Statistics::of(&exact);
-        assert_eq!(statistics(truth, &exact), Found { error: 0.0, peak: 0.0, note: None });
-        assert_eq!(statistics(Statistics { norm: 5.5, ..truth }, &exact).error, 0.1);
+        let same = Found { difference: 0.0, error: 0.0, peak: 0.0, stored: None, note: None };
+        assert_eq!(statistics(truth, &exact), same);
+        let off = statistics(Statistics { norm: 5.5, ..truth }, &exact);
+        assert_eq!((off.difference, off.error), (0.5, 0.1));
         assert_eq!(statistics(Statistics { max: 5.0, ..truth }, &exact).peak, 0.5);
         let nan = statistics(Statistics { norm: f64::NAN, ..truth }, &exact);
         assert_eq!((nan.error, nan.note.is_some()), (f64::INFINITY, true));

@@ -12,11 +12,17 @@ impl Judged<'_> {
     pub(super) fn hints(&self, place: usize) -> Result<Vec<String>, GoldenError> {
         let Some(entry) = self.matched.entries.get(&place) else { return Ok(Vec::new()) };
         let Some(array) = entry.array()? else { return Ok(Vec::new()) };
+        let target = &self.targets.list[place];
+        let is_complete = array.values.len() == target.shape.iter().product::<usize>();
         let mut hints = Vec::new();
-        match &self.targets.list[place].quantity {
+        match &target.quantity {
             Quantity::Loss(name) => hints.extend(array.values.first().and_then(|loss| self.later_step(name, *loss))),
-            Quantity::After { kind, name } if kind == "buffer" => hints.extend(self.momentum(name, &array.values)),
-            Quantity::After { kind, name } if kind == PARAMETER => hints.extend(self.decay(name, &array.values)),
+            Quantity::After { kind, name } if kind == "buffer" && is_complete => {
+                hints.extend(self.momentum(name, &array.values));
+            }
+            Quantity::After { kind, name } if kind == PARAMETER && is_complete => {
+                hints.extend(self.decay(name, &array.values));
+            }
             Quantity::Start(_) | Quantity::Input(_) => {
                 hints.push(format!("start from the values that `zoo golden inputs {}` writes", self.recipe.name));
             }
@@ -36,7 +42,7 @@ impl Judged<'_> {
     /// Initial values of a variable.
     fn start(&self, name: &str, numel: usize) -> Option<Vec<f64>> {
         let manifest = &self.golden.manifest;
-        match self.golden.start(name) {
+        match self.golden.start(name, numel) {
             Some(stored) => Some(stored.to_vec()),
             None => {
                 let start = weights::initial(manifest.init.get(name)?, &manifest.salt, name, numel);

@@ -16,10 +16,13 @@ pub(crate) use targets::Targets;
 use crate::{
     GoldenError,
     check::{CheckOptions, bound, loss_hints, under_conditions},
-    compare::{DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR, is_degenerate},
+    compare::{
+        DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, ORDERS, Precision, TENSOR_FLOOR, is_degenerate,
+    },
     divergence,
     foreign::{Entry, Format, Quantity, Recording, Statistics},
     golden::Golden,
+    items::GRAD,
     report::{Divergence, Item, Stage, StageReport, Verdict},
     run::{Setup, inputs, scalars, set_weights},
     stats::Stats,
@@ -27,11 +30,12 @@ use crate::{
 use forced::{Forced, Found, Given};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use targets::Target;
+use std::sync::Arc;
+use targets::{PARAMETER, Target};
 use zoo_engine::{Kernels, Options, Step};
 use zoo_graph::{Bytes, DType, Graph, ValueId};
 use zoo_recipe::Recipe;
-use zoo_tensors::ElementType;
+use zoo_tensors::{Array, ElementType};
 
 /// How to judge a recording.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +88,10 @@ pub struct JudgeReport {
 /// Stages of a recording.
 const STAGES: [Stage; 5] = [Stage::Init, Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
 
+/// The largest floor of a tensor of which rounding leaves something. With it, an error up to the size of the tensor
+/// passes: that of a tensor that underflows altogether.
+const LARGEST_FLOOR: f64 = 1.0 / F32_WORST;
+
 /// Number of calls of [`judge`]'s `progress`.
 pub const PHASES: usize = 3;
 
@@ -104,7 +112,7 @@ pub fn judge(
     let exact = Options { kernels: Kernels::Reference, ..options.engine };
     let setup = Setup::new(recipe, golden, &CheckOptions { precision: Precision::F64, engine: exact, room: None })?;
     let targets = Targets::of(setup.graph(), recipe);
-    let matched = Matched::of(recording, &targets);
+    let matched = Matched::of(recording, &targets)?;
     if matched.entries.is_empty() {
         let unknown = matched.unmatched.first().map_or("", String::as_str);
         let message = format!(
@@ -126,29 +134,46 @@ pub fn judge(
         let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
         given(entry, options.loss_scale).map(Some)
     })?;
-    if let Declared::Half(dtype) = options.declared
+    if let Declared::Half { dtype, .. } = options.declared
         && let Some((place, loss)) =
             rounded_loss::rounded_loss(setup.graph(), golden, &targets, &matched.entries, dtype)?
         && let Some(found) = &mut found[place]
-        && let Given::Elements(values, _) = given(matched.entries[&place], 1.0)?
-        && let Some(recorded) = values.first()
+        && let Given::Elements(array) = given(matched.entries[&place], 1.0)?
+        && let Some(recorded) = array.values.first()
     {
         found.error = found.error.min((recorded - loss).abs() / loss.abs());
     }
     progress(&format!("the step in {}", options.declared.name()));
-    let own = simulated::simulate(recipe, golden, &options.declared, options.engine, &targets, &places)?;
+    let simulated =
+        |declared: &Declared<'_>| simulated::simulate(recipe, golden, declared, options.engine, &targets, &places);
+    let cost_of = |own: HashMap<usize, Arc<[f32]>>| {
+        forced(&mut |place| {
+            let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
+            let Some(values) = own.get(&place) else { return Ok(None) };
+            let values: Vec<f64> = values.iter().map(|x| f64::from(*x)).collect();
+            let shape = targets.list[place].shape.clone();
+            Ok(Some(match entry.content.is_statistics() {
+                true => Given::Statistics(Statistics::of(&values), shape),
+                false => Given::Elements(Array { dtype: ElementType::F32, shape, values }),
+            }))
+        })
+    };
+    let own = simulated(&options.declared)?;
     progress("its cost, in f64");
-    let cost = forced(&mut |place| {
-        let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
-        let Some(values) = own.get(&place) else { return Ok(None) };
-        let values: Vec<f64> = values.iter().map(|x| f64::from(*x)).collect();
-        let shape = targets.list[place].shape.clone();
-        Ok(Some(match entry.content.is_statistics() {
-            true => Given::Statistics(Statistics::of(&values), shape),
-            false => Given::Elements(values, shape),
-        }))
-    })?;
-    let judged = Judged { recipe, golden, graph: setup.graph(), targets: &targets, matched, found, cost, options };
+    let cost = cost_of(own)?;
+    let large = |(place, cost): (usize, &Option<Found>)| {
+        let is_statistics = matched.entries.get(&place).is_some_and(|entry| entry.content.is_statistics());
+        cost.as_ref().is_some_and(|cost| cost.note.is_none() && cost.worst(is_statistics) > LARGEST_FLOOR)
+    };
+    let rounding = match options.declared {
+        Declared::F32 => cost.clone(),
+        Declared::Half { .. } | Declared::Device { .. } if cost.iter().enumerate().any(large) => {
+            cost_of(simulated(&Declared::F32)?)?
+        }
+        Declared::Half { .. } | Declared::Device { .. } => vec![None; cost.len()],
+    };
+    let graph = setup.graph();
+    let judged = Judged { recipe, golden, graph, targets: &targets, matched, found, cost, rounding, options };
     judged.report(recording)
 }
 
@@ -175,13 +200,13 @@ fn given(entry: &Entry, loss_scale: f64) -> Result<Given, GoldenError> {
     Ok(match (entry.array()?, entry.content.statistics()) {
         (Some(array), _) => {
             let values = if by == 1.0 { array.values } else { array.values.iter().map(|x| x / by).collect() };
-            Given::Elements(values, array.shape)
+            Given::Elements(Array { values, ..array })
         }
         (None, Some((of, shape))) => {
             let of = Statistics { max: of.max / by, min: of.min / by, mean: of.mean / by, norm: of.norm / by };
             Given::Statistics(of, shape.to_vec())
         }
-        (None, None) => Given::Elements(Vec::new(), Vec::new()),
+        (None, None) => Given::Elements(Array { dtype: ElementType::F64, shape: vec![0], values: Vec::new() }),
     })
 }
 
@@ -194,7 +219,9 @@ struct Matched<'r> {
 }
 
 impl<'r> Matched<'r> {
-    fn of(recording: &'r Recording, targets: &Targets) -> Self {
+    /// # Errors
+    /// Two entries are the same quantity, such as a parameter with its names in PyTorch and in MindSpore.
+    fn of(recording: &'r Recording, targets: &Targets) -> Result<Self, GoldenError> {
         let not_compared = recording.not_compared.iter().map(|(kind, count)| ((*kind).to_owned(), *count));
         let mut matched = Self {
             entries: BTreeMap::new(),
@@ -208,7 +235,13 @@ impl<'r> Matched<'r> {
                     matched.entries.entry(place).or_insert(entry);
                 }
                 (Some(place), _) => {
-                    matched.entries.insert(place, entry);
+                    if let Some(other) = matched.entries.insert(place, entry)
+                        && !matches!(other.quantity, Quantity::Into { .. })
+                    {
+                        let [a, b] = [other, entry].map(|entry| &entry.name);
+                        let message = format!("`{a}` and `{b}` are both {}", targets.list[place].quantity);
+                        return Err(GoldenError::Malformed { path: recording.path.clone(), message });
+                    }
                 }
                 (None, Quantity::Into { .. }) => {
                     *matched.not_compared.entry("inputs of modules".to_owned()).or_default() += 1;
@@ -216,7 +249,7 @@ impl<'r> Matched<'r> {
                 (None, _) => matched.unmatched.push(entry.name.clone()),
             }
         }
-        matched
+        Ok(matched)
     }
 }
 
@@ -231,6 +264,8 @@ struct Judged<'a> {
     found: Vec<Option<Found>>,
     /// Error of zoo's own step in the declared arithmetic, by place.
     cost: Vec<Option<Found>>,
+    /// Error of zoo's own step in f32, by place; none if no error in `cost` is large.
+    rounding: Vec<Option<Found>>,
     options: &'a JudgeOptions<'a>,
 }
 
@@ -295,7 +330,8 @@ impl Judged<'_> {
             return Item::wrong(&target.name, note);
         }
         let narrowest = element_type(self.options.declared.narrowest());
-        let stored = entry.claim.dtype.or_else(|| entry.content.dtype());
+        let types = [entry.claim.dtype, found.stored].into_iter().flatten();
+        let stored = types.max_by(|a, b| a.unit_roundoff().total_cmp(&b.unit_roundoff()));
         if let Some(stored) = stored.filter(|stored| stored.unit_roundoff() > narrowest.unit_roundoff()) {
             let name = self.options.declared.name();
             return Item::wrong(&target.name, format!("is {stored}, which {name} has not: declare its --arithmetic"));
@@ -309,18 +345,60 @@ impl Judged<'_> {
             false => stored / 2.0,
         };
         let least = if target.stage == Stage::Loss { LOSS_FLOOR } else { TENSOR_FLOOR }.max(stored);
-        let error = if is_statistics { found.error.max(found.peak) } else { found.error };
-        let cost = match (&self.cost[place], target.stage) {
-            (_, Stage::Init) | (None, _) => 0.0,
-            (Some(cost), _) if is_statistics => cost.error.max(cost.peak),
-            (Some(cost), _) => cost.error,
+        let error = found.worst(is_statistics);
+        let Some(cost) = self.cost[place].as_ref().filter(|_| target.stage != Stage::Init) else {
+            return Item::measured(&target.name, error, least);
         };
-        // The exact value of the tensor is zero, so it consists of rounding errors.
-        if is_degenerate(cost) {
-            let floor = DEGENERATE_FACTOR / F32_WORST * cost;
-            return Item { counts: false, ..Item::measured(&target.name, error, floor) };
+        let rounding = self.rounding[place].as_ref();
+        if [Some(cost), rounding].into_iter().flatten().any(|own| own.note.is_some()) {
+            return Item::wrong(&target.name, self.overflows(target.stage));
         }
-        Item::measured(&target.name, error, cost.max(least))
+        let lost = cost.worst(is_statistics);
+        if lost <= LARGEST_FLOOR {
+            return Item::measured(&target.name, error, lost.max(least));
+        }
+        // From a rounding error in f32 to one in the declared arithmetic.
+        let widened = narrowest.unit_roundoff() / ElementType::F32.unit_roundoff();
+        let rounding = rounding.map(|rounding| (rounding.worst(is_statistics), rounding.difference));
+        let in_own_step = rounding.filter(|(error, _)| is_degenerate(*error)).map(|(_, difference)| difference);
+        // The exact value of the tensor is zero, so it consists of rounding errors.
+        if let Some(size) = in_own_step.into_iter().chain(self.rounding_alone(target)).reduce(f64::max) {
+            let floor = DEGENERATE_FACTOR / F32_WORST * cost.difference.max(widened * size);
+            return Item { counts: false, ..Item::measured(&target.name, found.difference, floor) };
+        }
+        // An error that rounding does not explain comes from the range, and says nothing about other errors.
+        let explained = rounding.map_or(0.0, |(error, _)| ORDERS * widened * error);
+        let largest = explained.max(LARGEST_FLOOR);
+        Item { counts: lost <= largest, ..Item::measured(&target.name, error, lost.min(largest).max(least)) }
+    }
+
+    /// The effect on a tensor of rounding errors in a gradient whose exact value is zero; `None` for other tensors. The
+    /// golden tells which gradients these are: the recorded operands of zoo's own step may be rounded so that their
+    /// exact gradient is not zero any more.
+    fn rounding_alone(&self, target: &Target) -> Option<f64> {
+        let manifest = &self.golden.manifest;
+        let (name, rate) = match &target.quantity {
+            Quantity::Gradient(name) => (name, 1.0),
+            Quantity::After { kind, name } if kind == PARAMETER => (name, manifest.optimizer.lr_of(name)),
+            Quantity::After { name, .. } => (name, 1.0),
+            Quantity::Start(_)
+            | Quantity::Input(_)
+            | Quantity::Into { .. }
+            | Quantity::Output(_)
+            | Quantity::Loss(_) => return None,
+        };
+        let gradient = manifest.tensors.get(&format!("{GRAD}{name}"))?;
+        is_degenerate(gradient.f32_rel).then_some(rate * gradient.f32_rel * gradient.l2)
+    }
+
+    /// Why a tensor cannot be judged that is not finite in zoo's own step.
+    fn overflows(&self, stage: Stage) -> String {
+        let declared = &self.options.declared;
+        let what = format!("zoo's own step in {} overflows here", declared.name());
+        match stage > Stage::Loss && declared.loss_scale() > 1.0 {
+            true => format!("{what}: lower the loss scale"),
+            false => what,
+        }
     }
 
     fn first_divergence(

@@ -38,7 +38,7 @@ pub(super) fn rounded_loss(
     let label = graph.inputs.iter().find(|input| input.value == *labels);
     let (Some(loss), Some(logits), Some(label)) = (place(*loss), place(*logits), label) else { return Ok(None) };
     let recorded = |place: usize| match given(entries[&place], 1.0)? {
-        Given::Elements(values, _) => Ok(Some(values)),
+        Given::Elements(array) => Ok(Some(array.values)),
         Given::Statistics(..) => Ok::<_, GoldenError>(None),
     };
     let Some(logits) = recorded(logits)? else { return Ok(None) };

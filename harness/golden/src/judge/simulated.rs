@@ -21,7 +21,7 @@ use zoo_engine::{
 };
 use zoo_graph::{
     DType, Graph, Phase, ValueId,
-    passes::{PrecisionMode, PrecisionPolicy},
+    passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
 };
 use zoo_recipe::Recipe;
 
@@ -30,9 +30,13 @@ use zoo_recipe::Recipe;
 pub enum Declared<'a> {
     /// f32 everywhere.
     F32,
-    /// This half-precision type for everything except losses, statistics and the update, like automatic mixed
-    /// precision.
-    Half(DType),
+    /// A half-precision type for everything except losses, statistics and the update, like automatic mixed precision.
+    Half {
+        /// The type.
+        dtype: DType,
+        /// The loss scale of the simulated step: that of the recording.
+        loss_scale: f64,
+    },
     /// The arithmetic of a device.
     Device {
         /// Its name.
@@ -49,7 +53,7 @@ impl Declared<'_> {
     pub fn name(&self) -> String {
         match self {
             Self::F32 => "f32".to_owned(),
-            Self::Half(dtype) => dtype.to_string(),
+            Self::Half { dtype, .. } => dtype.to_string(),
             Self::Device { name, .. } => (*name).to_owned(),
         }
     }
@@ -58,19 +62,28 @@ impl Declared<'_> {
     pub(super) fn narrowest(&self) -> DType {
         match self {
             Self::F32 => DType::F32,
-            Self::Half(dtype) => *dtype,
+            Self::Half { dtype, .. } => *dtype,
             Self::Device { arithmetic, .. } => arithmetic.policy.reduced,
         }
     }
 
-    /// The arithmetic for a step of this graph, and its loss scale; `None` for f32.
-    fn arithmetic(&self, graph: &Graph) -> Option<(Arithmetic, f64)> {
+    /// The loss scale of the simulated step.
+    pub(super) fn loss_scale(&self) -> f64 {
+        match self {
+            Self::F32 => 1.0,
+            Self::Half { loss_scale, .. } | Self::Device { loss_scale, .. } => *loss_scale,
+        }
+    }
+
+    /// The arithmetic for a step of this graph; `None` for f32.
+    fn arithmetic(&self, graph: &Graph) -> Option<Arithmetic> {
         match self {
             Self::F32 => None,
-            Self::Half(dtype) => Some((mixed(graph, *dtype), 1.0)),
-            Self::Device { arithmetic, loss_scale, .. } => {
-                Some((Arithmetic { skips_overflow: false, ..(*arithmetic).clone() }, *loss_scale))
+            Self::Half { dtype, loss_scale } => {
+                let scales_loss = (*loss_scale != 1.0).then(ScaleLoss::default);
+                Some(Arithmetic { scales_loss, ..mixed(graph, *dtype) })
             }
+            Self::Device { arithmetic, .. } => Some(Arithmetic { skips_overflow: false, ..(*arithmetic).clone() }),
         }
     }
 }
@@ -109,9 +122,10 @@ pub(super) fn simulate(
     let check = CheckOptions { precision: Precision::F32, engine, room: None };
     let setup = Setup::new(recipe, golden, &check)?;
     let (graph, engine) = (setup.graph().clone(), engine.without_fusion());
-    let (mut step, loss_scale) = match declared.arithmetic(&graph) {
-        Some((arithmetic, loss_scale)) => (Step::simulated(graph, engine, &arithmetic)?, loss_scale),
-        None => (Step::new(graph, engine)?, 1.0),
+    let loss_scale = declared.loss_scale();
+    let mut step = match declared.arithmetic(&graph) {
+        Some(arithmetic) => Step::simulated(graph, engine, &arithmetic)?,
+        None => Step::new(graph, engine)?,
     };
     set_weights(&mut step, golden, false)?;
     let own = Targets::of(step.graph(), recipe);
