@@ -69,8 +69,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let trained = args.trained.load(Usual::AsWritten, context)?;
     let recipe = trained.loaded.recipe;
     let samples = args.batch.map_or(1, |batch| batch as usize);
-    let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
-    let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
+    let graph = graph_for(&recipe, samples)?;
+    let any = if args.batch.is_some() { None } else { for_any_batch(&recipe, &graph)? };
+    let (written, batch) = any.as_ref().map_or((&graph, Batch::Fixed), |any| (any, Batch::Any));
     let memory = StepMemory::of(graph.clone(), Options::of(&recipe), None)?;
     // The weights in row-major order, in the model, and in the bytes of its file.
     let needed = beyond_now(memory.peak() + Bytes(3 * memory.variables.0));
@@ -81,7 +82,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     expect_apart(weights.as_deref().into_iter().chain([args.out.as_path()]).chain(args.sample.as_deref()))?;
     args.sample.iter().chain([&args.out]).try_for_each(|file| output::expect_folder(file))?;
     let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
-    let model = zoo_onnx::export(&graph, batch, &about(&recipe), values)?;
+    let model = zoo_onnx::export(written, batch, &about(&recipe), values)?;
     weights::replace(&args.out, &model.bytes)?;
     if let Some(path) = &args.sample {
         weights::write(path, &sample(&graph, &mut step, &model.outputs)?)?;
@@ -103,6 +104,16 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Text => print(&report, context)?,
     }
     Ok(Exit::Pass)
+}
+
+fn graph_for(recipe: &Recipe, samples: usize) -> Result<Graph, Failure> {
+    Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?)
+}
+
+/// The graph whose model accepts any batch size; `None` if the network has none. `graph`: the graph for one sample.
+fn for_any_batch(recipe: &Recipe, graph: &Graph) -> Result<Option<Graph>, Failure> {
+    let graph = graph_for(recipe, zoo_onnx::distinct_batch(graph))?;
+    Ok((zoo_onnx::batch(&graph) == Batch::Any).then_some(graph))
 }
 
 fn about(recipe: &Recipe) -> About {

@@ -1,6 +1,6 @@
 //! `zoo import`: write the recipe of a PyTorch network.
 
-use super::{Context, SCHEMA_VERSION, new};
+use super::{Context, SCHEMA_VERSION, new, output};
 use crate::cli::Format;
 use crate::numbers::counted;
 use crate::{Exit, Failure};
@@ -61,10 +61,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     new::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
     if let Some(path) = &args.out {
-        if args.force && path.is_file() {
-            std::fs::remove_file(path).map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
+        match args.force {
+            true => output::write(path, &imported.text, context)?,
+            false => new::write(path, &imported.text, "--force replaces it, --out names another file")?,
         }
-        new::write(path, &imported.text)?;
         new::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
     let Proof { operations, modules, parameters } = imported.proof;

@@ -15,7 +15,7 @@ try:
 
     from zoo_golden.__main__ import run
     from zoo_golden.networks import StillFunctions, still
-    from zoo_golden.port import constant, parse, trace_network
+    from zoo_golden.port import constant, parse, trace_network, training
     from zoo_golden.trace import TraceError, trace
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
@@ -169,6 +169,25 @@ class Command(unittest.TestCase):
             self.assertEqual(document["training"]["optimizer"], {"sgd": {"momentum": 0.9}})
             self.assertEqual(run([*words, "--zoo", "no-such-command"]), 3)
             self.assertIn("no-such-command is not there", said.getvalue())
+
+    def test_only_optimizers_with_a_momentum_get_one(self):
+        words = ["torchvision:resnet18", "-o", "x", "--optimizer"]
+        for given, optimizer in (
+            (["sgd"], {"sgd": {"momentum": 0.9}}),
+            (["sgd", "--momentum", "0.5"], {"sgd": {"momentum": 0.5}}),
+            (["rmsprop"], {"rmsprop": {"momentum": 0.9}}),
+            (["rmsprop_tf"], {"rmsprop": {"momentum": 0.9, "form": "tensorflow"}}),
+            (["adam"], {"adam": {}}),
+            (["adamw", "--eps", "1e-6"], {"adamw": {"eps": 1e-6}}),
+            (["adagrad"], {"adagrad": {}}),
+        ):
+            self.assertEqual(training(parse([*words, *given]), "step.json")["optimizer"], optimizer)
+
+    def test_what_recipes_do_not_get_is_refused(self):
+        for given, reason in ((["--l2-in-loss", "1e-4"], "--weight-decay is"), (["--optimizer", "adam", "--momentum", "0.9"], "--momentum is for")):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+                parse(["torchvision:resnet18", "-o", "x", *given])
+            self.assertIn(reason, said.getvalue())
 
     def test_constants_are_found(self):
         self.assertEqual(constant(torch.full((3, 2), 0.5)), 0.5)

@@ -56,7 +56,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         help="scale of initial parameters by shell pattern; the last match wins",
     )
     add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="optimizer of torch, or rmsprop_tf of timm (TensorFlow's form)")
-    add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop")
+    add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop; 0.9 if port is not told")
     add("--nesterov", action="store_true", help="use Nesterov momentum (SGD)")
     add("--alpha", type=float, help="alpha of RMSprop; by default that of the optimizer")
     add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")

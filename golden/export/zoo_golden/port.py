@@ -14,13 +14,16 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .__main__ import checked, golden, training_options
+from .__main__ import SETTINGS, checked, golden, training_options
 from .batch import Batch
 from .networks import build, still
 from .trace import TraceError, trace
 
 TRACED_BATCH = 61
 """Samples of the traced batch: a prime that is no other extent, so that the batch is told apart from them."""
+
+USUAL_MOMENTUM = 0.9
+"""Momentum of the optimizers that have one, unless it is given."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -44,8 +47,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--zoo", default=os.environ.get("ZOO", "zoo"), help="path of the command zoo; by default from the environment variable ZOO, or the PATH")
     add("--lr", type=float)
     training_options(parser)
-    parser.set_defaults(batch=2, classes=1000, lr=1e-2, momentum=0.9)
-    return checked(parser, parser.parse_args(arguments))
+    parser.set_defaults(batch=2, classes=1000, lr=1e-2, momentum=None)
+    options = checked(parser, parser.parse_args(arguments))
+    if options.l2_in_loss:
+        parser.error("--l2-in-loss is not written to the recipe; --weight-decay is")
+    if options.momentum is None:
+        options.momentum = USUAL_MOMENTUM if options.optimizer in SETTINGS["momentum"] else 0.0
+    return options
 
 
 def _keyword(text: str) -> tuple[str, object]:

@@ -21,19 +21,27 @@ impl Reader<'_> {
                     let all = [&known[..], &views[..]].concat();
                     Seen::Times(*base, crate::view::simplified(self.shape_of(*base), &all), *by)
                 }
-                Some(Seen::Scores(scores)) => match scores.viewed(&made.shape, &views) {
-                    Some(scores) => Seen::Scores(Box::new(scores)),
-                    None => Seen::Unsaid("it uses the scores of an attention"),
-                },
-                Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
-                Some(Seen::Computed(computed)) => match computed.viewed(made, &views) {
-                    Some(computed) => Seen::Computed(Box::new(computed)),
-                    None => {
-                        let (what, nearest) = computed.refusal();
-                        return Err(at.refuse(what, nearest));
+                Some(Seen::Scores(scores)) => {
+                    self.check_type(at, *value, made)?;
+                    match scores.viewed(&made.shape, &views) {
+                        Some(scores) => Seen::Scores(Box::new(scores)),
+                        None => Seen::Unsaid("it uses the scores of an attention"),
                     }
-                },
+                }
+                Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
+                Some(Seen::Computed(computed)) => {
+                    self.check_type(at, *value, made)?;
+                    let shape = self.made(*value).map_or(&[][..], |from| &from.shape);
+                    match computed.viewed(shape, made, &views) {
+                        Some(computed) => Seen::Computed(Box::new(computed)),
+                        None => {
+                            let (what, nearest) = computed.refusal();
+                            return Err(at.refuse(what, nearest));
+                        }
+                    }
+                }
                 Some(Seen::Picked(picked)) => {
+                    self.check_type(at, *value, made)?;
                     let mut picked = picked.clone();
                     picked.shape = crate::view::shape(&picked.shape, &views);
                     picked.views.extend(views);
@@ -45,7 +53,11 @@ impl Reader<'_> {
                     }
                     Seen::Picked(picked)
                 }
-                Some(other) => other.clone(),
+                Some(seen @ (Seen::Expanded(_) | Seen::Repeated(_))) => match self.is_unchanged(*value, made, &views) {
+                    true => seen.clone(),
+                    false => Seen::Unsaid("it uses a part of a repeated tensor, or moves its axes"),
+                },
+                Some(Seen::Unsaid(what)) => Seen::Unsaid(what),
                 None => return Err(at.unknown_form("input")),
             },
             Some(Argument::Parameter(name)) => match views[..] {
@@ -57,6 +69,14 @@ impl Reader<'_> {
         };
         self.is(made.value, seen);
         Ok(())
+    }
+
+    /// Whether these views of a tensor are the tensor.
+    fn is_unchanged(&self, value: usize, made: &Made, views: &[View]) -> bool {
+        self.made(value).is_some_and(|from| {
+            (&from.shape, &from.dtype) == (&made.shape, &made.dtype)
+                && crate::view::simplified(&from.shape, views).is_empty()
+        })
     }
 
     /// A function that changes nothing.
@@ -120,6 +140,9 @@ impl Reader<'_> {
             }
             if let Some(shape) = self.shape(*value) {
                 return Ok(Some(shape));
+            }
+            if let Some(Seen::Expanded(_) | Seen::Repeated(_) | Seen::Computed(_)) = self.seen(*value) {
+                return Ok(self.made(*value).map(|made| made.shape.clone()));
             }
         }
         at.told_by_the_result();

@@ -57,9 +57,14 @@ impl Constant {
             && (0..).map(f64::from).zip(self.values()).all(|(n, value)| n == value)
     }
 
+    /// Number of its elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
-        self.shape.contains(&0)
+        self.len() == 0
     }
 }
 

@@ -16,13 +16,13 @@ use crate::word::Word;
 /// Most parts of a bias.
 const MOST_PARTS: usize = 16;
 
-const LENGTHS: &str = "`dot_product_attention` with `cosine` divides queries and keys by their lengths";
+pub(crate) const LENGTHS: &str = "`dot_product_attention` with `cosine` divides queries and keys by their lengths";
 
 /// What has no layer of its own.
 #[derive(Clone, Debug)]
 pub(crate) enum Computed {
-    /// A view of the result of an operation, each row divided by its length.
-    OfLengthOne(Tensor, Vec<View>),
+    /// A view of the result of an operation, divided by its lengths along an axis.
+    OfLengthOne(Tensor, Vec<View>, usize),
     /// min(x, bound) of a parameter.
     Bounded(String, f64),
     /// e^min(x, bound) of a parameter.
@@ -34,10 +34,18 @@ pub(crate) enum Computed {
 }
 
 impl Computed {
-    /// This in another shape, if attention takes it so.
-    pub fn viewed(&self, made: &Made, views: &[View]) -> Option<Self> {
+    /// This, of the shape `from`, in another shape, if attention takes it so.
+    pub fn viewed(&self, from: &[usize], made: &Made, views: &[View]) -> Option<Self> {
         match self {
-            Self::OfLengthOne(base, known) => Some(Self::OfLengthOne(*base, [known, views].concat())),
+            Self::OfLengthOne(base, known, axis) => {
+                let mut shape = from.to_vec();
+                let mut axis = *axis;
+                for view in views {
+                    axis = moved(view, &shape, axis)?;
+                    shape = view.shape(&shape);
+                }
+                (shape == made.shape).then(|| Self::OfLengthOne(*base, [known, views].concat(), axis))
+            }
             Self::Offsets(offsets) => Some(Self::Offsets(offsets.viewed(made, views))),
             Self::Bounded(..) | Self::Factor(..) | Self::Bias(..) => views.is_empty().then(|| self.clone()),
         }
@@ -58,6 +66,20 @@ impl Computed {
                 "`continuous_position_bias` is a bias of attention scores that a small network computes",
             ),
         }
+    }
+}
+
+/// The place of an axis after a view; `None` if the view does not keep it as a whole.
+fn moved(view: &View, from: &[usize], axis: usize) -> Option<usize> {
+    match view {
+        View::Permute(order) => order.iter().position(|source| *source == axis),
+        View::Reshape(to) => {
+            let before = |shape: &[usize], axis: usize| shape[..axis].iter().product::<usize>();
+            let extent = from.get(axis)?;
+            let is_same = |place: &usize| to[*place] == *extent && before(to, *place) == before(from, axis);
+            (0..to.len()).find(is_same)
+        }
+        View::Select(..) | View::Slice(..) | View::Every(..) | View::Roll(_) | View::Fill(_) => None,
     }
 }
 
@@ -94,7 +116,7 @@ impl Reader<'_> {
         at.only("p", norm, 2.0)?;
         at.only("eps", least, 1e-12)?;
         match axis {
-            Some(axis) if axis + 1 == rank => self.is_computed(at, Computed::OfLengthOne(base, views)),
+            Some(axis) if axis + 1 == rank => self.is_computed(at, Computed::OfLengthOne(base, views, axis)),
             _ => Err(at.refuse("it divides by lengths along another axis than the last", LENGTHS)),
         }
     }

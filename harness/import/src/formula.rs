@@ -11,21 +11,32 @@ use crate::word::{Kind, Setting, Word, number};
 /// What GPT-2's module for it computes (NewGELUActivation in transformers/activations.py): [`Approximation::Tanh`].
 const GELU_TANH: &str = "0.5 * x * (tanh(0.7978845608028654 * (x + 0.044715 * x^3)) + 1)";
 
+/// Most operations of a module that become one formula, and most characters of the formula of each.
+const MOST_OPERATIONS: usize = 256;
+const MOST_TEXT: usize = 4096;
+
 /// Replaces the operations of a module by one formula, if they are functions of each element of its only input and some
 /// of them have several operands, which would need taps.
 pub fn combine(module: &mut Module) {
     let [input] = module.inputs[..] else { return };
+    if module.body.len() > MOST_OPERATIONS {
+        return;
+    }
     let mut texts = HashMap::from([(input, "x".to_owned())]);
     let mut joins = false;
     for unit in &module.body {
         let Unit::Operation(operation) = unit else { return };
-        let Some(text) = text(operation, &texts) else { return };
+        let Some(text) = text(operation, &texts).filter(|text| text.len() <= MOST_TEXT) else { return };
         joins |= operation.operands.len() > 1;
         texts.insert(operation.result, text);
     }
     let (Some(text), Some(at), true) = (texts.get(&module.output), module.body.last().map(Unit::at), joins) else {
         return;
     };
+    // A formula may be too long for a recipe.
+    if zoo_graph::formula::parse(text, &["x"], 1).is_err() {
+        return;
+    }
     let word = match text.as_str() {
         GELU_TANH => Word::of(&Layer::Gelu(Gelu { approximate: Approximation::Tanh })),
         text => Word::formula(text.to_owned()),

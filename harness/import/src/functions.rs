@@ -101,6 +101,7 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
+    ("pixel_unshuffle", "`reshape` and `permute` move the pixels of a square to channels"),
     ("movedim", "use `permute`, which takes the whole order"),
     ("detach", "`train.parts` freezes parts of a recipe"),
 ];

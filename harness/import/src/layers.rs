@@ -38,7 +38,6 @@ impl Reader<'_> {
         self.layer(at, Layer::Conv(layer), x, Some(name))
     }
 
-    /// A convolution of `[n, c, length]`.
     /// A convolution whose weights are constant: binomial filters are known.
     fn blur_pool(&mut self, at: &mut At<'_>, x: Tensor, weight: &Constant) -> Result<(), Refusal> {
         let channels = self.shape_of(x)[1];
@@ -64,6 +63,7 @@ impl Reader<'_> {
         self.layer(at, Layer::BlurPool(layer), x, None)
     }
 
+    /// A convolution of `[n, c, length]`.
     pub(crate) fn conv1d(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.first(at)?;
         let (name, shape) = self.weight(at, 1)?;
@@ -194,8 +194,8 @@ impl Reader<'_> {
         let (name, shape) = self.weight(at, 1)?;
         let [rows, size] = shape[..] else { return Err(at.unknown_form("weight")) };
         let padding = match at.argument(2, &["padding_idx"]) {
-            // torch.embedding has -1 for none.
-            None | Some(Argument::Int(-1)) => None,
+            None => None,
+            // -1 is the last row.
             Some(row) => {
                 let row = row.int().and_then(|row| wrapped(row, rows));
                 Some(Count(row.ok_or_else(|| at.unknown_form("padding_idx"))?))

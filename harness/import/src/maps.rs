@@ -122,13 +122,20 @@ impl Reader<'_> {
     }
 
     pub(crate) fn pixel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let by = Size(at.size(1, "upscale_factor", None)?);
-        self.unary(at, Layer::PixelShuffle(zoo::PixelShuffle { by }))
+        let x = self.maps(at)?;
+        let by = at.size(1, "upscale_factor", None)?;
+        let &[n, c, h, w] = self.shape_of(x) else { return Err(at.unknown_form("input")) };
+        let square = by.checked_mul(by).filter(|square| *square > 0 && c.is_multiple_of(*square));
+        let Some(square) = square else { return Err(at.unknown_form("upscale_factor")) };
+        let what = What::Layer(Word::of(&Layer::PixelShuffle(zoo::PixelShuffle { by: Size(by) })));
+        let [h, w] = [h, w].map(|extent| extent.saturating_mul(by));
+        self.gives_viewed(at, what, vec![x], None, vec![n, c / square, h, w], Vec::new())
     }
 
     pub(crate) fn channel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
         let groups = Size(at.size(1, "groups", None)?);
-        self.unary(at, Layer::ChannelShuffle(zoo::ChannelShuffle { groups }))
+        self.layer(at, Layer::ChannelShuffle(zoo::ChannelShuffle { groups }), x, None)
     }
 
     pub(crate) fn interpolate(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

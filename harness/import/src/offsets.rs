@@ -10,7 +10,7 @@ use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::Reader;
-use crate::scores::is_by_head;
+use crate::scores::{MOST_TOKENS, is_by_head};
 use crate::trace::{Argument, Made};
 use crate::view::View;
 use crate::word::Word;
@@ -114,12 +114,18 @@ impl Reader<'_> {
         };
         let shapes = [first, second].map(|name| self.trace.shape(&format!("{name}.weight")));
         let ([hidden, 2], Some(rows)) = (shapes[0], &bias.rows) else { return refuse(at, "its table has no rows") };
-        let square = (2..=t).find(|side| side * side == t).map(|side| [side, side]);
-        let Some(size) = window.or(square).filter(|[h, w]| t == s && h * w == t && *h > 1 && *w > 1) else {
+        let square = (2..=t.min(MOST_TOKENS)).find(|side| side * side == t).map(|side| [side, side]);
+        let fits = |[h, w]: &[usize; 2]| t <= MOST_TOKENS && t == s && h * w == t && *h > 1 && *w > 1;
+        let Some([height, width]) = window.or(square).filter(fits) else {
             return refuse(at, "its window is not known");
         };
-        let table = ContinuousPositionBias::table(size);
-        if !bias.table.values().eq(table.into_iter().flatten().map(f64::from)) {
+        let size = [height, width];
+        let is_table = || {
+            let table = ContinuousPositionBias::table(size);
+            bias.table.values().eq(table.into_iter().flatten().map(f64::from))
+        };
+        // Before the table is made.
+        if bias.table.len() != 2 * (2 * height - 1) * (2 * width - 1) || !is_table() {
             return refuse(at, "its table is another one");
         }
         if !rows.values().eq(RelativePositionBias::rows(size).into_iter().map(f64::from)) {

@@ -62,8 +62,8 @@ pub(crate) struct Reader<'t> {
     windows: HashMap<Tensor, Windows>,
     /// Whether the network moves maps, to cut them into other windows.
     pub(crate) moves_windows: bool,
-    /// Element types by the numbers of the trace.
-    types: HashMap<usize, String>,
+    /// Shapes and element types by the numbers of the trace.
+    made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
     real: Option<String>,
     next: Tensor,
@@ -78,14 +78,14 @@ impl<'t> Reader<'t> {
             shapes: HashMap::new(),
             windows: HashMap::new(),
             moves_windows: calls(&trace.root, "roll"),
-            types: HashMap::new(),
+            made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
             next: 0,
         };
         reader.next = reader.largest(&trace.root) + 1;
         for input in trace.inputs.values() {
             reader.see(input);
-            reader.types.insert(input.value, input.dtype.clone());
+            reader.made.insert(input.value, input.clone());
         }
         reader
     }
@@ -112,7 +112,7 @@ impl Reader<'_> {
             Seen::Of(tensor, views) | Seen::Times(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
             Seen::Scores(scores) => Some(scores.shape.clone()),
             Seen::Computed(computed) => match &**computed {
-                Computed::OfLengthOne(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
+                Computed::OfLengthOne(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
                 Computed::Offsets(offsets) => Some(offsets.shape.clone()),
                 Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,
             },
@@ -385,7 +385,7 @@ impl Reader<'_> {
     /// A recipe has one type of real numbers, and a gradient for each of them.
     pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
         for made in at.call.outputs.values() {
-            self.types.insert(made.value, made.dtype.clone());
+            self.made.insert(made.value, made.clone());
             if !made.is_real() {
                 continue;
             }
@@ -405,17 +405,28 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// A tensor of the trace, as the trace describes it.
+    pub(crate) fn made(&self, value: usize) -> Option<&Made> {
+        self.made.get(&value)
+    }
+
+    /// What a call gives as a view of a tensor of the trace has to have its type.
+    pub(crate) fn check_type(&self, at: &At<'_>, from: usize, made: &Made) -> Result<(), Refusal> {
+        match self.made(from) {
+            Some(Made { dtype, .. }) if *dtype == made.dtype => Ok(()),
+            Some(Made { dtype, .. }) => {
+                let what = format!("it makes {} of {dtype}", made.dtype);
+                Err(at.refuse(what, "recipes have no type conversion"))
+            }
+            None => Err(at.unknown_form("input")),
+        }
+    }
+
     /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
     /// shape.
     pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
-        let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
-            return Err(at.unknown_form("input"));
-        };
-        if *kind != made.dtype {
-            let what = format!("it makes {} of {kind}", made.dtype);
-            return Err(at.refuse(what, "recipes have no type conversion"));
-        }
-        let mut shape = known;
+        self.check_type(at, from, made)?;
+        let Some(mut shape) = self.shape(from) else { return Err(at.unknown_form("input")) };
         for view in views {
             let next = view.shape(&shape);
             let keeps_elements = match view {

@@ -8,7 +8,7 @@ use zoo_recipe::schema::{Pair, Size};
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
-use crate::cosine::Computed;
+use crate::cosine::{Computed, LENGTHS};
 use crate::functions::PRODUCTS;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What, Windows};
@@ -21,7 +21,7 @@ use crate::word::{Setting, Word};
 const MASKED: f64 = -100.0;
 
 /// Most tokens of a window with a bias of relative positions.
-const MOST_TOKENS: usize = 4096;
+pub(crate) const MOST_TOKENS: usize = 4096;
 
 /// A learned bias of scores.
 #[derive(Clone, Debug)]
@@ -156,11 +156,15 @@ impl Reader<'_> {
         }
         let made = at.made()?;
         let of_length_one = |argument| match self.computed(argument) {
-            Some(Computed::OfLengthOne(base, views)) => Some((*base, views.clone())),
+            Some(Computed::OfLengthOne(base, views, axis)) => Some(((*base, views.clone()), *axis)),
             _ => None,
         };
         let (((queries, q), (keys, k)), cosine) = match [first, second].map(of_length_one) {
-            [Some(queries), Some(keys)] => (((queries, 1.0), (keys, 1.0)), Some(Cosine::Plain)),
+            // The rows of the queries, and the columns of the keys, are of length one.
+            [Some((queries, 3)), Some((keys, 2))] => (((queries, 1.0), (keys, 1.0)), Some(Cosine::Plain)),
+            [Some(_), Some(_)] => {
+                return Err(at.refuse("lengths are not those of the rows that are multiplied", LENGTHS));
+            }
             _ => match (self.factor(at, first), self.factor(at, second)) {
                 (Some(queries), Some(keys)) => ((queries, keys), None),
                 _ => return Err(at.refuse("it multiplies matrices", PRODUCTS)),
@@ -211,7 +215,8 @@ impl Reader<'_> {
         scores: Scores,
         (name, bound): (String, f64),
     ) -> Result<(), Refusal> {
-        if scores.cosine != Some(Cosine::Plain) || scores.is_softmax || scores.bias.is_some() {
+        let is_masked = scores.segments || scores.causal;
+        if scores.cosine != Some(Cosine::Plain) || scores.is_softmax || scores.bias.is_some() || is_masked {
             return Err(at.refuse(
                 format!("scores are multiplied by the parameter `{name}`"),
                 "cosines are: `dot_product_attention` with `cosine`, and `logit_scale`",
@@ -244,6 +249,9 @@ impl Reader<'_> {
 
     /// Scores with a mask that is 0 for keys that a query sees.
     pub(crate) fn mask_of_scores(&mut self, at: &mut At<'_>, scores: Scores, mask: &Constant) -> Result<(), Refusal> {
+        if scores.is_softmax {
+            return Err(at.refuse("a constant is added to weights, after softmax", SCORES));
+        }
         let [_, _, t, s] = scores.extents;
         let is_mask = mask.values().all(|value| value == 0.0 || value <= MASKED);
         let matrices = match &mask.shape[..] {

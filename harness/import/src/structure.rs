@@ -10,12 +10,27 @@ use crate::item::{Item, size};
 use crate::operation::{Module, Operation, Tensor, Unit, What, Windows};
 use crate::word::{Entry, Kind, SEGMENTS, Setting, Word};
 
-/// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
-/// tensors that it reads, by their names in the caller.
+/// Most branches inside each other in a module: a recipe has at most 64 levels, of which each branch needs up to four.
+const MOST_BRANCHES: usize = 15;
+
+/// Most branches inside each other in a module and those around it, which are read recursively.
+const MOST_AROUND: usize = 60;
+
+/// The layers of a network, and the tap of its return value, if it has a key. `inputs`: its inputs by name.
 ///
 /// # Errors
-/// A tensor that the module reads although it comes from outside and is not an argument.
-pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
+/// A tensor that a module reads although it comes from outside and is not an argument.
+pub fn layers(network: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
+    inside(network, inputs, 0)
+}
+
+/// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
+/// tensors that it reads, by their names in the caller; `around`: number of branches that the module is in.
+fn inside(
+    module: &Module,
+    inputs: &[(String, Tensor)],
+    around: usize,
+) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
     let input = module.inputs.first().copied().unwrap_or(module.output);
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
@@ -27,6 +42,8 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
         dominators: HashMap::new(),
         done: HashSet::new(),
         taps: HashMap::new(),
+        around,
+        branches: 0,
     };
     body.order()?;
     if gives_one(module)
@@ -84,6 +101,9 @@ struct Body<'m> {
     done: HashSet<usize>,
     /// Number of taps with each name.
     taps: HashMap<String, usize>,
+    /// Number of branches that the module is in, and of those inside it that are being placed.
+    around: usize,
+    branches: usize,
 }
 
 impl Body<'_> {
@@ -139,6 +159,17 @@ impl Body<'_> {
             }
         }
         first
+    }
+
+    /// The layers of a branch, from one tensor to another; `None` if branches are entangled, or nested too deeply.
+    fn branch(&mut self, from: Tensor, to: Tensor) -> Result<Option<Vec<Item>>, Refusal> {
+        if self.branches >= MOST_BRANCHES || self.around + self.branches >= MOST_AROUND {
+            return Ok(None);
+        }
+        self.branches += 1;
+        let items = self.run(from, to);
+        self.branches -= 1;
+        items
     }
 
     /// The layers from one tensor to another; `None` if branches are entangled.
@@ -202,7 +233,7 @@ impl Body<'_> {
                 _ => cut = self.dominators.get(&cut).copied().unwrap_or(self.input),
             }
         };
-        let Some(body) = self.run(cut, joined)? else { return Ok(None) };
+        let Some(body) = self.branch(cut, joined)? else { return Ok(None) };
         let reads = |item: &Item| matches!(item, Item::Layer { word, .. } if word.settings.contains_key(SEGMENTS));
         let word = Word::windows(windows.size, windows.one_shift().unwrap_or(0), body.iter().any(reads));
         Ok(Some((Item::Around { word, body }, map)))
@@ -238,7 +269,7 @@ impl Body<'_> {
     ) -> Result<Option<Vec<Item>>, Refusal> {
         let mut branches = Vec::new();
         for operand in operands {
-            let Some(items) = self.run(fork, *operand)? else { return Ok(None) };
+            let Some(items) = self.branch(fork, *operand)? else { return Ok(None) };
             branches.push(items);
         }
         Ok(Some(match (&operation.what, &mut branches[..]) {
@@ -288,7 +319,7 @@ impl Body<'_> {
     /// A unit with one operand.
     fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
         Ok(match unit {
-            Unit::Module(module) => module_item(module, &[])?.0,
+            Unit::Module(module) => self.module(module, &[])?.0,
             Unit::Operation(operation) => match &operation.what {
                 What::Layer(word) => Item::Layer { word: word.clone(), name: operation.name.clone() },
                 What::Cut(_) | What::Join(_) | What::Segments(_) => return Err(self.entangled(unit.at())),
@@ -303,6 +334,22 @@ impl Body<'_> {
                 }
             },
         })
+    }
+
+    /// A module inside this one, which reads these taps in addition to its first tensor.
+    fn module(&self, module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
+        let (body, returns) = inside(module, taps, self.around + self.branches)?;
+        let item = Item::Module {
+            name: module.path.clone(),
+            path: module.path.clone(),
+            class: module.class.clone(),
+            source: module.source.clone(),
+            body,
+            returns: returns.clone(),
+            enabled: None,
+            closed: false,
+        };
+        Ok((item, returns))
     }
 
     /// Windows whose layers are no row.
@@ -378,7 +425,7 @@ impl Body<'_> {
                     others.into_iter().map(|other| (name(&mut names, other), other)).collect();
                 match (unit, &others[..]) {
                     (Unit::Module(module), _) => {
-                        let (item, returns) = module_item(module, &others)?;
+                        let (item, returns) = self.module(module, &others)?;
                         own.push(item);
                         let inside = module.path.strip_prefix(&self.module.path).unwrap_or(&module.path);
                         let inside = inside.trim_start_matches('.');
@@ -423,22 +470,6 @@ impl Body<'_> {
         }
         Ok((written, returns))
     }
-}
-
-/// A module that reads these taps of its caller in addition to its first tensor.
-fn module_item(module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
-    let (body, returns) = layers(module, taps)?;
-    let item = Item::Module {
-        name: module.path.clone(),
-        path: module.path.clone(),
-        class: module.class.clone(),
-        source: module.source.clone(),
-        body,
-        returns: returns.clone(),
-        enabled: None,
-        closed: false,
-    };
-    Ok((item, returns))
 }
 
 impl What {

@@ -112,9 +112,10 @@ pub enum Call {
 
 impl<'de> Deserialize<'de> for Call {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = serde_json::Map::deserialize(deserializer)?;
+        // Unlike maps of serde_json, those of serde_yaml keep the order of the file: results come in it.
+        let object = serde_yaml::Mapping::deserialize(deserializer)?;
         let is_module = object.contains_key("module");
-        let value = serde_json::Value::Object(object);
+        let value = serde_yaml::Value::Mapping(object);
         match is_module {
             true => ModuleCall::deserialize(value).map(Self::Module),
             false => FunctionCall::deserialize(value).map(Self::Function),
@@ -226,7 +227,7 @@ impl<'de> Deserialize<'de> for Argument {
             Text(String),
             List(Vec<Argument>),
             Named(Named),
-            /// Metadata of a module that returns tensors computed by a function.
+            /// `null`.
             None(()),
         }
         Ok(match Written::deserialize(deserializer)? {

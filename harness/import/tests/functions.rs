@@ -80,6 +80,8 @@ fn arguments_say_what_the_layer_does() {
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
         ("torch.pow", json!([3.0]), json!({}), SAME, "- map: \"x^3\""),
         ("torch.roll", json!([[1, -2], [2, -1]]), json!({}), SAME, "- roll: {by: [0, 1, -2]}"),
+        ("torch.pixel_shuffle", json!([2]), json!({}), &[BATCH, 2, 12, 12], "- pixel_shuffle: {by: 2}"),
+        ("torch.channel_shuffle", json!([4]), json!({}), SAME, "- channel_shuffle: {groups: 4}"),
         (
             "torch.nn.functional.pad",
             json!([[0, 0, 0, 1, 0, 2]]),
@@ -131,6 +133,9 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.nn.functional.pad", json!([[0, 0, 0, 1, 0, 2]]), json!({"value": 1}), SAME, "pads with other values"),
         ("torch.pow", json!([0.5]), json!({}), SAME, "its exponent"),
         ("torch.roll", json!([3]), json!({}), SAME, "`dims` has a form"),
+        ("torch.pixel_shuffle", json!([3]), json!({}), SAME, "`upscale_factor` has a form"),
+        ("torch.pixel_shuffle", json!([2]), json!({}), SAME, "it gives [61, 8, 6, 6]"),
+        ("torch.pixel_unshuffle", json!([2]), json!({}), &[BATCH, 32, 3, 3], "`pixel_unshuffle` is not supported"),
         ("torch.matmul", json!([{"value": 1}]), json!({}), SAME, "it uses the scores of an attention"),
         ("torch.matmul", json!([{"parameter": "stem.weight"}]), json!({}), SAME, "it multiplies matrices"),
         (
@@ -196,13 +201,93 @@ fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
     changed(|_| ()).unwrap();
 }
 
+/// A call of a function that gives one tensor.
+fn call(function: &str, args: Value, value: usize, shape: &[usize]) -> Value {
+    json!({"function": function, "at": "nets.py:9", "args": args, "kwargs": {},
+           "outputs": {"": {"value": value, "shape": shape, "dtype": "float32"}}})
+}
+
+/// As [`network`], with these calls after the first convolution; the network gives what the last one gives.
+fn network_of(calls: Vec<Value>) -> Value {
+    let mut trace = network("torch.relu", json!([]), json!({}), SAME);
+    let last = json!({"value": calls.last().unwrap()["outputs"][""]["value"]});
+    let body = trace["root"]["body"].as_array_mut().unwrap();
+    body.truncate(1);
+    body.extend(calls);
+    trace["outputs"][""] = last.clone();
+    trace["root"]["outputs"][""] = last;
+    trace
+}
+
+/// Means over the width, repeated along it, then changed by a call, times the map.
+fn times_repeated(function: &str, args: Value, made: Value) -> Result<String, ImportError> {
+    let args = [&[json!({"value": 3})][..], args.as_array().unwrap()].concat();
+    let mut change = call(function, args.into(), 4, SAME);
+    change["outputs"][""].as_object_mut().unwrap().extend(made.as_object().unwrap().clone());
+    imported(&network_of(vec![
+        call("torch.avg_pool2d", json!([{"value": 1}, [1, 6]]), 2, &[BATCH, 8, 6, 1]),
+        call("torch.Tensor.expand", json!([{"value": 2}, -1, -1, 6, 6]), 3, SAME),
+        change,
+        call("torch.mul", json!([{"value": 1}, {"value": 4}]), 5, SAME),
+    ]))
+}
+
+#[test]
+fn a_repeated_tensor_is_used_as_a_whole_or_refused() {
+    let whole = json!([[{"slice": [null, null, null]}, {"slice": [0, 8, null]}]]);
+    for (function, args) in [
+        ("torch.Tensor.contiguous", json!([])),
+        ("torch.Tensor.view", json!([BATCH, 8, 6, 6])),
+        ("torch.Tensor.permute", json!([0, 1, 2, 3])),
+        ("torch.Tensor.__getitem__", whole),
+    ] {
+        times_repeated(function, args, json!({})).unwrap_or_else(|error| panic!("{function}: {error}"));
+    }
+    let flipped = json!({"value": 4, "shape": [BATCH, 8, 6, 6]});
+    let half = json!({"shape": [BATCH, 8, 3, 6]});
+    for (function, args, made) in [
+        ("torch.Tensor.transpose", json!([2, 3]), flipped.clone()),
+        ("torch.Tensor.permute", json!([0, 1, 3, 2]), flipped.clone()),
+        ("torch.roll", json!([[1], [2]]), flipped),
+        ("torch.Tensor.chunk", json!([2, 2]), half.clone()),
+        (
+            "torch.Tensor.__getitem__",
+            json!([[{"ellipsis": null}, {"slice": [0, 3, null]}, {"slice": [null, null, null]}]]),
+            half,
+        ),
+        ("torch.Tensor.to", json!([{"dtype": "int64"}]), json!({"dtype": "int64"})),
+    ] {
+        match times_repeated(function, args, made) {
+            Err(ImportError::Refused(refusal)) => {
+                assert!(refusal.what.contains("a part of a repeated tensor"), "{function}: {refusal}");
+            }
+            other => panic!("{function}: {other:?}"),
+        }
+    }
+}
+
+/// Whatever the number of results: the file has them in order, and `10` comes before `2` in the order of texts.
+#[test]
+fn results_keep_their_order() {
+    let piece = |place: usize| json!({"value": 3 + place, "shape": [BATCH, 2, 12], "dtype": "float32"});
+    let pieces: Vec<String> = (0..12).map(|place| format!("\"{place}\": {}", piece(place))).collect();
+    for place in [2, 10] {
+        let mut chunk = call("torch.Tensor.chunk", json!([{"value": 2}, 12, 1]), 3, &[]);
+        chunk["outputs"] = json!("the pieces");
+        let trace = network_of(vec![
+            call("torch.Tensor.reshape", json!([{"value": 1}, BATCH, 24, 12]), 2, &[BATCH, 24, 12]),
+            chunk,
+            call("torch.relu", json!([{"value": 3 + place}]), 15, &[BATCH, 2, 12]),
+        ]);
+        let text = trace.to_string().replace("\"the pieces\"", &format!("{{{}}}", pieces.join(", ")));
+        let text = import(&Trace::read(text.as_bytes()).unwrap(), "net").unwrap().text;
+        assert!(text.contains(&format!("- take: {{index: {place}}}")), "{text}");
+    }
+}
+
 /// The gate of ECA-Net: a convolution over the means of the channels, repeated over the map.
 #[test]
 fn a_convolution_along_the_channels_gates_a_map() {
-    let call = |function: &str, args: Value, value: usize, shape: &[usize]| {
-        json!({"function": function, "at": "nets.py:9", "args": args, "kwargs": {},
-               "outputs": {"": {"value": value, "shape": shape, "dtype": "float32"}}})
-    };
     let mut trace = network("torch.mul", json!([{"value": 6}]), json!({}), SAME);
     let conv = json!([{"value": 3}, {"parameter": "conv.weight"}, null, [1], [1], [1], 1]);
     let conv = json!({

@@ -161,6 +161,48 @@ fn a_tensor_that_another_module_keeps_is_refused() {
     }
 }
 
+/// A convolution and a module that calls functions one after another on its result, the tensor 1. `step` says each call
+/// by its number, and by what the call before it gave.
+fn chain(calls: usize, step: impl Fn(usize, usize) -> (&'static str, Value)) -> Vec<u8> {
+    let mut tracing = Tracing::new();
+    let (first, stem) = tracing.conv("stem", 0, [3, 3], 6);
+    let (mut x, mut inside) = (first, Vec::new());
+    for number in 0..calls {
+        let (function, operands) = step(number, x);
+        let (value, call) = tracing.function(function, operands, &[BATCH, 3, 6, 6]);
+        inside.push(call);
+        x = value;
+    }
+    let module = tracing.module("chain", "nets.Chain", first, x, json!(inside));
+    tracing.finish(3, 6, vec![stem, module], x)
+}
+
+#[test]
+fn branches_in_branches_are_taps_if_they_are_too_deep() {
+    // y = relu(y) + x, so many times.
+    let sums = |count: usize| {
+        chain(2 * count, |number, y| match number % 2 {
+            0 => ("torch.relu", json!([{"value": y}])),
+            _ => ("torch.Tensor.add", json!([{"value": y}, {"value": 1}])),
+        })
+    };
+    for (count, nested) in [(1, true), (10, true), (30, false), (4000, false)] {
+        let text = text(&sums(count));
+        assert_eq!(text.contains("- residual:"), nested, "{count}");
+        assert_eq!(text.matches("- relu").count(), count);
+    }
+}
+
+/// y = y * y as a text is twice as long as y.
+#[test]
+fn formulas_that_are_too_long_are_layers() {
+    let squares = |count| text(&chain(count, |_, y| ("torch.mul", json!([{"value": y}, {"value": y}]))));
+    assert!(squares(2).contains("- map: \"x * x * (x * x)\""));
+    for count in [9, 24] {
+        assert_eq!(squares(count).matches("- mul: ").count(), count);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

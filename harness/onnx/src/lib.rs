@@ -9,7 +9,11 @@
 //!
 //! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
 //! let recipe = Library::new([recipes]).load("resnet18", &LoadOptions::default())?.recipe;
-//! let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(1))?;
+//! let network = recipe.resolve()?;
+//! let graph = |samples| zoo_recipe::build(&recipe, &network, &BuildOptions::eval(samples));
+//! // In a graph for a batch size of its own, the batch is told apart from other dimensions of this size.
+//! let graph = graph(zoo_onnx::distinct_batch(&graph(1)?))?;
+//! assert_eq!(zoo_onnx::batch(&graph), Batch::Any);
 //! let numel = |name: &str| Some(graph.ty(graph.variable(graph.find_variable(name)?).value).shape.numel());
 //! let model = export(&graph, Batch::Any, &About::default(), |name| Some(vec![0.0; numel(name)?]))?;
 //! assert!(model.bytes.len() > 4 * 11_000_000);
@@ -20,7 +24,7 @@ mod constant;
 mod message;
 mod translate;
 
-pub use translate::{Batch, Exported, OnnxError, batch, export};
+pub use translate::{Batch, Exported, OnnxError, batch, distinct_batch, export};
 
 /// The operator set of ONNX 1.13 (December 2022), the first whose `Resize` can exclude the batch dimension.
 pub const OPSET: i64 = 18;

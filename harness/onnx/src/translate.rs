@@ -5,7 +5,7 @@ mod node;
 mod samples;
 mod window;
 
-pub use samples::batch;
+pub use samples::{batch, distinct_batch};
 
 use crate::message::{
     Attribute, Dimension, Element, Entry, Graph as GraphMessage, Model, Node as NodeMessage, OperatorSet, Shape,
@@ -47,7 +47,7 @@ const MOST_BYTES: usize = i32::MAX as usize;
 /// The batch size of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// Any number; the dimension is called `batch`.
+    /// Any number; the dimension is called `batch`. The graph has to be built for a [`distinct_batch`].
     Any,
     /// The batch size that the graph was built for.
     Fixed,
@@ -185,7 +185,7 @@ impl Translation<'_> {
     fn info(&self, name: &str, value: ValueId) -> ValueInfo {
         let shape = &self.graph.ty(value).shape;
         let dimension = |(axis, extent): (usize, &usize)| match (axis, self.batch) {
-            (0, Batch::Any) => Dimension { value: None, param: Some("batch".to_owned()) },
+            (0, Batch::Any) if self.of_samples[value.0] => Dimension { value: None, param: Some("batch".to_owned()) },
             _ => Dimension { value: Some(*extent as i64), param: None },
         };
         let shape = Shape { dim: shape.iter().enumerate().map(dimension).collect() };

@@ -85,8 +85,8 @@ impl Translation<'_> {
             let axes = self.integers(node, "axes", &axes);
             value = self.part(node, "sum", "ReduceSum", vec![value, axes], vec![]);
         }
-        // If no operand has all elements of the space, ONNX needs the shape explicitly. One sample represents any
-        // number of samples, but only in values computed from samples: an extent of 1 of a parameter is fixed.
+        // If no operand has all elements of the space, ONNX needs the shape explicitly. Only values computed from
+        // samples have as many as there are: an extent of a parameter is fixed.
         let samples = |axis: usize| {
             axis == 0 && self.batch == Batch::Any && {
                 let mut shapes = self.graph.inputs.iter().map(|input| &self.graph.ty(input.value).shape);

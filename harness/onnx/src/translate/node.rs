@@ -91,6 +91,14 @@ impl Translation<'_> {
             }
             Op::AvgPool(pool) => self.average_pool(node, pool),
             Op::AdaptiveAvgPool(pool) => self.adaptive_pool(node, pool),
+            Op::Lrn(lrn) if lrn.size.is_multiple_of(2) => {
+                let reason = format!(
+                    "of an even number of channels ({}), ONNX sums one more after the channel, and this network one \
+                     more before it",
+                    lrn.size
+                );
+                return Err(refuse(node, &reason));
+            }
             Op::Lrn(lrn) => {
                 let numbers = [("alpha", lrn.alpha), ("beta", lrn.beta), ("bias", lrn.k)];
                 let size = Attribute::int("size", lrn.size);

@@ -5,10 +5,15 @@ use zoo_recipe::{Library, LoadOptions};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
 
+/// The graph for a batch size that no other dimension has.
 fn graph(recipe: &str, sets: &[&str]) -> Graph {
+    graph_for(distinct_batch(&graph_for(1, recipe, sets)), recipe, sets)
+}
+
+fn graph_for(samples: usize, recipe: &str, sets: &[&str]) -> Graph {
     let options = LoadOptions { profile: None, sets: sets.iter().map(ToString::to_string).collect() };
     let recipe = Library::new([FIXTURES]).load(recipe, &options).unwrap_or_else(|error| panic!("{error}")).recipe;
-    zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
+    zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(samples)).unwrap()
 }
 
 /// The model with weights of 0.5, decoded from its file.
@@ -91,7 +96,7 @@ fn any_batch_may_come_unless_an_operator_mixes_it() {
     };
     assert_eq!(first(&model(&graph("operators", &[]))).param.as_deref(), Some("batch"));
     // A correlation of each sample with its own kernel is a convolution with a group per sample and channel.
-    let track = model(&graph("tiny_track", &[]));
+    let track = model(&graph_for(1, "tiny_track", &[]));
     assert_eq!(first(&track).value, Some(1));
     let track = track.graph.unwrap();
     let correlated = track.node.iter().find(|node| node.name.ends_with("/correlated")).unwrap();
@@ -118,6 +123,35 @@ fn a_token_of_a_parameter_is_repeated_for_each_sample() {
     let extents = node(&model, "cls/first/extents");
     assert_eq!(extents.input[0], node(&model, "cls/first/batch").output[0]);
     assert_eq!(node(&model, "cls/first/batch").input, ["image"]);
+}
+
+/// Nothing of a parameter or constant is a sample, even if its first extent is 1.
+#[test]
+fn a_single_channel_or_head_is_not_a_sample() {
+    let smoothed = "model.body=[{conv: {name: conv, out: 1, kernel: 3}}, {blur_pool: {}}, global_avg_pool, flatten, \
+                    {linear: {name: fc, out: $classes}}]";
+    let cosine = "model.body=[{conv: {name: conv, out: 8, kernel: 4, stride: 4}}, tokens, \
+                  {linear: {name: qkv, out: 24}}, {logit_scale: {name: scale, heads: 1, tap: cosine}}, \
+                  {dot_product_attention: {heads: 1, cosine: cosine}}, {take: {index: 0}}, \
+                  {linear: {name: fc, out: $classes}}]";
+    for body in [smoothed, cosine] {
+        let graph = graph("tiny", &[body]);
+        assert_eq!(batch(&graph), Batch::Any);
+        let model = model(&graph).graph.unwrap();
+        let batch = model.input[0].kind.clone().unwrap().tensor.unwrap().shape.unwrap().dim[0].clone();
+        assert_eq!(batch.param.as_deref(), Some("batch"));
+        // Nothing is expanded to the number of samples.
+        assert!(model.node.iter().all(|node| node.op_type != "Shape"), "{body}");
+        // No shape contains the batch size that the graph was built for.
+        let samples = graph.ty(graph.inputs[0].value).shape[0] as i64;
+        let shapes = model.initializer.iter().filter(|tensor| tensor.name.ends_with("/shape"));
+        let numbers = |tensor: &Tensor| -> Vec<i64> {
+            tensor.raw_data.chunks_exact(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
+        };
+        assert!(shapes.into_iter().all(|tensor| !numbers(tensor).contains(&samples)));
+        // One sample is no distinct batch.
+        assert_eq!(super::batch(&graph_for(1, "tiny", &[body])), Batch::Fixed);
+    }
 }
 
 #[test]
@@ -157,4 +191,14 @@ fn what_onnx_has_not_is_refused_by_name_with_its_line() {
     };
     assert_eq!((node.as_str(), operator), ("windows", "ExtractImagePatches"));
     assert_eq!(origin.unwrap().path, "model.body[9]");
+    // ONNX's window of an even size begins at another channel.
+    let even = self::graph("operators", &["model.lrn.size=4"]);
+    let zeros = |name: &str| Some(vec![0.0; even.ty(even.variable(even.find_variable(name)?).value).shape.numel()]);
+    match export(&even, Batch::Fixed, &About::default(), zeros) {
+        Err(OnnxError::Operator { node, reason, .. }) => {
+            assert_eq!(node, "lrn");
+            assert!(reason.contains("an even number of channels (4)"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
