@@ -73,7 +73,15 @@ const TIMES: f64 = 15.0;
 /// Approximate width of a character of a legend.
 const CHARACTER: f64 = 6.6;
 
+/// Ranges below this share of their numbers are drawn as flat: their ticks would be equal.
+const FLAT: f64 = 1e-12;
+/// Smaller ranges are drawn as flat.
+const SMALLEST: f64 = 1e-290;
+/// Larger numbers are drawn at the edge.
+const LARGEST: f64 = 1e300;
+
 /// A range of numbers with ticks, mapped to a range of positions.
+#[derive(Debug)]
 struct Axis {
     ticks: Vec<f64>,
     low: f64,
@@ -92,8 +100,10 @@ impl Axis {
         if !(low.is_finite() && high.is_finite()) {
             (low, high) = (0.0, 1.0);
         }
-        if high - low <= f64::EPSILON * high.abs().max(low.abs()) {
-            high = low + if low == 0.0 { 1.0 } else { low.abs() };
+        (low, high) = (low.clamp(-LARGEST, LARGEST), high.clamp(-LARGEST, LARGEST));
+        let size = high.abs().max(low.abs());
+        if high - low <= SMALLEST.max(FLAT * size) {
+            high = low + if size <= SMALLEST { 1.0 } else { size };
         }
         let step = round_step((high - low) / count);
         let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
@@ -102,13 +112,15 @@ impl Axis {
     }
 
     fn place(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 }
 
 /// About `count` round numbers from 0 to `end`, and the number of decimals that they need.
 pub(crate) fn round_ticks(end: f64, count: f64) -> (Vec<f64>, usize) {
-    let step = round_step(end.max(f64::MIN_POSITIVE) / count);
+    let end = end.clamp(f64::MIN_POSITIVE, LARGEST);
+    let step = round_step(end / count);
     let decimals = (-step.log10().floor()).max(0.0) as usize;
     let ticks = (0..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= end * (1.0 + 1e-9));
     (ticks.collect(), decimals)
@@ -308,6 +320,53 @@ mod tests {
         assert!(flat.low <= 0.1 && flat.high > flat.low);
         let nothing = Axis::new(std::iter::empty(), false, 5.0, (0.0, 1.0));
         assert_eq!((nothing.low, nothing.high), (0.0, 1.0));
+    }
+
+    /// Finite numbers of all magnitudes, and ranges of all relative sizes: from random bits (SplitMix64).
+    fn pairs() -> impl Iterator<Item = [f64; 2]> {
+        const EDGES: [f64; 8] = [0.0, 5e-324, f64::MIN_POSITIVE, 1e-290, 1.0, 1e300, 1.7e308, f64::MAX];
+        let signed = || EDGES.into_iter().chain(EDGES.map(|edge| -edge));
+        let edges = signed().flat_map(move |a| signed().map(move |b| [a, b]));
+        let mut state = 7u64;
+        let mut bits = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        };
+        let random = (0..50_000).map(move |n| {
+            let (a, b) = (bits(), bits());
+            // A neighbour differs in the last bits only.
+            let b = if n % 2 == 0 { b } else { a ^ (b >> (12 + b % 52)) };
+            [f64::from_bits(a), f64::from_bits(b)]
+        });
+        edges.chain(random).filter(|pair| pair.iter().all(|value| value.is_finite()))
+    }
+
+    #[test]
+    fn all_finite_numbers_have_an_axis() {
+        for values in pairs() {
+            for (zero, count) in [(false, 3.0), (false, 8.0), (true, 5.0)] {
+                let axis = Axis::new(values.into_iter(), zero, count, (300.0, 20.0));
+                let ticks = axis.ticks.len();
+                assert!((2..=12).contains(&ticks) && axis.ticks.is_sorted_by(|a, b| a < b), "{values:?}: {axis:?}");
+                assert!(axis.ticks.iter().all(|tick| tick.is_finite()), "{values:?}: {axis:?}");
+                assert!(
+                    values.iter().all(|value| (20.0..=300.0).contains(&axis.place(*value))),
+                    "{values:?}: {axis:?}"
+                );
+            }
+            let (ticks, _) = round_ticks(values[0], 4.0);
+            assert!(ticks.len() <= 6 && ticks.iter().all(|tick| tick.is_finite()), "{values:?}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_hardly_differ_are_drawn_as_flat() {
+        let flat = |values: [f64; 2]| Axis::new(values.into_iter(), false, 5.0, (0.0, 1.0));
+        assert_eq!((flat([0.0, 5e-324]).low, flat([0.0, 5e-324]).high), (0.0, 1.0));
+        let close = flat([2.0, 2.0 + 1e-14]);
+        assert!(close.low == 2.0 && close.high >= 4.0, "{close:?}");
     }
 
     #[test]

@@ -33,17 +33,18 @@ impl EventLog {
         Ok(Self { path, file })
     }
 
-    /// Continues a file after the checkpoint at `step`. Also returns the events that were kept.
+    /// Continues a file after the checkpoint at `step`, whose last evaluation was after `evaluated` steps. Also returns
+    /// the events that were kept.
     ///
     /// # Errors
     /// A file that cannot be read or written.
-    pub fn resume(path: PathBuf, step: u64) -> Result<(Self, Vec<Event>), ListenError> {
+    pub fn resume(path: PathBuf, step: u64, evaluated: u64) -> Result<(Self, Vec<Event>), ListenError> {
         let (events, left_out) = lines(&path).map_err(ListenError::at(&path))?;
         if left_out {
             let aside = path.with_extension("jsonl.set-aside");
             fs::copy(&path, &aside).map_err(ListenError::at(&aside))?;
         }
-        let kept: Vec<Event> = events.into_iter().filter(|event| stays(event, step)).collect();
+        let kept: Vec<Event> = events.into_iter().filter(|event| stays(event, step, evaluated)).collect();
         let rewrite = |out: &mut dyn Write| kept.iter().try_for_each(|event| out.write_all(&line(event)?));
         atomic::replace(&path, rewrite).map_err(ListenError::at(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(ListenError::at(&path))?;
@@ -100,13 +101,14 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
     Ok((events, first_wrong.is_some()))
 }
 
-/// Whether an event belongs to the training up to `step`. The end event of an interrupted run does not; a run that is
-/// resumed from step 0 has no earlier events.
-fn stays(event: &Event, step: u64) -> bool {
+/// Whether an event belongs to the training up to `step`, with evaluations up to that after `last` steps: a
+/// resumed run repeats an evaluation that its checkpoint does not contain. The end event of an interrupted run does not
+/// belong to it; a run that is resumed from step 0 has no earlier events.
+fn stays(event: &Event, step: u64, last: u64) -> bool {
     match event {
         Event::Started(started) => step > 0 && started.resumed_at.is_none_or(|at| at <= step),
         Event::Step(done) => done.step <= step,
-        Event::Evaluated(evaluated) => evaluated.step <= step,
+        Event::Evaluated(evaluated) => evaluated.step <= last,
         Event::Checkpointed { step: at, .. } => *at <= step,
         Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Memory(_) => step > 0,
         Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) | Event::Verdict(_) => false,
@@ -151,7 +153,7 @@ mod tests {
         log.hear(&Event::Interrupted { step: 4 }).unwrap();
         // A line truncated by a crash.
         log.file.write_all(b"{\"event\":\"step\",\"st").unwrap();
-        let (mut log, kept) = EventLog::resume(path.clone(), 2).unwrap();
+        let (mut log, kept) = EventLog::resume(path.clone(), 2, 0).unwrap();
         assert_eq!(kept, [step(1), step(2)]);
         log.hear(&step(3)).unwrap();
         assert_eq!(read(&path).unwrap(), [step(1), step(2), step(3)]);
@@ -167,7 +169,7 @@ mod tests {
         log.hear(&step(2)).unwrap();
         assert_eq!(read(&path).unwrap(), [step(1), step(2)]);
         let before = fs::read(&path).unwrap();
-        let (_, kept) = EventLog::resume(path.clone(), 2).unwrap();
+        let (_, kept) = EventLog::resume(path.clone(), 2, 0).unwrap();
         assert_eq!(kept, [step(1), step(2)]);
         assert_eq!(fs::read(path.with_extension("jsonl.set-aside")).unwrap(), before);
     }

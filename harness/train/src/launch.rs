@@ -10,7 +10,7 @@ use zoo_datasets::{atomic, files};
 use crate::{TrainError, event::ListenError};
 
 /// The file in the folder of a run.
-const LAUNCH: &str = "launch.json";
+pub(crate) const LAUNCH: &str = "launch.json";
 /// Limit of the size of the file.
 const LONGEST: u64 = 1 << 22;
 

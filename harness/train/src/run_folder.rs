@@ -28,6 +28,7 @@ use crate::{
     checkpoint::Rejected,
     event::{Event, ListenError, Listener},
     event_log::EventLog,
+    launch::LAUNCH,
     record::{self, EVENTS, LONGEST_RECIPE, RECIPE, RunRecord},
     report::{
         Report, Source,
@@ -97,9 +98,10 @@ impl RunFolder {
         if path.join(EVENTS).exists() {
             return refuse("this folder already contains a run; resume it, or choose another folder".to_owned());
         }
-        // A run that was killed before its first event leaves its lock, and possibly its recipe.
+        // A run that was killed before its first event leaves its lock, and possibly its recipe and settings.
         let killed = path.join(LOCK).exists();
-        let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain((!killed).then_some(RECIPE));
+        let begun = [RECIPE, LAUNCH].into_iter().filter(|_| !killed);
+        let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain(begun);
         if let Some(name) = others.into_iter().find(|name| path.join(name).exists()) {
             return refuse(format!(
                 "this folder contains `{name}`, which a run would overwrite: choose another folder"
@@ -208,7 +210,7 @@ impl RunFolder {
             tracing::warn!("{error}; resuming from step {step}");
         }
         store.rewind(step)?;
-        let (log, events) = EventLog::resume(self.path.join(EVENTS), step)?;
+        let (log, events) = EventLog::resume(self.path.join(EVENTS), step, trainer.evaluated())?;
         let result = self.path.join(RESULT);
         if result.exists() {
             fs::remove_file(&result).map_err(ListenError::at(&result))?;

@@ -3,13 +3,17 @@
 use candle_core::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult};
-use zoo_graph::{EMA, VariableRole};
+use zoo_graph::{
+    EMA, Graph, VariableRole,
+    ops::{Assign, Op, Update},
+};
 use zoo_ranks::Ranks;
 use zoo_recipe::{BuildOptions, Recipe, ResolvedModel, schema};
 use zoo_tasks::Batch;
 
 use crate::{
     TrainError,
+    checkpoint::{Checkpoint, Progress},
     inputs::inputs,
     lookahead::SlowWeights,
     loss_scale::LossScale,
@@ -24,6 +28,8 @@ pub struct Session {
     done: u64,
     rule: schema::LossScale,
     loss_scale: LossScale,
+    /// Updates before the last reset of the optimizer, which its bias correction does not count.
+    updates_before_reset: u64,
     /// Empty without `train.lookahead`.
     slow: SlowWeights,
     ranks: Ranks,
@@ -49,14 +55,15 @@ impl Session {
         arithmetic: Option<&Arithmetic>,
         ranks: Ranks,
     ) -> Result<Self, TrainError> {
-        let step = initial(recipe, model, arithmetic, 0, &ranks)?;
+        let step = step(graph(recipe, model, 0, &ranks)?, recipe, arithmetic, 0, &ranks)?;
         let rule = if arithmetic.is_some() { recipe.npu.loss_scale.clone() } else { schema::LossScale::None };
         let loss_scale = LossScale::start(&rule);
         Ok(Self { rule, loss_scale, ranks, ..Self::new(step, recipe.train.seed) })
     }
 
     /// Switches to the parts that are trained from this epoch on: another graph with the same weights, statistics and
-    /// averages. If parameters join, the optimizer is reset, as in the reference of SiamMask.
+    /// averages. If parameters join, the optimizer is reset, as in the reference of SiamMask: its slots, and its count
+    /// of updates.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -67,11 +74,13 @@ impl Session {
         arithmetic: Option<&Arithmetic>,
         epoch: usize,
     ) -> Result<(), TrainError> {
-        let mut step = initial(recipe, model, arithmetic, epoch, &self.ranks)?;
+        let graph = graph(recipe, model, epoch, &self.ranks)?;
         let names: Vec<(String, VariableRole)> =
-            step.graph().variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
+            graph.variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
         let known = |name: &str| self.step.graph().find_variable(name).is_some();
         let join = names.iter().any(|(name, role)| matches!(role, VariableRole::Slot { .. }) && !known(name));
+        let before = if join { self.done - self.loss_scale.skipped } else { self.updates_before_reset };
+        let mut step = step(graph, recipe, arithmetic, before, &self.ranks)?;
         for (name, role) in names {
             let from = match role {
                 VariableRole::Average { parameter } => match self.step.graph().find_variable(&name) {
@@ -91,6 +100,24 @@ impl Session {
             step.set_variable(&name, &self.step.variable(&from)?)?;
         }
         self.step = step;
+        self.updates_before_reset = before;
+        Ok(())
+    }
+
+    /// Prepares for [`Session::restore`] of a training that has entered the parts of this epoch.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub(crate) fn reenter(
+        &mut self,
+        recipe: &Recipe,
+        model: &ResolvedModel,
+        arithmetic: Option<&Arithmetic>,
+        epoch: usize,
+        progress: &Progress,
+    ) -> Result<(), TrainError> {
+        let graph = graph(recipe, model, epoch, &self.ranks)?;
+        self.step = step(graph, recipe, arithmetic, progress.updates_before_reset, &self.ranks)?;
         Ok(())
     }
 
@@ -104,13 +131,8 @@ impl Session {
         let naming = Naming::from(source);
         let fit = Fit::new(self.step.graph(), &weights, &naming);
         for name in &fit.taken {
-            // The parameter itself, from which the training continues; its average is set to the same value.
             let Some(tensor) = naming.theirs(name).and_then(|theirs| weights.tensors.get(&theirs)) else { continue };
-            self.step.set_variable(name, tensor)?;
-            let average = format!("{name}/{EMA}");
-            if self.step.graph().find_variable(&average).is_some() {
-                self.step.set_variable(&average, tensor)?;
-            }
+            self.set(name, tensor)?;
         }
         if fit.taken.is_empty() {
             let file = fit.file.display();
@@ -124,15 +146,20 @@ impl Session {
     pub fn new(step: Step, seed: u64) -> Self {
         let rule = schema::LossScale::None;
         let (loss_scale, slow) = (LossScale::start(&rule), SlowWeights::default());
-        Self { step, seed, done: 0, loss_scale, rule, slow, ranks: Ranks::alone() }
+        Self { step, seed, done: 0, loss_scale, rule, updates_before_reset: 0, slow, ranks: Ranks::alone() }
     }
 
-    /// Replaces the initial value of a parameter.
+    /// Replaces the initial value of a parameter or statistic, and of its average.
     ///
     /// # Errors
     /// There is no such parameter, or it has another shape.
     pub(crate) fn set(&mut self, parameter: &str, value: &Tensor) -> Result<(), TrainError> {
-        Ok(self.step.set_variable(parameter, value)?)
+        self.step.set_variable(parameter, value)?;
+        let average = format!("{parameter}/{EMA}");
+        if self.step.graph().find_variable(&average).is_some() {
+            self.step.set_variable(&average, value)?;
+        }
+        Ok(())
     }
 
     /// Starts the slow weights of `train.lookahead` from the current weights.
@@ -157,6 +184,11 @@ impl Session {
         self.loss_scale
     }
 
+    /// Updates before the last reset of the optimizer.
+    pub fn updates_before_reset(&self) -> u64 {
+        self.updates_before_reset
+    }
+
     /// Steps done.
     pub fn done(&self) -> u64 {
         self.done
@@ -178,6 +210,8 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<StepResult, TrainError> {
         let LossScale { scale, skipped, .. } = self.loss_scale;
+        // Steps that the optimizer does not count. The number of the step stays, because dropout is drawn from it.
+        let skipped = skipped + self.updates_before_reset;
         let part = self.ranks.rank() as u64;
         let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, skipped, loss_scale: scale, part };
         let result = self.step.run(inputs, scalars, observer)?;
@@ -210,17 +244,13 @@ impl Session {
         Ok(own.chain(self.slow.named()).collect())
     }
 
-    /// Restores a state that [`Session::variables`] returned after `done` steps.
+    /// Restores the state in a checkpoint.
     ///
     /// # Errors
     /// Variables are missing, unknown, or have another shape or type.
-    pub fn restore(
-        &mut self,
-        variables: &BTreeMap<String, Tensor>,
-        done: u64,
-        loss_scale: Option<LossScale>,
-    ) -> Result<(), TrainError> {
-        let mut variables = variables.clone();
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        let Progress { step, loss_scale, updates_before_reset, .. } = checkpoint.progress;
+        let mut variables = checkpoint.variables.clone();
         let slow = SlowWeights::take(&mut variables);
         let own: BTreeSet<String> = self.step.graph().variables.iter().map(|v| v.name.clone()).collect();
         let given: BTreeSet<String> = variables.keys().cloned().collect();
@@ -237,20 +267,15 @@ impl Session {
             self.step.set_variable(name, tensor)?;
         }
         self.slow = slow;
-        self.done = done;
+        self.done = step;
         self.loss_scale = loss_scale.unwrap_or_else(|| LossScale::start(&self.rule));
+        self.updates_before_reset = updates_before_reset;
         Ok(())
     }
 }
 
-/// The recipe's step with the parts that are trained from this epoch on, with initial variables.
-fn initial(
-    recipe: &Recipe,
-    model: &ResolvedModel,
-    arithmetic: Option<&Arithmetic>,
-    epoch: usize,
-    ranks: &Ranks,
-) -> Result<Step, TrainError> {
+/// The graph of the recipe's step with the parts that are trained from this epoch on.
+fn graph(recipe: &Recipe, model: &ResolvedModel, epoch: usize, ranks: &Ranks) -> Result<Graph, TrainError> {
     let (batch, size) = (recipe.train.batch, ranks.size());
     if !batch.is_multiple_of(size) {
         return Err(TrainError::Share { batch, ranks: size });
@@ -258,6 +283,20 @@ fn initial(
     let options = BuildOptions { epoch, ..BuildOptions::train(batch / size) };
     let mut graph = zoo_recipe::build(recipe, model, &options)?;
     zoo_recipe::across(size, recipe).run(&mut graph, None)?;
+    Ok(graph)
+}
+
+/// The step of this graph with initial variables. Its optimizer does not count the updates `before` its last reset.
+fn step(
+    mut graph: Graph,
+    recipe: &Recipe,
+    arithmetic: Option<&Arithmetic>,
+    before: u64,
+    ranks: &Ranks,
+) -> Result<Step, TrainError> {
+    if let Some(decay) = recipe.train.ema.filter(|_| recipe.train.ema_warmup && before > 0) {
+        continue_warmup(&mut graph, decay, before);
+    }
     let mut step = match arithmetic {
         Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
         None => Step::new(graph, Options::of(recipe))?,
@@ -265,4 +304,15 @@ fn initial(
     step.join(ranks.clone());
     step.initialize(recipe.train.seed)?;
     Ok(step)
+}
+
+/// Makes the averages count the updates `before` the last reset of the optimizer too: they are not reset.
+fn continue_warmup(graph: &mut Graph, decay: f64, before: u64) {
+    for node in &mut graph.nodes {
+        if let Op::Assign(assign) = &mut node.op
+            && assign.update == Update::Average
+        {
+            *assign = Assign::average_with_warmup(decay, before);
+        }
+    }
 }

@@ -140,6 +140,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Steps done at the last evaluation; 0 before the first one.
+    pub(crate) fn evaluated(&self) -> u64 {
+        self.evaluations.last().map_or(0, |last| last.step)
+    }
+
     /// The recipe of the training.
     pub fn recipe(&self) -> &Recipe {
         self.job.recipe
@@ -195,17 +200,18 @@ impl<'a> Trainer<'a> {
         loop {
             // Actions that are due after a step run here, so that a resumed training catches up on missed ones.
             let done = self.session.done();
+            let mut caught_up = false;
             if self.evaluation_due()
                 && let Some(evaluated) = self.evaluate(cancel, listener)?
             {
                 listener.hear(&Event::Evaluated(evaluated))?;
+                caught_up = self.saved == Some(done);
             }
             let finished = done >= self.timetable.steps() && !self.evaluation_due();
             let cancelled = self.ranks.any(cancel.load(Ordering::Relaxed))?;
-            if (finished || cancelled || self.timetable.checkpoints(done))
-                && self.saved != Some(done)
-                && self.ranks.is_first()
-            {
+            let due = (finished || cancelled || self.timetable.checkpoints(done)) && self.saved != Some(done);
+            // The checkpoint of this step does not contain an evaluation that was caught up on.
+            if (due || caught_up) && self.ranks.is_first() {
                 listener.hear(&self.save(store)?)?;
             }
             if finished {

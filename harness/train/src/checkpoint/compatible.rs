@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Parts of a recipe that do not affect the results of a training. `train.epochs` is not among them, because schedules
 /// depend on it.
-const FREE: [&str; 16] = [
+const FREE: [&str; 19] = [
     "description",
     "reference",
     "golden",
@@ -13,15 +13,18 @@ const FREE: [&str; 16] = [
     "engine.threads",
     "train.eval_every",
     "train.checkpoint_every",
-    // Paths of data; `DataIdentity` verifies that the data are the same.
+    // Paths of data and vocabulary; `DataIdentity` verifies that both are the same.
     "data.source.image_folder.root",
     "data.source.class_folders.root",
     "data.source.cifar10.root",
+    "data.source.idx.root",
     "data.source.text_folder.root",
     "data.source.label_maps.root",
     "data.source.boxes.root",
     "data.source.crop511.root",
     "data.source.frame_folder.root",
+    "data.source.text_file.path",
+    "data.source.text_file.tokenizer",
     "data.on_error",
 ];
 
@@ -94,6 +97,7 @@ fn short(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+    use zoo_recipe::schema::Source;
 
     #[test]
     fn names_what_has_changed() {
@@ -118,5 +122,35 @@ mod tests {
         assert_eq!(changes(&before, &now), []);
         let kernels = json!({"engine": {"kernels": "reference"}, "train": {}});
         assert_eq!(changes(&before, &kernels).len(), 1);
+    }
+
+    /// The kinds of data, from the schema of recipes.
+    fn sources() -> Vec<Source> {
+        let schema = serde_json::to_value(schemars::schema_for!(Source)).unwrap();
+        let kinds = schema["oneOf"].as_array().unwrap().iter().map(|kind| kind["required"][0].as_str().unwrap());
+        let smallest = |kind: &str| {
+            let crops = json!({"root": "here", "sets": [], "pairs": 1, "sequences": "vot"});
+            let settings = [json!({}), json!({"root": "here"}), json!({"path": "here"}), crops];
+            settings.into_iter().find_map(|settings| serde_json::from_value(json!({kind: settings})).ok())
+        };
+        kinds.map(|kind| smallest(kind).unwrap_or_else(|| panic!("{kind} needs further settings"))).collect()
+    }
+
+    #[test]
+    fn all_data_may_move() {
+        let value = |source: &Source| json!({"data": {"source": source}});
+        let mut located = 0;
+        for before in sources() {
+            let mut now = before.clone();
+            if let Some(location) = now.location_mut() {
+                *location = "elsewhere".into();
+                located += 1;
+                assert_ne!(value(&before), value(&now));
+            }
+            assert_eq!(changes(&value(&before), &value(&now)), [], "{before:?}");
+        }
+        assert!(located > 0);
+        let subwords = |tokenizer: &str| json!({"data": {"source": {"text_file": {"tokenizer": tokenizer}}}});
+        assert_eq!(changes(&subwords("a/tokenizer.json"), &subwords("b/tokenizer.json")), []);
     }
 }

@@ -120,9 +120,13 @@ impl Checkpoint {
         }
         let progress: Progress =
             serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
-        if let Some(LossScale { skipped, .. }) = progress.loss_scale.filter(|scale| scale.skipped > progress.step) {
-            let step = progress.step;
+        let Progress { step, updates_before_reset: before, loss_scale, .. } = progress;
+        let skipped = loss_scale.map_or(0, |LossScale { skipped, .. }| skipped);
+        if skipped > step {
             return Err(garbled(path, format!("{skipped} updates skipped in {step} steps")));
+        }
+        if before > step - skipped {
+            return Err(garbled(path, format!("the optimizer was reset after {before} updates in {step} steps")));
         }
         let variables: BTreeMap<String, Tensor> = file
             .iter()

@@ -62,6 +62,14 @@ pub struct Progress {
     /// trainings without skipped updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// Updates before the last reset of the optimizer, which its bias correction does not count. Files without it
+    /// belong to trainings that count them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub updates_before_reset: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The device of checkpoints that do not store it.

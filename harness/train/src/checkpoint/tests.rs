@@ -2,6 +2,7 @@ use super::*;
 use candle_core::Device;
 use proptest::prelude::*;
 use std::{collections::HashMap, fs, path::Path};
+use zoo_recipe::schema::{Metric, Score};
 
 fn checkpoint(step: u64) -> Checkpoint {
     let tensor = |values: &[f32], shape: &[usize]| Tensor::from_slice(values, shape, &Device::Cpu).unwrap();
@@ -14,6 +15,7 @@ fn checkpoint(step: u64) -> Checkpoint {
     let progress = Progress {
         device: "host".to_owned(),
         loss_scale: None,
+        updates_before_reset: 0,
         format: FORMAT,
         zoo: "0.1.0".into(),
         // A number that careless formatting would confuse with adjacent ones.
@@ -144,6 +146,36 @@ fn impossible_progress_is_refused() {
     checkpoint(1).save(&dir.path().join("step-00000004.safetensors")).unwrap();
     let error = store.latest().unwrap_err().to_string();
     assert!(error.contains("4 updates skipped in 3 steps") && error.contains("it is of step 1"), "{error}");
+    let mut reset = checkpoint(3);
+    reset.progress.loss_scale = Some(LossScale { scale: 1.0, good_steps: 0, skipped: 1 });
+    reset.progress.updates_before_reset = 2;
+    reset.save(&path).unwrap();
+    Checkpoint::load(&path).unwrap();
+    reset.progress.updates_before_reset = 3;
+    reset.save(&path).unwrap();
+    assert!(matches!(Checkpoint::load(&path), Err(CheckpointError::Garbled { .. })));
+}
+
+/// A perplexity above e^709 is no f64, but the training goes on.
+#[test]
+fn scores_that_are_not_finite_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::new(dir.path());
+    let mut diverged = checkpoint(3);
+    let value = f64::INFINITY;
+    diverged.progress.evaluations = vec![Evaluated {
+        step: 3,
+        epoch: 1.5,
+        samples: 4,
+        loss: Some(800.0),
+        scores: vec![Score { metric: Metric::Perplexity, value, of: None }],
+        seconds: 1.0,
+    }];
+    store.save(&diverged).unwrap();
+    let found = store.latest().unwrap().unwrap().checkpoint.progress;
+    let [last] = found.evaluations.as_slice() else { panic!("{found:?}") };
+    assert!(last.score(Metric::Perplexity).unwrap().is_nan());
+    assert_eq!((last.step, last.loss), (3, Some(800.0)));
 }
 
 /// The newest two of the steps up to the one that is written are kept. Other files were not written by this training.

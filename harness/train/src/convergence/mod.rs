@@ -233,8 +233,14 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
             (None, Some(format!("after step {step}: {line}")), None)
         }
         RunEnd::Finished(result) => {
-            let of_metric = record.last_evaluation().and_then(|evaluated| evaluated.score(metric));
-            (of_metric.or(result.achieved), None, Some(result.seconds))
+            let achieved = match result.metric == metric {
+                true => result.achieved,
+                // The target has been changed since.
+                false => record.last_evaluation().and_then(|evaluated| evaluated.score(metric)),
+            };
+            let achieved = achieved.filter(|value| value.is_finite());
+            let failed = achieved.is_none().then(|| format!("to reach a finite {metric}"));
+            (achieved, failed, Some(result.seconds))
         }
     };
     let golden = record.started().map(|started| started.golden).unwrap_or_default();
@@ -274,9 +280,13 @@ fn verdict(
     alpha: f64,
 ) -> (ConvergenceVerdict, String) {
     use ConvergenceVerdict::{Inconclusive, Missed, Pass};
-    let failed = runs.iter().filter(|run| run.achieved.is_none()).count();
-    if failed > 0 {
-        return (Missed, format!("{failed} of {} runs did not finish", runs.len()));
+    let unfinished = runs.iter().filter(|run| run.seconds.is_none()).count();
+    if unfinished > 0 {
+        return (Missed, format!("{unfinished} of {} runs did not finish", runs.len()));
+    }
+    let diverged = runs.iter().filter(|run| run.achieved.is_none()).count();
+    if diverged > 0 {
+        return (Missed, format!("{diverged} of {} runs did not reach a finite {metric}", runs.len()));
     }
     if also.iter().any(|goal| !goal.met) {
         return (Missed, "another goal of the target is missed".to_owned());

@@ -197,6 +197,37 @@ fn a_failed_run_fails_the_set_and_an_open_one_is_refused() {
     assert_eq!(found.runs[1].failed.as_deref(), Some("after step 3: the loss is NaN"));
 }
 
+/// As in a log: a value that is not finite is null. Earlier evaluations of the run were good enough.
+#[test]
+fn a_run_that_ends_with_no_finite_value_fails_the_set() {
+    let mut set = runs("{metric: cross_entropy, value: 60}", &[50.0, 51.0, 52.0]);
+    for run in &mut set {
+        run.recipe.target.as_mut().unwrap().metric = Metric::Perplexity;
+        for event in &mut run.events {
+            match event {
+                Event::Evaluated(evaluated) => evaluated.scores[0].metric = Metric::Perplexity,
+                Event::Result(result) => result.metric = Metric::Perplexity,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(judge(&set, &Rules::default()).unwrap().verdict, ConvergenceVerdict::Pass);
+    let [Event::Evaluated(last), Event::Result(result)] = &mut set[1].events[1..] else { panic!("{:?}", set[1]) };
+    let mut diverged = last.clone();
+    diverged.scores[0].value = f64::INFINITY;
+    result.achieved = Some(f64::INFINITY);
+    set[1].events.insert(2, Event::Evaluated(diverged));
+    let line = |event: &Event| serde_json::to_string(event).unwrap();
+    let read: Vec<Event> = set[1].events.iter().map(|event| serde_json::from_str(&line(event)).unwrap()).collect();
+    for events in [set[1].events.clone(), read] {
+        set[1].events = events;
+        let found = judge(&set, &Rules::default()).unwrap();
+        assert_eq!((found.verdict, found.runs[1].achieved), (ConvergenceVerdict::Missed, None));
+        assert_eq!(found.because, "1 of 3 runs did not reach a finite perplexity");
+        assert_eq!(found.runs[1].failed.as_deref(), Some("to reach a finite perplexity"));
+    }
+}
+
 #[test]
 fn other_goals_have_to_be_reached_as_well() {
     let target = REFERENCE.replace("value: 88%", "value: 88%, also: [{metric: top5, value: 99%}]");

@@ -202,7 +202,7 @@ pub struct RunResult {
     pub metric: Metric,
     /// The value to reach; null without a target.
     pub target: Option<f64>,
-    /// The value of the last evaluation (not of the best); null if it was not measured.
+    /// The value of the last evaluation (not of the best); null if it was not measured, or is not finite.
     pub achieved: Option<f64>,
     /// Whether the target and all further targets are reached; null without a target.
     pub met: Option<bool>,
@@ -237,7 +237,7 @@ pub struct Reached {
     pub metric: Metric,
     /// The value to reach.
     pub target: f64,
-    /// The value of the last evaluation; null if it was not measured.
+    /// The value of the last evaluation; null if it was not measured, or is not finite.
     pub achieved: Option<f64>,
     /// Whether it is at least as good as the target.
     pub met: bool,

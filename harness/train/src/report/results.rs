@@ -68,14 +68,14 @@ pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere], note: Option<&str
 }
 
 const HEAD: &str = "\
-# Results on real data
+# Results
 
-<!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md --note NOTE`. -->
+<!-- Made by `zoo report RUNS --against RECORDS --markdown FILE --note NOTE`. -->
 
-What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with
-the same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds, the time their
-median, without evaluations. zoo's includes the decoding of images in every epoch; PyTorch's were decoded before. Times
-of busy or different machines do not compare: [train.md](train.md#speed) compares steps in turn.
+One section per training: what zoo reaches, beside the target of the recipe with its source, and beside recorded
+trainings of other frameworks with as many steps and held-out samples. Values are means over seeds, and sigma is their
+standard deviation. The time is the median over seeds, without evaluations. Times of busy or different machines do not
+compare.
 ";
 
 fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
@@ -129,15 +129,16 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}.\n{}\n\n| | {metric} | sigma | time | \
+        "\n## {}\n\n{}Data: {}; {} samples to train on, {} held out. {}, {}{}.\n{}\n\n| | {metric} | sigma | time | \
          seeds |\n\
          | --- | --- | --- | --- | --- |\n",
         recipe.name,
         recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}.\n")),
+        started.data,
         started.train_samples,
         started.val_samples,
-        result.epochs,
-        result.steps,
+        counted(result.epochs, "epoch"),
+        counted(result.steps, "step"),
         golden.map_or_else(String::new, changed),
         golden.map_or("The golden was not checked.".to_owned(), proven),
     );
@@ -175,6 +176,11 @@ impl Row {
         let centre = metric.format_difference(centre);
         format!("| {} | {centre} | {sigma} | {seconds:.0} s | {seeds} |", self.who)
     }
+}
+
+/// `1 epoch`, `2 epochs`.
+fn counted(number: u64, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The changes of a run to its recipe, for the end of a sentence.

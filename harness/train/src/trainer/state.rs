@@ -40,14 +40,10 @@ impl Trainer<'_> {
         }
         let last = step.checked_sub(1).map_or(0, |done| self.timetable.position(done).epoch as usize);
         if let Some(stage) = self.stages.iter().rev().find(|stage| **stage <= last).filter(|stage| **stage > 0) {
-            self.session.enter(
-                self.job.recipe,
-                self.job.model,
-                self.job.device.map(|device| device.arithmetic),
-                *stage,
-            )?;
+            let arithmetic = self.job.device.map(|device| device.arithmetic);
+            self.session.reenter(self.job.recipe, self.job.model, arithmetic, *stage, &checkpoint.progress)?;
         }
-        self.session.restore(&checkpoint.variables, *step, checkpoint.progress.loss_scale)?;
+        self.session.restore(checkpoint)?;
         self.initialised = true;
         self.evaluations = evaluations.clone();
         self.job.linear_baseline = self.job.linear_baseline.or(*linear_baseline);
@@ -98,6 +94,7 @@ impl Trainer<'_> {
             linear_baseline: self.job.linear_baseline,
             device: self.job.device_name().to_owned(),
             loss_scale: Some(self.session.loss_scale()),
+            updates_before_reset: self.session.updates_before_reset(),
         };
         Ok(Checkpoint { progress, variables: self.session.variables()? })
     }

@@ -60,6 +60,61 @@ fn resumed_runs_are_bit_for_bit_across_a_change_of_stage() {
     assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected);
 }
 
+/// As of a new `torch.optim.Adam`: m/(1 - 0.9^t) and v/(1 - 0.999^t) with t = 1 are g and g^2, so each element moves by
+/// the learning rate.
+#[test]
+fn the_first_update_after_a_change_of_stage_is_the_first_of_the_optimizer() {
+    let case = Case::new(&[
+        "train.parts=[{modules: [conv, bn], from_epoch: 1}]",
+        "train.ema=0.999",
+        "train.ema_warmup=true",
+        "optimizer={adam: {}}",
+        "schedule={constant: {base_lr: 0.01}}",
+        "gradients.skip_loss_above=1.2",
+    ]);
+    let whole = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = case.run(whole.path(), None).unwrap() else { panic!("not finished") };
+    let after = |stop| {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), Some(stop)).unwrap();
+        let progress = CheckpointStore::of_run(dir.path()).latest().unwrap().unwrap().checkpoint.progress;
+        let floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect::<Vec<f32>>();
+        let weights = weights_after(dir.path(), stop).into_iter().map(|(name, bits)| (name, floats(bits)));
+        (weights.collect::<BTreeMap<_, _>>(), progress)
+    };
+    // The parts join before the first step of the second epoch that is not skipped.
+    let mut stop = 6;
+    let ((there, before), (next, progress)) = loop {
+        let (before, after) = (after(stop - 1), after(stop));
+        if before.0.get("fc.bias") != after.0.get("fc.bias") {
+            break (before, after);
+        }
+        stop += 1;
+    };
+    let skipped = before.loss_scale.unwrap().skipped;
+    assert!(skipped > 0 && result.skipped_steps >= skipped, "{before:?}");
+    let updates = stop - 1 - skipped;
+    assert_eq!(progress.updates_before_reset, updates);
+    for name in ["fc.bias", "fc.weight", "conv.weight"] {
+        let moved = there[name].iter().zip(&next[name]).map(|(a, b)| f64::from((a - b).abs()));
+        let moved: Vec<f64> = moved.filter(|moved| *moved > 0.0).collect();
+        assert!(!moved.is_empty() && moved.iter().all(|moved| (moved / 0.01 - 1.0).abs() < 1e-2), "{name}: {moved:?}");
+    }
+    // The average is kept, and so is the count of its updates.
+    let decay = (1.0 + (updates + 1) as f64) / (10.0 + (updates + 1) as f64);
+    for ((average, now), found) in there["fc.bias/ema"].iter().zip(&next["fc.bias"]).zip(&next["fc.bias/ema"]) {
+        let expected = decay * f64::from(*average) + (1.0 - decay) * f64::from(*now);
+        assert!((expected - f64::from(*found)).abs() < 1e-6, "{found} instead of {expected}");
+    }
+    let expected = (numbers(whole.path()), weights(whole.path(), &case));
+    for stop in [4, 5, 6, stop, 9, 14] {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), Some(stop)).unwrap();
+        case.resume(dir.path(), None).unwrap();
+        assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected, "stopped after {stop}");
+    }
+}
+
 /// The average lags behind: with it other scores come out, and `evaluate` gives those of the run.
 #[test]
 fn averages_are_evaluated_where_there_are_some() {
@@ -242,11 +297,14 @@ fn lookahead_returns_to_the_slow_weights() {
 fn a_convolution_starts_by_whitening_patches() {
     let layers = "model.body=[conv: {name: conv, out: 24, kernel: 2}, global_avg_pool: {name: pool}, flatten, \
                   linear: {name: fc, out: $classes}]";
-    let case = Case::new(&[layers, "train.whiten={module: conv, images: 20, eps: 1e-6}", "train.epochs=1"]);
+    let whiten = "train.whiten={module: conv, images: 20, eps: 1e-6}";
+    let case = Case::new(&[layers, whiten, "train.epochs=1", "train.ema=0.9"]);
     let mut trainer = Trainer::new(case.job()).unwrap();
     trainer.initialise().unwrap();
-    let filters =
-        trainer.session().variables().unwrap()["conv.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let variables = trainer.session().variables().unwrap();
+    let values = |name: &str| variables[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let filters = values("conv.weight");
+    assert_eq!(values("conv.weight/ema"), filters);
     let half = filters.len() / 2;
     assert!(filters[..half].iter().zip(&filters[half..]).all(|(a, b)| *a == -b));
     let images = case

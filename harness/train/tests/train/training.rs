@@ -1,8 +1,12 @@
 //! The loop on a small network: verdicts, events, determinism, resumption.
 
 use crate::support::{Case, events, numbers, weights};
-use std::fs;
-use zoo_train::{Event, Outcome, RunFolder, TrainError, Trainer};
+use std::{
+    fs,
+    io::Write,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use zoo_train::{Event, Listener, Outcome, RunFolder, TrainError, Trainer};
 
 #[test]
 fn a_run_leaves_its_files_and_a_verdict() {
@@ -160,6 +164,48 @@ fn updates_that_were_left_out_are_remembered() {
     }
 }
 
+/// Interrupted during the evaluation after step 3, resumed, and interrupted right after the evaluation.
+#[test]
+fn an_evaluation_that_is_caught_up_on_is_kept() {
+    let case = Case::new(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(3)).unwrap();
+    let evaluations = || events(dir.path()).iter().filter(|e| matches!(e, Event::Evaluated(e) if e.step == 3)).count();
+    assert_eq!(evaluations(), 0);
+    let resume = || {
+        let folder = RunFolder::reopen(dir.path()).unwrap();
+        let mut trainer = Trainer::new(case.job()).unwrap();
+        let files = folder.resume(&mut trainer).unwrap().files;
+        let (cancel, mut heard) = (AtomicBool::new(false), 0);
+        let watch = |event: &Event| {
+            heard += u32::from(matches!(event, Event::Evaluated(_)));
+            cancel.store(matches!(event, Event::Evaluated(_) | Event::Step(_)), Ordering::Relaxed);
+        };
+        let mut listeners: Vec<Box<dyn Listener + '_>> = vec![Box::new(files), Box::new(watch)];
+        let end = trainer.run(&folder.checkpoints(), &mut listeners, &cancel).unwrap();
+        drop(listeners);
+        (end, heard)
+    };
+    assert_eq!(resume(), (Outcome::Interrupted { step: 3 }, 1));
+    assert_eq!(evaluations(), 1);
+    assert_eq!(resume(), (Outcome::Interrupted { step: 4 }, 0));
+    assert_eq!(evaluations(), 1);
+}
+
+/// As after a crash between the event and the checkpoint.
+#[test]
+fn an_evaluation_that_no_checkpoint_contains_is_logged_once() {
+    let case = Case::new(&[]);
+    let (whole, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    case.run(whole.path(), None).unwrap();
+    case.run(dir.path(), Some(3)).unwrap();
+    let evaluated = events(whole.path()).into_iter().find(|event| matches!(event, Event::Evaluated(_))).unwrap();
+    let mut log = fs::OpenOptions::new().append(true).open(dir.path().join("events.jsonl")).unwrap();
+    writeln!(log, "{}", serde_json::to_string(&evaluated).unwrap()).unwrap();
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!(numbers(dir.path()), numbers(whole.path()));
+}
+
 #[test]
 fn what_a_training_began_with_is_not_needed_to_go_on() {
     let source = tempfile::tempdir().unwrap();
@@ -294,6 +340,13 @@ fn folders_are_guarded() {
     case.run(dir.path(), None).unwrap();
     let taken = RunFolder::create(dir.path(), &case.recipe).err().unwrap().to_string();
     assert!(taken.contains("this folder already contains a run"), "{taken}");
+    for file in ["launch.json", "recipe.yaml"] {
+        let foreign = tempfile::tempdir().unwrap();
+        fs::write(foreign.path().join(file), "of another program").unwrap();
+        let taken = RunFolder::create(foreign.path(), &case.recipe).err().unwrap().to_string();
+        assert!(taken.contains(&format!("`{file}`, which a run would overwrite")), "{taken}");
+        assert_eq!(fs::read(foreign.path().join(file)).unwrap(), b"of another program");
+    }
 }
 
 #[test]
