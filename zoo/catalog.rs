@@ -1,25 +1,22 @@
 //! Finds recipes and goldens.
 
+mod built_in;
+
 use crate::Failure;
-use include_dir::{Dir, include_dir};
-use std::fs;
+use built_in::{BuiltIn, RECIPES};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::debug;
-use zoo_datasets::{atomic::Aside, files};
 use zoo_engine::{Kernels, Level, Options, Tiles, tiles};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
-
-/// The recipes of this source tree, embedded so that an installed command has them in any folder.
-static RECIPES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
-/// Their goldens, embedded for the same reason.
-static GOLDENS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/golden");
 
 /// Folders with recipes, and the goldens next to them.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     dirs: Vec<PathBuf>,
     library: Library,
+    /// The unpacked recipes; `None` if the other folders have recipes with all of their names.
+    built_in: Option<BuiltIn>,
     /// Set once the goldens of the built-in recipes have been unpacked.
     goldens: OnceLock<()>,
 }
@@ -29,7 +26,7 @@ impl Catalog {
     /// recipes.
     ///
     /// # Errors
-    /// A given folder that does not exist.
+    /// A given folder that does not exist, or built-in recipes that cannot be unpacked.
     pub fn new(given: &[PathBuf]) -> Result<Self, Failure> {
         if let Some(missing) = given.iter().find(|dir| !dir.is_dir()) {
             return Err(Failure::Usage(format!("--recipes {}: no such folder", missing.display())));
@@ -37,10 +34,9 @@ impl Catalog {
         let mut dirs = given.to_vec();
         dirs.extend(nearest());
         let there = |recipe: &include_dir::File<'_>| dirs.iter().any(|dir| dir.join(recipe.path()).is_file());
-        if !RECIPES.files().all(there) {
-            dirs.extend(unpacked("recipes", &RECIPES));
-        }
-        Ok(Self { library: Library::new(&dirs), dirs, goldens: OnceLock::new() })
+        let built_in = if RECIPES.files().all(there) { None } else { Some(BuiltIn::unpack()?) };
+        dirs.extend(built_in.as_ref().map(BuiltIn::recipes));
+        Ok(Self { library: Library::new(&dirs), dirs, built_in, goldens: OnceLock::new() })
     }
 
     /// The recipes.
@@ -56,8 +52,13 @@ impl Catalog {
     /// The folder for new recipes: the first folder that is searched and not built in, or `recipes` in the working
     /// directory.
     pub fn own(&self) -> PathBuf {
-        let built_in = unpacked_to("recipes");
+        let built_in = self.built_in.as_ref().map(BuiltIn::recipes);
         self.dirs.iter().find(|dir| Some(*dir) != built_in.as_ref()).cloned().unwrap_or_else(|| "recipes".into())
+    }
+
+    /// Whether a file is one of the unpacked recipes.
+    pub fn is_built_in(&self, recipe: &Path) -> bool {
+        self.built_in.as_ref().is_some_and(|built_in| recipe.parent() == Some(&built_in.recipes()))
     }
 
     /// Loads a recipe and logs its warnings.
@@ -75,14 +76,13 @@ impl Catalog {
     /// The golden manifest that a recipe names; `None` if it names none.
     ///
     /// # Errors
-    /// There is no such file.
+    /// There is no such file, or the built-in goldens cannot be unpacked.
     pub fn golden(&self, recipe: &Recipe, path: &Path) -> Result<Option<PathBuf>, Failure> {
         let Some(golden) = &recipe.golden else { return Ok(None) };
         // Goldens are unpacked only on demand: few commands need them, and they are larger than the recipes.
-        if unpacked_to("recipes").is_some_and(|built_in| self.dirs.contains(&built_in)) {
-            self.goldens.get_or_init(|| {
-                unpacked("golden", &GOLDENS);
-            });
+        if let (Some(built_in), None) = (&self.built_in, self.goldens.get()) {
+            built_in.unpack_goldens()?;
+            self.goldens.get_or_init(|| ());
         }
         let beside_recipe = path.parent().map(Path::to_owned);
         let mut searched: Vec<PathBuf> = Vec::new();
@@ -131,46 +131,6 @@ fn sibling(dir: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// The folder to which built-in files are unpacked.
-fn unpacked_to(name: &str) -> Option<PathBuf> {
-    Some(cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"))).join(name))
-}
-
-/// Unpacks built-in files to a folder, so that messages can refer to their lines; `None` if the folder cannot be
-/// written.
-fn unpacked(name: &str, built_in: &Dir<'_>) -> Option<PathBuf> {
-    let folder = unpacked_to(name)?;
-    match unpack(built_in, &folder) {
-        Ok(()) => Some(folder),
-        Err(error) => {
-            tracing::warn!("cannot unpack the built-in {name} to {}: {error}", folder.display());
-            None
-        }
-    }
-}
-
-fn unpack(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for file in dir.files() {
-        let path = to.join(file.path());
-        if files::read(&path, file.contents().len() as u64).is_ok_and(|content| content == file.contents()) {
-            continue;
-        }
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        // Written atomically, because another process may be reading the file.
-        Aside::write(&path, |out| out.write_all(file.contents()))?.commit()?;
-    }
-    dir.dirs().try_for_each(|inner| unpack(inner, to))
-}
-
-/// The user's cache folder (XDG base directory specification).
-fn cache_folder() -> Option<PathBuf> {
-    let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,20 +143,5 @@ mod tests {
         assert_eq!(of("/a/recipes/"), "/a/golden");
         assert_eq!(of(".."), "../../golden");
         assert_eq!(of(""), "../golden");
-    }
-
-    #[test]
-    fn built_in_recipes_unpack_whole_and_again() {
-        let dir = tempfile::tempdir().unwrap();
-        for _ in 0..2 {
-            unpack(&RECIPES, dir.path()).unwrap();
-            let names = Library::new([dir.path()]).list();
-            assert!(names.iter().any(|(name, _)| name == "resnet50"));
-            assert!(
-                fs::read_dir(dir.path())
-                    .unwrap()
-                    .all(|entry| { !entry.unwrap().file_name().to_string_lossy().ends_with("partial") })
-            );
-        }
     }
 }

@@ -35,8 +35,9 @@ Examples:
   zoo validate my_recipe.yaml     list all mistakes in a file, with line and column
 
 Exit codes:
-  0 pass; 1 golden or target missed; 2 usage or invalid recipe; 3 data or golden missing or
-  unreadable; 70 internal error; 74 the operating system refused an operation; 130 interrupted"
+  0 pass; 1 golden or target missed; 2 usage, invalid recipe or output path; 3 data or golden
+  missing or unreadable; 70 internal error; 74 the operating system refused an operation;
+  130 interrupted"
 )]
 pub struct Cli {
     /// Options of every command.

@@ -27,7 +27,7 @@ pub enum Failure {
     /// Invalid use of the command line.
     #[error("{0}")]
     Usage(String),
-    /// Mistakes in the recipe.
+    /// Mistakes in a recipe, or in another YAML file.
     #[error(transparent)]
     Recipe(#[from] Diagnostics),
     /// No graph can be built from the recipe.
@@ -57,6 +57,19 @@ pub enum Failure {
         manifest: PathBuf,
         /// Folders that were searched.
         searched: Vec<PathBuf>,
+    },
+    /// A training whose golden was not found.
+    #[error("{0}\nTo train without the golden check, use --no-check")]
+    Unproven(Box<Failure>),
+    /// Built-in files that cannot be unpacked anywhere.
+    #[error("the built-in {what} cannot be unpacked: {}: {source}: set XDG_CACHE_HOME or HOME", path.display())]
+    NotUnpacked {
+        /// What they are.
+        what: &'static str,
+        /// The last folder that was tried.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
     },
     /// The engine refused or failed.
     #[error(transparent)]
@@ -93,9 +106,9 @@ pub enum Failure {
         /// The reason.
         source: ImportError,
     },
-    /// Errors of predictions.
+    /// Errors of predictions; mistakes in files of devices and studies are [`Failure::Recipe`].
     #[error(transparent)]
-    Npu(#[from] NpuError),
+    Npu(NpuError),
     /// A file that does not exist or cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
@@ -129,6 +142,12 @@ pub enum Failure {
     Output(#[from] std::io::Error),
 }
 
+impl From<NpuError> for Failure {
+    fn from(error: NpuError) -> Self {
+        if let NpuError::File(mistakes) = error { Self::Recipe(mistakes) } else { Self::Npu(error) }
+    }
+}
+
 impl Failure {
     /// The exit code.
     pub fn exit(&self) -> Exit {
@@ -139,6 +158,7 @@ impl Failure {
             Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
             Self::Golden(error) => golden(error),
             Self::GoldenNotFound { .. } => Exit::Missing,
+            Self::Unproven(failure) => failure.exit(),
             Self::Weights(error) => weights(error),
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
             Self::Onnx(_) => Exit::Invalid,
@@ -156,7 +176,7 @@ impl Failure {
             Self::Npu(error) => npu(error),
             Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) => Exit::Refused,
-            Self::Unwritable { source, .. } => unwritable(source),
+            Self::Unwritable { source, .. } | Self::NotUnpacked { source, .. } => unwritable(source),
         }
     }
 }
@@ -252,6 +272,7 @@ fn npu(error: &NpuError) -> Exit {
         | NpuError::File(_)
         | NpuError::NoXla { .. }
         | NpuError::NoFusedAttention { .. }
+        | NpuError::NoBf16 { .. }
         | NpuError::Accumulate { .. }
         | NpuError::InferenceOnly { .. }
         | NpuError::MissingOperators { .. }

@@ -1,10 +1,28 @@
-//! Ctrl-C: the first one makes the training write a checkpoint and stop, the second one ends the process at once.
+//! Ctrl-C: the first one makes a computation stop by itself, the second one ends the process at once.
 
 use crate::Exit;
 use crate::progress::Progress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
+
+/// How a computation stops by itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Stopping {
+    /// A training: it can be resumed.
+    Training,
+    /// An evaluation or a generation of text, which cannot be resumed.
+    Evaluation,
+}
+
+impl Stopping {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Training => "stopping after this step and writing a checkpoint",
+            Self::Evaluation => "stopping after this batch",
+        }
+    }
+}
 
 /// Handles Ctrl-C and SIGTERM.
 pub struct Interrupt {
@@ -14,8 +32,9 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Installs the handler. Until [`Interrupt::arm`], Ctrl-C ends the process.
-    pub fn install(progress: &Progress) -> Self {
+    /// Installs the handler. Until [`Interrupt::arm`], Ctrl-C ends the process; then the first one prints what happens
+    /// next (`stopping`).
+    pub fn install(progress: &Progress, stopping: Stopping) -> Self {
         let (armed, requested) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let interrupt = Self { armed: armed.clone(), requested: requested.clone() };
         let progress = progress.clone();
@@ -23,10 +42,10 @@ impl Interrupt {
             if !armed.load(Ordering::SeqCst) || requested.swap(true, Ordering::SeqCst) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            progress.line("stopping after this step and writing a checkpoint; press Ctrl-C again to stop at once");
+            progress.line(&format!("{}; press Ctrl-C again to stop at once", stopping.describe()));
         };
         if let Err(error) = ctrlc::set_handler(handler) {
-            warn!("Ctrl-C will not write a checkpoint: {error}");
+            warn!("Ctrl-C will end the process at once: {error}");
         }
         interrupt
     }
@@ -35,5 +54,10 @@ impl Interrupt {
     pub fn arm(&self) -> &AtomicBool {
         self.armed.store(true, Ordering::SeqCst);
         &self.requested
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::SeqCst)
     }
 }

@@ -91,6 +91,29 @@ fn a_fault_in_the_file_fails_the_conditions() {
     );
 }
 
+/// Smaller loss scales may be sufficient, but that is no reason to change one that loses nothing.
+#[test]
+fn a_safe_loss_scale_is_not_advised_against() {
+    let said = zoo("check resnet8_tiny --device ascend910").expect(0).out;
+    assert!(said.contains("\nsufficient ") && !said.contains("hint:"), "{said}");
+    let said = zoo("check resnet8_tiny --device ascend910 --set npu.loss_scale=none").out;
+    assert!(said.contains("hint: --set 'npu.loss_scale={fixed: {scale: "), "{said}");
+}
+
+#[test]
+fn mutants_need_a_recipe_that_passes() {
+    let check = |arguments: &[&str]| {
+        let mut check = command();
+        check.args(["check", "tiny", "--mutants", "--set", "model.bn1.eps=1e-3"]).args(arguments);
+        said(check.args(["--recipes", "tests/fixtures/recipes", "--golden", "tests/fuzz/seeds/tiny.json"])).expect(1)
+    };
+    let text = check(&[]).out;
+    assert!(text.contains("first divergence in forward: bn1#0"), "{text}");
+    assert!(text.contains("tiny fails without a planted fault") && !text.contains("caught"), "{text}");
+    let report = check(&["--format", "json"]).json();
+    assert_eq!((&report["planted"], &report["without_fault"]["verdict"]), (&0.into(), &"fail".into()));
+}
+
 #[test]
 fn a_missing_golden_is_told_from_a_failed_one() {
     let none = zoo("check tiny --recipes tests/fixtures/recipes").expect(3);

@@ -123,7 +123,10 @@ fn what_a_device_loses_is_shown_in_eighty_columns() {
     }
     let excerpt = faulty.lines().any(|line| line.contains("lrn: {name: lrn, size: 5, alpha: 0.1}"));
     assert!(excerpt && faulty.contains("operators.yaml:"), "{faulty}");
-    assert!(faulty.contains("all values") && faulty.contains("all gradients") && faulty.contains("best"), "{faulty}");
+    assert!(
+        faulty.contains("all values") && faulty.contains("all gradients") && faulty.contains("sufficient"),
+        "{faulty}"
+    );
     for line in faulty.lines().filter(|line| line.contains('|') && !line.contains("alpha")) {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -230,6 +233,11 @@ fn what_a_device_cannot_do_is_refused() {
     assert!(host.err.contains("choose a device with --device"), "{}", host.err);
     zoo("check resnet50 --plant conv1=40").expect(2);
     zoo("check resnet50 --nodes").expect(2);
+    // This machine is no simulated device.
+    for options in ["--plant conv1=40", "--nodes"] {
+        let said = zoo(&format!("check resnet50 --device host {options}")).expect(2);
+        assert!(said.err.contains("--plant and --nodes need a simulated device"), "{}", said.err);
+    }
     zoo("show resnet50 --device ascend910").expect(2);
 }
 

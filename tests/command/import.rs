@@ -55,11 +55,16 @@ fn what_is_written_is_valid_and_nothing_is_overwritten() {
     );
     said(command().arg("validate").arg(&recipe)).expect(0);
     let before = fs::read(&recipe).unwrap();
-    assert!(import(&[]).expect(2).err.contains("already exists"));
+    let refused = import(&[]).expect(2).err;
+    assert!(refused.contains("already exists; --force replaces it"), "{refused}");
     import(&["--force"]).expect(0);
     assert_eq!(fs::read(&recipe).unwrap(), before);
     let json = said(command().args(["import", "--format", "json"]).arg(trace("resnet18"))).expect(0).json();
     assert_eq!(json["same"]["operations"], 69);
+    let inside = recipe.join("net.yaml");
+    let mut unwritable = command();
+    unwritable.arg("import").arg(trace("resnet18")).arg("--out").arg(&inside).args(["--name", "net"]);
+    assert!(said(&mut unwritable).expect(2).err.contains("my_net.yaml: cannot be written: "));
     assert!(json["text"].as_str().unwrap().contains("name: resnet18"));
 }
 

@@ -70,7 +70,7 @@ fn the_step_of_zoo_passes_as_it_is_exported() {
             said.out
         );
         // f64 is well within what a narrower arithmetic may cost.
-        for arithmetic in ["bf16", "f16", "gaudi"] {
+        for arithmetic in ["bf16", "f16", "fp16", "gaudi"] {
             judged(folder.path(), &["--arithmetic", arithmetic]).expect(0);
         }
     }
@@ -113,7 +113,15 @@ fn names_that_the_step_has_not_fail_unless_they_are_allowed() {
     let said = judged(folder.path(), &[]).expect(1);
     assert!(said.out.contains("1 name of the recording that the step does not have (not allowed"), "{}", said.out);
     assert!(said.out.contains("\n  aux\n"), "{}", said.out);
-    judged(folder.path(), &["--allow-unmatched"]).expect(0);
+    let junit = folder.path().join("judge.xml");
+    let names = |allowed: &[&str], code: i32| {
+        judged(folder.path(), &[&["--junit", junit.to_str().unwrap()], allowed].concat()).expect(code);
+        let xml = fs::read_to_string(&junit).unwrap();
+        let case = xml.split("<testcase ").find(|case| case.starts_with("name=\"names\"")).unwrap();
+        (case.contains("1 name of the recording that the step does not have"), xml.contains("failures=\"1\""))
+    };
+    assert_eq!(names(&[], 1), (true, true));
+    assert_eq!(names(&["--allow-unmatched"], 0), (false, false));
     // The same said once and for all, and a name that means something.
     fs::rename(folder.path().join("out/fc#0.npy"), folder.path().join("logits.npy")).unwrap();
     fs::write(folder.path().join("names.yaml"), "names: {logits: 'out/fc#0'}\nignore: [aux]").unwrap();
@@ -173,7 +181,9 @@ fn an_arithmetic_has_to_be_declared() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for wrong in [&["--loss-scale", "0"][..], &["--arithmetic", "abacus"], &["--memory-limit", "1K"], &["--nonsense"]] {
+    let unknown = judged(&made("capture"), &["--arithmetic", "abacus"]).expect(2).err;
+    assert!(unknown.contains("there is no type or device `abacus`; known: f32, f16, bf16, a100, "), "{unknown}");
+    for wrong in [&["--loss-scale", "0"][..], &["--memory-limit", "1K"], &["--nonsense"]] {
         judged(&made("capture"), wrong).expect(2);
     }
     tiny(&["judge", "tinny", "recorded"]).expect(2);

@@ -36,6 +36,26 @@ fn a_language_model_is_trained_and_evaluated() {
     assert!((score("bits_per_character") - loss / 2f64.ln()).abs() < 1e-12);
 }
 
+/// e^710 is no f64: such a perplexity is null in all files.
+#[test]
+fn a_perplexity_beyond_all_numbers_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let mut run = command();
+    run.args(["run", "tiny_language", "--no-check", "--format", "json", "--out"]).arg(&out).args(RECIPES);
+    run.args(["--set", "schedule={constant: {base_lr: 20}}", "--set", "target={metric: perplexity, value: 60}"]);
+    let result = said(&mut run).expect(1).lines().pop().unwrap();
+    assert_eq!((&result["event"], &result["met"]), (&"result".into(), &false.into()));
+    assert!(result["achieved"].is_null(), "{result}");
+    let mut eval = command();
+    let evaluation = said(eval.args(["eval", "--format", "json"]).args(RECIPES).arg(&out)).expect(1).json();
+    assert!(evaluation["scores"]["perplexity"].is_null() && evaluation["loss"].as_f64().unwrap() > 709.0);
+    let judged = said(command().arg("verdict").arg(&out)).expect(1);
+    assert!(judged.out.contains("1 of 1 runs did not reach a finite perplexity"), "{}", judged.out);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("target missed"), "{page}");
+}
+
 #[test]
 fn a_run_reads_other_files_by_its_own_characters() {
     let dir = tempfile::tempdir().unwrap();

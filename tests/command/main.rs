@@ -1,6 +1,7 @@
 //! The command as its users meet it: arguments in; exit code, stdout and stderr out.
 
 mod bench;
+mod catalog;
 mod check;
 mod ci;
 mod crashes;

@@ -114,6 +114,14 @@ fn results_stand_beside_those_of_others() {
         assert!(text.contains(&row), "{row} in {text}");
     }
     assert!(text.matches("\n## ").count() == 1 && text.contains("\n\nDrawn.\n\n## "), "{text}");
+    // The page says what the data are, and claims nothing about them.
+    assert!(text.contains("Data: generated characters, 16x16 pixels; 96 samples to train on, 40 held out."), "{text}");
+    assert!(text.contains(" 2 epochs, 12 steps") && !text.contains("published data"), "{text}");
+    let short = dir.path().join("short");
+    run(&short, "tiny", &["--profile", "short"]);
+    report(&[short]).expect(0);
+    assert!(fs::read_to_string(&page).unwrap().contains(" 1 epoch, 6 steps"));
+    report(&folders).expect(0);
     let verdict = |margin: &str| {
         said(command().arg("verdict").args(&folders).arg("--against").arg(&others).args(["--margin", margin]))
     };

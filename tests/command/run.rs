@@ -202,6 +202,44 @@ fn a_failing_golden_stops_the_run() {
 }
 
 #[test]
+fn a_golden_that_does_not_exist_stops_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let recipe = dir.path().join("named.yaml");
+    let text = fs::read_to_string(root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();
+    fs::write(&recipe, text + "golden: {manifest: no/such.json}\n").unwrap();
+    let run = |rest: &[&str]| said(command().arg("run").arg(&recipe).arg("--out").arg(&out).args(rest));
+    let refused = run(&[]).expect(3);
+    assert!(refused.err.contains("names the golden no/such.json"), "{}", refused.err);
+    assert!(refused.err.contains("use --no-check"), "{}", refused.err);
+    assert!(!out.exists());
+    run(&["--no-check"]).expect(0);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_anything_slow() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let inside = dir.path().join("file/run");
+    let refused = tiny(&inside, &[]).expect(2);
+    assert!(refused.err.contains("file/run: cannot be written: "), "{}", refused.err);
+    let report = dir.path().join("file/run.xml");
+    let out = dir.path().join("run");
+    let junit = tiny(&out, &["--junit", report.to_str().unwrap()]).expect(2);
+    assert!(junit.err.contains("file/run.xml: cannot be written: "), "{}", junit.err);
+    let seeds = tiny(&inside, &["--repeat", "2"]).expect(2);
+    for early in [&refused, &junit, &seeds] {
+        assert!(!early.err.contains("a linear classifier") && !early.err.contains("memory: "), "{}", early.err);
+    }
+    assert!(!out.exists());
+    let mut default = command();
+    default.current_dir(&dir).args(["run", "tiny", "--recipes"]).arg(root().join("tests/fixtures/recipes"));
+    fs::write(dir.path().join("runs"), "").unwrap();
+    let refused = said(&mut default).expect(2);
+    assert!(refused.err.contains("runs/tiny-full-1: cannot be written: "), "{}", refused.err);
+}
+
+#[test]
 fn a_relu_on_the_logits_is_warned_of() {
     let dir = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();

@@ -117,6 +117,22 @@ fn a_run_goes_on_as_it_began() {
     assert!(again.err.contains(&format!("zoo run --resume {}", run.display())), "{}", again.err);
 }
 
+/// Another recipe of the same name is nearer when the run is resumed.
+#[test]
+fn a_run_that_is_resumed_by_its_recipe_searches_where_it_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();
+    for (folder, momentum) in [("recipes", "0.5"), ("own", "0.9")] {
+        fs::create_dir(dir.path().join(folder)).unwrap();
+        let text = text.replace("momentum: 0.9,", &format!("momentum: {momentum},"));
+        fs::write(dir.path().join(folder).join("tiny.yaml"), text).unwrap();
+    }
+    let tiny = |rest: &[&str]| said(command().current_dir(dir.path()).args(["run", "tiny"]).args(rest)).expect(0);
+    tiny(&["--recipes", "own"]);
+    let resumed = tiny(&["--resume"]);
+    assert!(resumed.err.contains("resuming runs/tiny-full-1 after step 12"), "{}", resumed.err);
+}
+
 #[test]
 fn what_is_not_there_is_told_before_anything_long() {
     let refused = zoo("run resnet50 --resume --out no/such/run").expect(2);

@@ -166,6 +166,11 @@ fn the_resolved_recipe_is_a_recipe() {
     std::fs::write(&file, zoo("show alexnet-torchvision --profile mini --resolved").expect(0).out).unwrap();
     let shown = said(command().arg("show").arg(&file)).expect(0);
     assert_eq!(shown.out, zoo("show alexnet-torchvision --profile mini").expect(0).out);
+    let json = zoo("show alexnet-torchvision --profile mini --resolved --format json").expect(0).json();
+    assert_eq!(json["recipe"]["name"], "alexnet-torchvision");
+    // JSON is YAML, too.
+    std::fs::write(&file, json["recipe"].to_string()).unwrap();
+    assert_eq!(said(command().arg("show").arg(&file)).expect(0).out, shown.out);
 }
 
 #[test]

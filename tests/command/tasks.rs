@@ -205,6 +205,53 @@ fn a_tracker_is_trained_in_stages_evaluated_and_drawn() {
     assert_eq!(endings, ["000", "000", "000", "001", "001", "001"], "{files:?}");
 }
 
+#[test]
+fn drawings_that_cannot_be_written_are_a_mistake_of_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    run("tiny_text", &out, &["--set", "train.epochs=1"]).expect(0);
+    let draw = |folder: &Path| {
+        let mut eval = command();
+        said(eval.args(["eval", "--drawn", "1"]).args(RECIPES).arg(&out).arg("--draw").arg(folder))
+    };
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let refused = draw(&file.join("pictures")).expect(2);
+    assert!(refused.err.contains("file/pictures: cannot be written"), "{}", refused.err);
+    // A folder in the place of a picture.
+    let pictures = dir.path().join("pictures");
+    draw(&pictures).expect(0);
+    let picture = fs::read_dir(&pictures).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&picture).unwrap();
+    fs::create_dir(&picture).unwrap();
+    let refused = draw(&pictures).expect(2);
+    assert!(refused.err.contains(&format!("{}: cannot be written", picture.display())), "{}", refused.err);
+}
+
+/// Interrupted while trivial answers are measured, after everything is drawn.
+#[cfg(unix)]
+#[test]
+fn an_evaluation_is_interrupted_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, pictures) = (dir.path().join("run"), dir.path().join("pictures"));
+    run("tiny_track", &out, &["--set", "train.epochs=1", "--set", "train.parts=[]"]).expect(0);
+    let mut eval = std::process::Command::new(assert_cmd::cargo::cargo_bin!("zoo"));
+    eval.current_dir(crate::workbench::root()).args(["eval", "--drawn", "1"]).args(RECIPES).arg(&out);
+    eval.args(["--set", "data.source.videos.val=1500", "--draw"]).arg(&pictures);
+    let mut child = eval.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let is_strip = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|ending| ending == "png");
+    while !fs::read_dir(&pictures).is_ok_and(|mut entries| entries.any(|entry| is_strip(&entry.unwrap()))) {
+        assert!(child.try_wait().unwrap().is_none(), "the evaluation ended before it was interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("stopping after this batch") && !err.contains("writing a checkpoint"), "{err}");
+}
+
 fn result_of(lines: &[Value]) -> &Value {
     lines.last().unwrap()
 }

@@ -193,3 +193,39 @@ fn fewer_logits_than_classes_are_a_mistake() {
     let refused = zoo(&format!("validate {}", file.display())).expect(2);
     assert!(refused.out.contains("7 logits for 10 classes"), "{}", refused.out);
 }
+
+/// A folder of recipes with one recipe, and what is said about it.
+fn validated(name: &str, text: &str, code: i32) -> serde_json::Value {
+    let recipes = tempfile::tempdir().unwrap();
+    fs::write(recipes.path().join(format!("{name}.yaml")), text).unwrap();
+    let folder = recipes.path().display();
+    zoo(&format!("validate {name} --recipes {folder} --format json")).expect(code).json()
+}
+
+#[test]
+fn a_name_that_is_inherited_or_not_that_of_the_file_is_warned_of() {
+    let inherited = validated("mine", "extends: lenet\n", 0);
+    let warning = &inherited["warnings"][0];
+    assert_eq!(warning["message"], "this recipe has no name of its own: it is called `lenet`");
+    assert_eq!((&warning["path"], &warning["line"]), (&"name".into(), &1.into()));
+    let differs = validated("mine", "# why\nname: yours\nextends: lenet\n", 0);
+    let warning = &differs["warnings"][0];
+    assert_eq!(warning["message"], "the name differs from that of the file: the recipe is found as `mine`");
+    assert_eq!((&warning["line"], &warning["hint"].as_str().unwrap().contains("`name: mine`")), (&2.into(), &true));
+    assert_eq!(validated("mine", "name: mine\nextends: lenet\n", 0)["warnings"], serde_json::json!([]));
+    // A file that is only found by its path can have any name.
+    let draft = Draft::new("name: mine\nextends: lenet\n");
+    assert!(!draft.validate().expect(0).out.contains("warning"));
+}
+
+#[test]
+fn a_device_and_a_golden_that_do_not_exist_are_found() {
+    let device = validated("mine", "name: mine\nextends: lenet\nnpu: {device: ascend990}\n", 2);
+    let error = &device["errors"][0];
+    assert!(error["message"].as_str().unwrap().contains("there is no device `ascend990`"), "{error}");
+    assert_eq!((&error["path"], &error["line"]), (&"npu.device".into(), &3.into()));
+    let golden = validated("mine", "name: mine\nextends: lenet\ngolden: {manifest: no/such.json}\n", 0);
+    let warning = &golden["warnings"][0];
+    assert!(warning["message"].as_str().unwrap().contains("names the golden no/such.json"), "{warning}");
+    assert_eq!((&warning["path"], &warning["line"]), (&"golden.manifest".into(), &3.into()));
+}

@@ -45,7 +45,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unreadable = |source| Failure::Unreadable { path: loaded.path.clone(), source };
     let text = std::fs::read_to_string(&loaded.path).map_err(unreadable)?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
-    new::write(&path, &renamed(&text, &args.name))?;
+    let moved = |folder: &Path| new::reference::moved(&catalog, &text, &loaded.path, folder);
+    new::write_valid(&catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
     new::put_schema(path.parent().unwrap_or(Path::new("")))?;
     match context.format {
         Format::Json => {
@@ -57,13 +58,16 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
-/// The text of a recipe under another name.
+/// The text of a recipe under another name, which it may have inherited before.
 fn renamed(text: &str, name: &str) -> String {
-    let line = |line: &str| match line.starts_with("name:") {
-        true => format!("name: {name}\n"),
-        false => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
+    let named = format!("name: {name}\n");
+    let line = |line: &str| if line.starts_with("name:") { named.clone() } else { format!("{line}\n") };
+    let mut lines: Vec<String> = text.lines().map(line).collect();
+    if !lines.contains(&named) {
+        let head = lines.iter().take_while(|line| line.trim_end().is_empty() || line.starts_with('#')).count();
+        lines.insert(head, named);
+    }
+    lines.concat()
 }
 
 #[cfg(test)]
@@ -74,5 +78,10 @@ mod tests {
     fn only_the_name_of_the_recipe_changes() {
         let text = "# name: of a comment\nname: a\nmodel:\n  name: a\n";
         assert_eq!(renamed(text, "b"), "# name: of a comment\nname: b\nmodel:\n  name: a\n");
+    }
+
+    #[test]
+    fn an_inherited_name_is_replaced() {
+        assert_eq!(renamed("# head\n\nextends: a\n", "b"), "# head\n\nname: b\nextends: a\n");
     }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::cli::Format;
 use crate::complete;
 use crate::console::{BAD, GOOD, paint};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::{Exit, Failure};
 use pictures::Pictures;
@@ -104,7 +104,7 @@ struct Report {
 
 /// Evaluates; missed if there is a target and it is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::install(&context.progress);
+    let interrupt = Interrupt::install(&context.progress, Stopping::Evaluation);
     let trained = args.trained.load(Usual::Trained, context)?;
     let weights = Weights::read(trained.expect_checkpoint()?, None)?;
     let mut recipe = trained.loaded.recipe.clone();
@@ -149,6 +149,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         pictures.finish()?;
     }
     let baselines = data::trivial_answers(job, &context.progress)?;
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
     let target = recipe.target.as_ref();
     let metric = recipe.metric();
     let achieved = evaluation.score(metric);

@@ -7,9 +7,10 @@ use super::{
         cases::{self, Checked},
         report,
     },
+    output,
     simulated::Simulated,
 };
-use crate::ci::JunitArgs;
+use crate::ci::{Case, Fault, JunitArgs, Outcome};
 use crate::cli::{Format, RecipeArgs};
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::memory::{MemoryArgs, beyond_now};
@@ -25,7 +26,8 @@ use zoo_golden::{
     judge::{Declared, JudgeOptions, JudgeReport, PHASES, judge, memory},
 };
 use zoo_graph::DType;
-use zoo_npu::Work;
+use zoo_npu::{NpuError, Work};
+use zoo_recipe::Recipe;
 use zoo_train::LossScale;
 
 /// Number of unknown names to list.
@@ -91,6 +93,9 @@ fn positive(text: &str) -> Result<f64, String> {
 
 /// Judges; missed if something differs.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    if let Some(file) = &args.junit.junit {
+        output::expect_folder(file)?;
+    }
     let end = judged(args, context);
     if let Some(file) = &args.junit.junit {
         context.ci.write_junit("judge", file, &end)?;
@@ -102,20 +107,24 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let mut loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
     let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
-    let simulated = match args.arithmetic.as_str() {
-        "f32" | "f16" | "bf16" => None,
-        device => Simulated::find(Some(device), Work::Train, &mut loaded.recipe, context)?,
+    let half = match args.arithmetic.as_str() {
+        "f32" | "fp32" => Some(Declared::F32),
+        "f16" | "fp16" => Some(Declared::Half { dtype: DType::F16, loss_scale: args.loss_scale }),
+        "bf16" => Some(Declared::Half { dtype: DType::Bf16, loss_scale: args.loss_scale }),
+        _ => None,
+    };
+    let simulated = match half {
+        Some(_) => None,
+        None => device(&args.arithmetic, &mut loaded.recipe, context)?,
     };
     let recipe = &loaded.recipe;
-    let declared = match (&simulated, args.arithmetic.as_str()) {
-        (Some(device), _) => Declared::Device {
+    let declared = match &simulated {
+        Some(device) => Declared::Device {
             name: device.name(),
             arithmetic: &device.arithmetic,
             loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         },
-        (None, "f16") => Declared::Half(DType::F16),
-        (None, "bf16") => Declared::Half(DType::Bf16),
-        (None, _) => Declared::F32,
+        None => half.unwrap_or(Declared::F32),
     };
     let beside = args.recording.join("names.yaml");
     let names = match &args.names {
@@ -143,12 +152,44 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let sets = &args.recipe.change.sets;
     let name = format!("{} recorded in {}", report.recipe, report.arithmetic);
     let checked = Checked { name, file: &loaded.path, sets, time: begun.elapsed() };
-    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
+    let mut suite = cases::suite(checked, &report.stages, report.first_divergence.as_ref())?;
+    suite.cases.push(names_case(&report));
+    context.ci.record(suite);
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => print(&report, sets, &mut context.out)?,
     }
     Ok(if report.verdict == Verdict::Fail { Exit::Missed } else { Exit::Pass })
+}
+
+/// The test case of the names of the recording.
+fn names_case(report: &JudgeReport) -> Case {
+    let unmatched = &report.unmatched;
+    let outcome = match unmatched.is_empty() || report.unmatched_allowed {
+        true => Outcome::Pass,
+        false => Outcome::Fail(Fault {
+            message: format!(
+                "{} of the recording that the step does not have",
+                counted(unmatched.len() as u64, "name")
+            ),
+            details: unmatched.join("\n"),
+            place: None,
+            first: report.stages.iter().all(|stage| stage.verdict != Verdict::Fail),
+        }),
+    };
+    Case { name: "names".to_owned(), outcome }
+}
+
+/// The device whose arithmetic was named.
+fn device(name: &str, recipe: &mut Recipe, context: &Context) -> Result<Option<Simulated>, Failure> {
+    match Simulated::find(Some(name), Work::Train, recipe, context) {
+        Err(Failure::Npu(NpuError::UnknownDevice { name, hint, known })) => {
+            let hint = hint.map(|hint| format!(", did you mean `{hint}`?")).unwrap_or_default();
+            let message = format!("there is no type or device `{name}`{hint}; known: f32, f16, bf16, {known}");
+            Err(Failure::Usage(message))
+        }
+        found => found,
+    }
 }
 
 fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {

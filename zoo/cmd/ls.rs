@@ -109,21 +109,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (there, mut rows) = (rows.len(), rows);
     rows.retain(|row| args.words.iter().all(|word| row.has(word)));
     rows.retain(|row| args.golden.is_none_or(|golden| golden == row.who_computed()));
+    if rows.is_empty() {
+        return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
+    }
     if context.format == Format::Json {
         context.out.json(&List { schema_version: SCHEMA_VERSION, recipes: &rows })?;
         return Ok(Exit::Pass);
-    }
-    if rows.is_empty() && there > 0 {
-        return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
-    }
-    if rows.is_empty() {
-        let dirs: Vec<String> = catalog.dirs().iter().map(|dir| dir.display().to_string()).collect();
-        return Err(Failure::Usage(match dirs.is_empty() {
-            true => "no recipes: there is no folder `recipes` here or above, and HOME, where built-in recipes are \
-                 unpacked, is not set"
-                .to_owned(),
-            false => format!("no recipes found in {}", dirs.join(", ")),
-        }));
     }
     let mut table = Table::new([
         ("recipe", Align::Left),

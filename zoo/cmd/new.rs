@@ -1,20 +1,25 @@
 //! `zoo new`: write a recipe to start from.
 
+pub(super) mod reference;
+mod sections;
+
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
 use crate::cli::Format;
 use crate::complete;
 use crate::{Exit, Failure};
+use sections::{chain, is_set, section_of};
 use serde::Serialize;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use zoo_recipe::LoadOptions;
+use zoo_recipe::{LoadOptions, Loaded};
+use zoo_train::quoted;
 
 /// Write a commented recipe to start from, and the JSON Schema for editors next to it.
 ///
-/// With --from, the new recipe extends another one: it inherits everything, and shows the values that most recipes
-/// change in comments. With --blank, it is a small residual network that can be trained at once, with every section
+/// With --from, the new recipe extends another one: it inherits everything, and lists, as comments, the values that are
+/// changed most often. With --blank, it is a small residual network that can be trained at once, with every section
 /// explained.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("start").required(true), after_help = "\
@@ -48,18 +53,31 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     expect_name(&args.name)?;
     let catalog = context.catalog()?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
-    let text = match &args.from {
-        Some(parent) => extending(&catalog, &args.name, parent)?,
-        None => include_str!("new/blank.yaml").replace("{name}", &args.name),
-    };
-    write(&path, &text)?;
+    // The argument with which other commands find the recipe.
+    let given = quoted(&match args.out.as_ref().map(|out| out.display().to_string()) {
+        Some(out) if reference::is_path(&out) => out,
+        Some(out) => format!("./{out}"),
+        None => args.name.clone(),
+    });
+    match &args.from {
+        Some(parent) => {
+            let loaded = catalog.load(parent, None, &[])?;
+            let extends = |folder: &Path| reference::from_folder(&catalog, parent, &loaded.path, folder);
+            write_valid(&catalog, &path, |folder| {
+                extending(&catalog, (&args.name, &given), &loaded, &extends(folder)?)
+            })?;
+        }
+        None => {
+            let text = include_str!("new/blank.yaml").replace("{name}", &args.name).replace("{given}", &given);
+            write(&path, &text, OTHER_FILE)?;
+        }
+    }
     put_schema(path.parent().unwrap_or(Path::new("")))?;
     match context.format {
         Format::Json => {
             context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: &args.name, path: &path })?;
         }
         Format::Text => {
-            let given = args.out.as_ref().map_or(args.name.clone(), |out| out.display().to_string());
             writeln!(context.out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
             writeln!(context.out, "  zoo run {given}")?;
         }
@@ -76,101 +94,98 @@ pub(super) fn expect_name(name: &str) -> Result<(), Failure> {
     Err(Failure::Usage(message))
 }
 
-/// Writes a new file and creates its folder.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::Usage(format!("{} already exists; --out names another file", path.display()))
-        }
-        _ => Failure::Usage(format!("cannot write {}: {error}", path.display())),
+/// What to do if the file exists.
+pub(super) const OTHER_FILE: &str = "--out names another file";
+
+/// Writes a new file and creates its folder. If the file exists, the error says what to do `instead`.
+pub(super) fn write(path: &Path, text: &str, instead: &str) -> Result<(), Failure> {
+    make_folder(path)?;
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => Failure::Usage(format!("{} already exists; {instead}", path.display())),
+        _ => Failure::Unwritable { path: path.to_owned(), source },
     };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
     fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
+}
+
+/// Creates the folder of a file, and returns it.
+fn make_folder(file: &Path) -> Result<&Path, Failure> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let unwritable = |source| Failure::Unwritable { path: folder.to_owned(), source };
+    match folder.exists() && !folder.is_dir() {
+        true => Err(unwritable(io::ErrorKind::NotADirectory.into())),
+        false => fs::create_dir_all(folder).map(|()| folder).map_err(unwritable),
+    }
+}
+
+/// Writes a new recipe that refers to others; `text` makes it for its folder. A recipe with mistakes is removed again.
+pub(super) fn write_valid(
+    catalog: &Catalog,
+    path: &Path,
+    text: impl FnOnce(&Path) -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    let text = text(make_folder(path)?)?;
+    write(path, &text, OTHER_FILE)?;
+    let absolute = std::path::absolute(path)?;
+    if let Err(mistakes) = catalog.library().load(&absolute.to_string_lossy(), &LoadOptions::default()) {
+        fs::remove_file(path).map_err(|source| Failure::Unwritable { path: path.to_owned(), source })?;
+        return Err(mistakes.into());
+    }
+    Ok(())
 }
 
 /// Writes the schema to the path in the first line of the recipe, for completion and validation in editors.
 pub(super) fn put_schema(folder: &Path) -> Result<(), Failure> {
     let path = folder.join("schema/recipe.json");
-    if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema())) }
+    if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema()), OTHER_FILE) }
 }
 
 /// Sections that are often changed, in the order of a recipe.
 const SECTIONS: [&str; 8] = ["data", "preprocess", "loss", "optimizer", "schedule", "train", "npu", "target"];
 
-/// A recipe that extends another, with the sections that are often changed in comments.
-fn extending(catalog: &Catalog, name: &str, parent: &str) -> Result<String, Failure> {
-    let loaded = catalog.load(parent, None, &[])?;
-    let known = &loaded.recipe.name;
-    let chain = chain(catalog, parent)?;
+/// A recipe that extends another one, to which it refers as `extends`, with the sections that are often changed in
+/// comments. `given` is the argument with which commands find the new recipe.
+fn extending(
+    catalog: &Catalog,
+    (name, given): (&str, &str),
+    loaded: &Loaded,
+    extends: &str,
+) -> Result<String, Failure> {
+    let (known, extends) = (&loaded.recipe.name, reference::written(extends));
     let mut text = format!(
         "# yaml-language-server: $schema=schema/recipe.json\n\
-         # zoo validate {name}     lists all mistakes, with line and column\n\
-         # zoo show {name}         lists layers, shapes, parameters, multiply-accumulates\n\
-         # zoo check {name}        proves one training step\n\
-         # zoo run {name}          trains it\n\
+         # zoo validate {given}     lists all mistakes, with line and column\n\
+         # zoo show {given}         lists layers, shapes, parameters, multiply-accumulates\n\
+         # zoo check {given}        proves one training step\n\
+         # zoo run {given}          trains it\n\
          name: {name}\n\
          description: describe in one line what differs from {known}\n\
-         extends: {known}\n\n\
+         extends: {extends}\n\n\
          # Everything that is not written here is inherited from {known}. The sections below are copied from there: \
          uncomment and\n\
          # edit what differs. Mappings are merged key by key, lists are replaced as a whole, and `~` removes an \
          inherited value.\n"
     );
+    let chain = chain(catalog, &loaded.path)?;
+    let unwritten = |error| Failure::Usage(format!("{known} cannot be written: {error}"));
+    let resolved = loaded.recipe.to_yaml().map_err(unwritten)?;
     for section in SECTIONS {
-        if let Some(lines) = chain.iter().find_map(|text| section_of(text, section)) {
+        // `set` changes values of a section that is written elsewhere.
+        let lines = match chain.iter().any(|text| is_set(text, section)) {
+            true => section_of(&resolved, section),
+            false => chain.iter().find_map(|text| section_of(text, section)),
+        };
+        if let Some(lines) = lines {
             text.push('\n');
             lines.iter().for_each(|line| text.push_str(&format!("# {line}\n")));
         }
     }
-    text.push_str(&format!(
-        "\n# The golden of {known} proves this recipe too, as long as network, loss and optimizer are the same. \
-         Otherwise, make your own:\n\
-         # golden: {{manifest: {name}/step.json}}\n"
-    ));
+    let golden = match &loaded.recipe.golden {
+        Some(_) => format!(
+            "The golden of {known} proves this recipe too, as long as network, loss and optimizer are the same. \
+             Otherwise, make your own:"
+        ),
+        None => format!("{known} has no golden. golden/README.md of zoo explains how to export one from PyTorch:"),
+    };
+    text.push_str(&format!("\n# {golden}\n# golden: {{manifest: {name}/step.json}}\n"));
     Ok(text)
-}
-
-/// The texts of a recipe and of the recipes that it extends, nearest first.
-fn chain(catalog: &Catalog, name: &str) -> Result<Vec<String>, Failure> {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(name.to_owned());
-    while let Some(name) = next {
-        let loaded = catalog.library().load(&name, &LoadOptions::default())?;
-        let text = fs::read_to_string(&loaded.path)
-            .map_err(|error| Failure::Usage(format!("{}: {error}", loaded.path.display())))?;
-        next = text.lines().find_map(|line| line.strip_prefix("extends:")).map(|rest| {
-            let value = rest.split('#').next().unwrap_or_default();
-            value.trim().trim_matches(['"', '\'']).to_owned()
-        });
-        texts.push(text);
-    }
-    Ok(texts)
-}
-
-/// The lines of a top-level section, without blank lines and comments at its end.
-fn section_of<'t>(text: &'t str, section: &str) -> Option<Vec<&'t str>> {
-    let begins = |line: &&str| line.strip_prefix(section).is_some_and(|rest| rest.starts_with(':'));
-    let mut lines = text.lines().skip_while(|line| !begins(line));
-    let first = lines.next()?;
-    let body = lines.take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
-    let mut found: Vec<&str> = std::iter::once(first).chain(body).collect();
-    while found.last().is_some_and(|line| line.is_empty() || line.starts_with('#')) {
-        found.pop();
-    }
-    Some(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_section_ends_where_the_next_begins() {
-        let text = "a: 1\nloss:\n  x: {y: 1} # why\n\n  z: 2\n\n# about b\nb: 2\n";
-        assert_eq!(section_of(text, "loss").unwrap(), ["loss:", "  x: {y: 1} # why", "", "  z: 2"]);
-        assert_eq!(section_of(text, "a").unwrap(), ["a: 1"]);
-        assert_eq!(section_of(text, "los"), None);
-    }
 }

@@ -11,12 +11,12 @@ mod rehearse;
 pub(super) mod screen;
 mod warnings;
 
-use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
+use super::{Context, FULL, SCHEMA_VERSION, output, simulated::Simulated, verdict};
 use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
 use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::numbers::{Seconds, counted, percent};
 use crate::{Exit, Failure};
@@ -96,6 +96,9 @@ pub struct Args {
 /// Trains; [`Exit::Missed`] if the golden or the target is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
+    if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
+        output::expect_folder(file)?;
+    }
     let end = Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context));
     if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
         context.ci.write_junit("run", file, &end)?;
@@ -125,7 +128,7 @@ impl Args {
 
 /// Opens the data, proves the step, trains once or with several seeds. Cheap checks come first.
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::install(&context.progress);
+    let interrupt = Interrupt::install(&context.progress, Stopping::Training);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
     super::use_threads(loaded.recipe.engine.threads)?;
     let mut recipe = loaded.recipe.clone();
@@ -164,6 +167,9 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
         None => None,
     };
     let cost = if first { price(&recipe, context) } else { None };
+    if let Some(cost) = cost.as_ref().filter(|_| context.format == Format::Json) {
+        context.out.json(cost)?;
+    }
     let baseline = if anew { data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
     let job = Job { linear_baseline: baseline, golden, ..job };
     let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };

@@ -1,6 +1,6 @@
 //! `zoo schema`: JSON Schemas of the files that users write, and of events.
 
-use super::Context;
+use super::{Context, output};
 use crate::{Exit, Failure};
 use clap::ValueEnum;
 use std::io::Write;
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         for page in zoo_recipe::reference() {
             let path = folder.join(page.file);
-            zoo_train::weights::replace(&path, page.text.as_bytes())?;
+            output::write(&path, &page.text, context)?;
             writeln!(context.out, "{}", path.display())?;
         }
         return Ok(Exit::Pass);

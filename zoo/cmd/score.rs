@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let paths: Vec<PathBuf> = if args.files.is_empty() {
         score::list(catalog.dirs()).into_iter().map(|(_, path)| path).collect()
     } else {
-        args.files.iter().map(|given| find(given, &catalog)).collect()
+        args.files.iter().map(|given| find(given, &catalog)).collect::<Result<_, Failure>>()?
     };
     let mut rows = Vec::new();
     for path in &paths {
@@ -83,15 +83,22 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 
 /// Finds a throughput file by path, by a path below a folder of recipes (`recipes/throughput/NAME.yaml` from any
 /// folder), or by its name alone.
-fn find(given: &Path, catalog: &Catalog) -> PathBuf {
+fn find(given: &Path, catalog: &Catalog) -> Result<PathBuf, Failure> {
     if given.exists() {
-        return given.to_owned();
+        return Ok(given.to_owned());
     }
     let inner = given
         .strip_prefix("recipes")
         .map_or_else(|_| Path::new("throughput").join(given).with_extension("yaml"), Path::to_owned);
     let found = catalog.dirs().iter().map(|folder| folder.join(&inner)).find(|path| path.is_file());
-    found.unwrap_or_else(|| given.to_owned())
+    match found {
+        None if given.extension().is_none() && given.components().count() == 1 => {
+            let known: Vec<String> = score::list(catalog.dirs()).into_iter().map(|(name, _)| name).collect();
+            let (name, known) = (given.display(), known.join(", "));
+            Err(Failure::Usage(format!("there is no throughput file `{name}`; known: {known}")))
+        }
+        found => Ok(found.unwrap_or_else(|| given.to_owned())),
+    }
 }
 
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {

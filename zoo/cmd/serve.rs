@@ -41,6 +41,9 @@ struct Report<'a> {
     address: &'a str,
 }
 
+/// The port of HTTP that browsers omit.
+const DEFAULT_PORT: u16 = 80;
+
 /// The script of the pages, which reloads them.
 const SCRIPT: &str = include_str!("serve/live.js");
 
@@ -139,8 +142,7 @@ impl Site {
     /// Whether the request names a host of this machine. Names of other sites can resolve to it too (DNS rebinding).
     fn is_meant(&self, request: &Request) -> bool {
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-        let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
-        host.is_some_and(|host| own.iter().any(|own| host.value.as_str() == own))
+        host.is_some_and(|host| is_own(host.value.as_str(), self.port))
     }
 
     fn index(&mut self) -> Result<Option<String>, Failure> {
@@ -163,6 +165,15 @@ impl Site {
     }
 }
 
+/// Whether the header `Host` names this machine and this port. Browsers omit the default port.
+fn is_own(host: &str, port: u16) -> bool {
+    ["127.0.0.1", "localhost"].iter().any(|name| match host.strip_prefix(name) {
+        Some("") => port == DEFAULT_PORT,
+        Some(rest) => rest == format!(":{port}"),
+        None => false,
+    })
+}
+
 fn all_runs() -> Link {
     Link { text: "all runs".to_owned(), href: "/".to_owned() }
 }
@@ -171,4 +182,20 @@ fn all_runs() -> Link {
 fn href(path: &str, run: &str) -> String {
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("run", run).finish();
     format!("{path}?{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_meant() {
+        for name in ["127.0.0.1", "localhost"] {
+            assert!(is_own(&format!("{name}:6543"), 6543) && !is_own(&format!("{name}:6543"), 80));
+            assert!(is_own(name, 80) && is_own(&format!("{name}:80"), 80) && !is_own(name, 6543));
+        }
+        for other in ["example.com", "example.com:80", "localhost.example.com", "127.0.0.1.example.com:80", ""] {
+            assert!(!is_own(other, 80), "{other}");
+        }
+    }
 }

@@ -7,10 +7,13 @@ mod picture;
 mod precision;
 mod schedule;
 
-use super::Context;
-use crate::cli::RecipeArgs;
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::{Format, RecipeArgs};
 use crate::complete;
 use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use zoo_recipe::Recipe;
 
 /// Show the layers, the training-step graph or the learning rates of a recipe.
 #[derive(Debug, clap::Args)]
@@ -53,7 +56,7 @@ pub struct Args {
     /// Device for --precision: the name of a file in recipes/devices; by default the device of the recipe
     #[arg(long, value_name = "NAME", add = complete::devices(), requires = "precision")]
     device: Option<String>,
-    /// Show the recipe as YAML, including inherited values and defaults
+    /// Show the recipe with inherited values and defaults, as YAML; with --format json as JSON
     #[arg(long, conflicts_with_all = ["graph", "schedule"])]
     resolved: bool,
     #[command(flatten)]
@@ -78,10 +81,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let recipe = &loaded.recipe;
     let batch = args.batch as usize;
     if args.resolved {
-        use std::io::Write;
-        let yaml =
-            recipe.to_yaml().map_err(|error| Failure::Usage(format!("this recipe cannot be written: {error}")))?;
-        write!(context.out, "{yaml}")?;
+        resolved(recipe, context)?;
     } else if args.pictures.wanted() {
         picture::draw(recipe, &args.pictures, context)?;
     } else if args.schedule {
@@ -96,4 +96,23 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         layers::show(recipe, batch, context)?;
     }
     Ok(Exit::Pass)
+}
+
+/// The resolved recipe as JSON.
+#[derive(Serialize)]
+struct Resolved<'a> {
+    schema_version: u32,
+    recipe: &'a Recipe,
+}
+
+/// Prints the recipe with inherited values and defaults.
+fn resolved(recipe: &Recipe, context: &mut Context) -> Result<(), Failure> {
+    match context.format {
+        Format::Json => context.out.json(&Resolved { schema_version: SCHEMA_VERSION, recipe })?,
+        Format::Text => {
+            let unwritten = |error| Failure::Usage(format!("this recipe cannot be written: {error}"));
+            write!(context.out, "{}", recipe.to_yaml().map_err(unwritten)?)?;
+        }
+    }
+    Ok(())
 }

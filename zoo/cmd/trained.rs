@@ -63,7 +63,12 @@ impl TrainedArgs {
             true => (Some(named), Some(self.checkpoint.clone().unwrap_or_else(|| named.to_owned()))),
             false => (self.checkpoint.as_deref().and_then(run_of), self.checkpoint.clone()),
         };
-        let Some(folder) = run else { return self.of_recipe(usual, checkpoint, context) };
+        let Some(folder) = run else {
+            if names_no_file(named) {
+                return Err(Failure::Usage(format!("there is no run folder or recipe `{}`", self.recipe)));
+            }
+            return self.of_recipe(usual, checkpoint, context);
+        };
         let launch = Launch::read(folder)?;
         context.also_search(launch.iter().flat_map(|launch| launch.recipes.iter().cloned()));
         let catalog = context.catalog()?;
@@ -134,4 +139,10 @@ fn run_of(checkpoint: &Path) -> Option<&Path> {
 /// Whether this is the folder of a run that has already stored its recipe.
 fn has_recipe(path: &Path) -> bool {
     RunFolder::is_run(path) && RunFolder::recipe_file(path).is_file()
+}
+
+/// Whether this is neither the name of a recipe nor the path of a file, so a run folder was meant.
+pub(super) fn names_no_file(named: &Path) -> bool {
+    let is_yaml = named.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    named.components().count() > 1 && !is_yaml && !named.is_file()
 }

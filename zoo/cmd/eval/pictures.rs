@@ -18,7 +18,7 @@ pub(super) struct Pictures {
     /// The sequences drawn so far.
     sequences: Vec<Sequence>,
     /// The first error; nothing is drawn after it.
-    failed: Option<DataError>,
+    failed: Option<Failure>,
 }
 
 struct Sequence {
@@ -41,7 +41,7 @@ impl Pictures {
         if let Some(why) = undrawn {
             return Err(Failure::Usage(format!("--draw: {why}")));
         }
-        fs::create_dir_all(folder).map_err(|source| DataError::Io { path: folder.to_owned(), source })?;
+        create(folder)?;
         Ok(Self { folder: folder.to_owned(), limit, seen: 0, sequences: Vec::new(), failed: None })
     }
 
@@ -52,7 +52,7 @@ impl Pictures {
         }
     }
 
-    fn draw(&mut self, sight: &Sight<'_>) -> Result<(), DataError> {
+    fn draw(&mut self, sight: &Sight<'_>) -> Result<(), Failure> {
         let Sight::Found(Found { name, place, draw, .. }) = sight else { return Ok(()) };
         match *place {
             Place::Alone { .. } => {
@@ -60,15 +60,15 @@ impl Pictures {
                 self.seen += 1;
                 if number < self.limit {
                     let file = self.folder.join(format!("{number:03}-{}.png", plain(name)));
-                    write_png(&draw(), &file)?;
+                    write_png(&draw(), &file).map_err(unwritable)?;
                 }
             }
             Place::Frame { sequence, .. } if sequence >= self.limit => {}
             Place::Frame { sequence, number } => {
                 let folder = self.folder.join(format!("{sequence:03}-{}", plain(name)));
-                fs::create_dir_all(&folder).map_err(|source| DataError::Io { path: folder.clone(), source })?;
+                create(&folder)?;
                 let file = folder.join(format!("{number:05}.png"));
-                write_png(&draw(), &file)?;
+                write_png(&draw(), &file).map_err(unwritable)?;
                 match self.sequences.iter_mut().find(|known| known.number == sequence) {
                     Some(known) => known.frames.push(file),
                     None => self.sequences.push(Sequence { number: sequence, name: plain(name), frames: vec![file] }),
@@ -81,17 +81,29 @@ impl Pictures {
     /// Writes animations and strips.
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(error) = self.failed {
-            return Err(error.into());
+            return Err(error);
         }
         for Sequence { number, name, frames } in &self.sequences {
             let file = |ending: &str| self.folder.join(format!("{number:03}-{name}.{ending}"));
             let frames = frames.iter().map(|frame| read_image(frame)).collect::<Result<Vec<Image>, _>>()?;
-            write_gif(&frames, DELAY, &file("gif"))?;
+            write_gif(&frames, DELAY, &file("gif")).map_err(unwritable)?;
             let every = frames.len().div_ceil(STRIP).max(1);
             let some: Vec<Image> = frames.iter().step_by(every).cloned().collect();
-            write_png(&strip(&some, STRIP), &file("png"))?;
+            write_png(&strip(&some, STRIP), &file("png")).map_err(unwritable)?;
         }
         Ok(())
+    }
+}
+
+fn create(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|source| Failure::Unwritable { path: folder.to_owned(), source })
+}
+
+/// The error of a file that was to be written.
+fn unwritable(error: DataError) -> Failure {
+    match error {
+        DataError::Io { path, source } => Failure::Unwritable { path, source },
+        other => other.into(),
     }
 }
 

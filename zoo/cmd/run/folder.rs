@@ -20,6 +20,22 @@ pub(super) fn last_run(stem: &str) -> Result<PathBuf, Failure> {
     Ok(Path::new(RUNS).join(format!("{stem}-{number}")))
 }
 
+/// Refuses a run folder that cannot be written, before anything slow is started. The folder itself does not stay,
+/// because the run may not begin.
+///
+/// # Errors
+/// Neither the folder nor one inside it can be created.
+pub(super) fn expect_writable(run: &Path) -> Result<(), Failure> {
+    let inner = run.join("checkpoints");
+    let missing: Vec<&Path> = [inner.as_path(), run].into_iter().filter(|folder| !folder.exists()).collect();
+    fs::create_dir_all(&inner).map_err(|source| Failure::Unwritable { path: run.to_owned(), source })?;
+    for folder in missing {
+        // It stays if another process uses it already.
+        let _ = fs::remove_dir(folder);
+    }
+    Ok(())
+}
+
 fn numbered_runs(stem: &str) -> Vec<u64> {
     let entries = fs::read_dir(RUNS).into_iter().flatten().flatten();
     let number = |entry: fs::DirEntry| {

@@ -1,11 +1,11 @@
 //! The plan of a training, from the command line or from the run that is resumed.
 
 use super::Args;
-use super::folder::{last_run, next_run};
+use super::folder::{expect_writable, last_run, next_run};
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cli::Change;
-use crate::cmd::Context;
+use crate::cmd::{Context, trained::names_no_file};
 use std::path::{Path, PathBuf};
 use zoo_recipe::Loaded;
 use zoo_train::{Launch, RunFolder};
@@ -49,9 +49,11 @@ impl Plan {
             RunFolder::expect_run(out)?;
             launch = launch.over(Launch::read(out)?.unwrap_or_default());
             resumed = Some(out.to_owned());
+        } else if args.resume && names_no_file(named) {
+            return Err(Failure::Usage(format!("there is no run folder `{}`", args.recipe)));
         }
         context.also_search(launch.recipes.iter().cloned());
-        let catalog = context.catalog()?;
+        let mut catalog = context.catalog()?;
         let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
         let (profile, mut loaded) = context.load_to_train(&catalog, &launch.recipe, &change)?;
         launch.profile = profile;
@@ -60,6 +62,8 @@ impl Plan {
             RunFolder::expect_run(&folder)?;
             if let Some(begun) = Launch::read(&folder)? {
                 launch = launch.over(begun);
+                context.also_search(launch.recipes.iter().cloned());
+                catalog = context.catalog()?;
                 let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
                 loaded = context.load_to_train(&catalog, &launch.recipe, &change)?.1;
             }
@@ -72,6 +76,7 @@ impl Plan {
                 .into_iter()
                 .filter_map(|seed| plan.given(seed))
                 .try_for_each(|out| RunFolder::expect_vacant(&out))?;
+            plan.seeds().into_iter().try_for_each(|seed| expect_writable(&plan.folder(seed)))?;
         }
         Ok(plan)
     }

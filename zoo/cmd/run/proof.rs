@@ -1,6 +1,7 @@
 //! The golden check before a training.
 
 use super::before;
+use crate::Failure;
 use crate::catalog::Catalog;
 use crate::ci::Suite;
 use crate::cli::Format;
@@ -9,7 +10,6 @@ use crate::cmd::{Context, check};
 use crate::console::{BAD, GOOD, WARN, paint};
 use crate::memory::MemoryArgs;
 use crate::numbers::Seconds;
-use crate::{Failure, Failure::GoldenNotFound};
 use std::time::Instant;
 use tracing::info;
 use zoo_golden::{GoldenError, Precision};
@@ -48,7 +48,8 @@ pub(super) fn prove(
     let begun = Instant::now();
     let report = match check::check(catalog, &written, None, Precision::F32, memory, context) {
         Ok(report) => report,
-        Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
+        Err(error @ Failure::GoldenNotFound { .. }) => return Err(Failure::Unproven(Box::new(error))),
+        Err(error @ Failure::Golden(GoldenError::Absent { .. })) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));
             context.ci.record(Suite::absent(format!("{} golden", written.recipe.name), error.to_string()));
             return Ok(Proof::absent());

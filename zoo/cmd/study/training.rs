@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cmd::{Context, run::data, simulated::Simulated, study::clock::verdict};
 use crate::console::{Console, DIM, HEADING, paint};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::progress::{Bar, Progress};
@@ -48,7 +48,7 @@ pub(super) fn run(
     if study.trainings.is_empty() {
         return Ok(Some(trained));
     }
-    let interrupt = train.then(|| Interrupt::install(&context.progress));
+    let interrupt = train.then(|| Interrupt::install(&context.progress, Stopping::Training));
     let runs = Runs { study, cancel: interrupt.as_ref().map(Interrupt::arm), out, memory, catalog, context };
     for table in &study.trainings {
         let mut first = None;
