@@ -88,7 +88,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
         for (name, value, lost) in [
             ("none", 1.0, scale.lost_at_1),
             ("present", scale.present, scale.lost_at_present),
-            ("best", scale.best, scale.lost_at_best),
+            ("sufficient", scale.best, scale.lost_at_best),
         ] {
             grid.rows.push(vec![name.into(), value.to_string().into(), share(lost).into()]);
         }
