@@ -172,9 +172,9 @@ pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }
 
-/// Blocks of output channels of a grouped convolution, and the tiles of input channels and taps that each of them meets.
-/// A tile has `of_out` output channels and `of_in` input channels. Groups narrower than a tile share it; the rest of
-/// their filters is zero.
+/// Blocks of output channels of a grouped convolution, and the tiles of input channels and taps that each of them
+/// meets. A tile has `of_out` output channels and `of_in` input channels. Groups narrower than a tile share it; the
+/// rest of their filters is zero.
 fn grouped(out: usize, channels: usize, groups: usize, taps: usize, [of_out, of_in]: [u64; 2]) -> (u64, u64) {
     let [out, channels, groups, taps] = [out, channels, groups, taps].map(|n| n as u64);
     let of_group = (out / groups).max(1);

@@ -1,11 +1,11 @@
 //! The events of a step on streams: device, host, copies, collectives, mask generator.
 //!
 //! Kernels run in the order of the graph on the device, and host operators on the host. Values that one produces and
-//! the other reads are copied. A host operator splits a compiled graph into two parts: it waits for the first part,
-//! the second part waits for it, and device and host synchronise as between loops. Sums of gradients have their own
-//! stream and run during the backward pass. An update waits for the buckets of all gradients that it needs (for the
-//! norm of all gradients, these are all), and updates run in the order in which these end. In eager mode the host launches one kernel after the other, and no kernel starts
-//! before it is launched.
+//! the other reads are copied. A host operator splits a compiled graph into two parts: it waits for the first part, the
+//! second part waits for it, and device and host synchronise as between loops. Sums of gradients have their own stream
+//! and run during the backward pass. An update waits for the buckets of all gradients that it needs (for the norm of
+//! all gradients, these are all), and updates run in the order in which these end. In eager mode the host launches one
+//! kernel after the other, and no kernel starts before it is launched.
 
 use crate::{
     collective::{self, Bucket, Gradient},
@@ -17,7 +17,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use zoo_graph::{Graph, Op, Phase, Place, Source, ValueId};
+use zoo_graph::{Graph, Op, Phase, Place, Source, ValueId, VariableId};
 use zoo_recipe::schema::{DropoutKernel, Mode, Npu};
 
 /// Where events run.
@@ -154,7 +154,7 @@ impl Plan<'_> {
         if self.devices < 2 {
             return Vec::new();
         }
-        let parameters: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
+        let parameters = self.parameters();
         let gradients = self.graph.gradients.iter().map(|(id, v)| {
             let parameter = parameters.get(id).copied().unwrap_or_default();
             let ready = run.made(*v).map_or(Seconds::ZERO, |(at, _)| at);
@@ -178,11 +178,16 @@ impl Plan<'_> {
         collective::schedule(gradients, computed, &all_reduce.split, all_reduce.overlap, &cost)
     }
 
-    /// For each kernel of the update, the last of the gradients that it needs, itself or through other kernels of the
-    /// update, as the index of their parameters in `order`; none if it needs none. A kernel that reads a parameter alone
-    /// runs with the update of that parameter.
+    /// Indices of the parameters, in the order of declaration.
+    fn parameters(&self) -> HashMap<VariableId, usize> {
+        self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect()
+    }
+
+    /// For each kernel of the update, the parameter whose gradient comes last, in `order`, of those that it needs,
+    /// itself or through other kernels of the update; none if it needs none. A kernel that reads only a parameter runs
+    /// with the update of that parameter. `order`: indices of parameters, as the result.
     fn awaited(&self, updates: &[usize], order: &[usize]) -> Vec<Option<usize>> {
-        let indices: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
+        let indices = self.parameters();
         let places: HashMap<usize, usize> =
             order.iter().enumerate().map(|(place, parameter)| (*parameter, place)).collect();
         let place = |id| places.get(indices.get(id)?).copied();

@@ -24,7 +24,7 @@ fn train(recipe: &Recipe, device: &Device) -> Profile {
     zoo_npu::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// When each value is computed, in a step.
+/// Requires that every kernel starts after the kernels that compute its operands.
 fn expect_order(profile: &Profile) {
     let mut made = vec![0.0; profile.graph.values.len()];
     let mut events: Vec<_> = profile.timeline.events.iter().filter(|event| event.kernel.is_some()).collect();

@@ -27,14 +27,12 @@ pub(super) fn profile(
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Other, Failure> {
-    let unless_set = |path: &str, value: usize| {
-        let set = args.against_set.iter().any(|set| set.split('=').next().is_some_and(|key| key.trim() == path));
-        (!set).then(|| u32::try_from(value).ok()).flatten()
-    };
+    let is_set =
+        |path: &str| args.against_set.iter().any(|set| set.split('=').next().is_some_and(|key| key.trim() == path));
+    let unless_set = |path: &str, value: usize| if is_set(path) { None } else { u32::try_from(value).ok() };
+    let of_first = || (!is_set("npu.device")).then(|| first.npu.device.clone());
     let mut machine = args.machine.clone();
-    let device = args.against_device.clone().or(machine.device);
-    let of_set = args.against_set.iter().any(|set| set.starts_with("npu.device="));
-    machine.device = device.or_else(|| (!of_set).then(|| first.npu.device.clone()));
+    machine.device = args.against_device.clone().or(machine.device).or_else(of_first);
     machine.devices = machine.devices.or_else(|| unless_set("npu.devices", first.npu.devices));
     machine.batch = machine.batch.or_else(|| unless_set("train.batch", first.train.batch));
     let change = Change { profile: None, sets: args.against_set.clone() };

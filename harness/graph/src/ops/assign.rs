@@ -52,8 +52,8 @@ impl Assign {
     }
 
     /// The same with the smaller of `decay` and `(1 + n) / (10 + n)` at update `n`, counted from 1, so that early
-    /// parameters are forgotten soon. `before` updates precede those that the optimizer counts: a reset of the optimizer
-    /// is none of the average.
+    /// parameters are forgotten soon. `before` updates precede those that the optimizer counts: a reset of the
+    /// optimizer is none of the average.
     ///
     /// Source: `tf.train.ExponentialMovingAverage`, `num_updates`.
     pub fn average_with_warmup(decay: f64, before: u64) -> Self {
