@@ -65,14 +65,14 @@ pub(super) fn read(
     on_error: OnError,
     skipped: &mut usize,
 ) -> Result<(Vec<BoxedImage>, Vec<String>), DataError> {
-    let bytes = files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, MAX_FILE)?;
     let refuse = |error: serde_json::Error| DataError::Annotation {
         path: path.to_owned(),
         line: error.line().max(1),
         reason: error.to_string(),
     };
-    let file: File = serde_json::from_slice(&bytes).map_err(refuse)?;
-    drop(bytes);
+    let file: File = serde_json::from_str(&text).map_err(refuse)?;
+    drop(text);
     let mut leave_out = |entry: String, reason: String| {
         on_error.leave_out(DataError::Entry { path: path.to_owned(), entry, reason }, skipped)
     };

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{images_in, read_image, sorted};
+use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
 use super::outlines::read_outlines;
+use crate::files::entries;
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
 use crate::image::Size;
@@ -63,7 +64,7 @@ impl FrameFolders {
         };
         let images = below("JPEGImages", resolution);
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(&images)?.into_iter().filter(|path| path.is_dir()) {
+        for folder in entries(&images)?.into_iter().filter(|path| path.is_dir()) {
             let masks = below("Annotations", resolution).join(folder.file_name().unwrap_or_default());
             set.add(&folder, Some(&masks), on_error)?;
         }
@@ -79,7 +80,7 @@ impl FrameFolders {
     /// If there are no such folders, and as [`open`](Self::open).
     pub fn open_vot(root: &Path, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(root)?.into_iter().filter(|path| path.join(OUTLINES).is_file()) {
+        for folder in entries(root)?.into_iter().filter(|path| path.join(OUTLINES).is_file()) {
             set.add_outlined(&folder, on_error)?;
         }
         if set.videos.is_empty() {
@@ -102,7 +103,7 @@ impl FrameFolders {
             set.add_outlined(root, on_error)?;
             return Ok(set);
         }
-        if sorted(root)?.iter().any(|path| path.join(OUTLINES).is_file()) {
+        if entries(root)?.iter().any(|path| path.join(OUTLINES).is_file()) {
             return Self::open_vot(root, on_error);
         }
         if images_in(root)?.is_empty() {

@@ -15,10 +15,8 @@ const MAX_FILE: u64 = 4 << 20;
 /// A file that cannot be read; and with [`OnError::Fail`] a malformed line, with its number. With [`OnError::Skip`] it
 /// is logged and counted, and the frame has no outline.
 pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Option<Polygon>>, usize), DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
     let refuse = |line: usize, reason: String| DataError::Annotation { path: path.to_owned(), line, reason };
-    let bytes = files::read(path, MAX_FILE).map_err(io)?;
-    let content = String::from_utf8_lossy(&bytes);
+    let content = files::read_text_lossy(path, MAX_FILE)?;
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
         match outline(line) {
