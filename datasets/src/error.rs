@@ -293,6 +293,14 @@ pub enum DataError {
         /// Place of the first such byte, from 0.
         byte: usize,
     },
+    /// A text in an encoding of several bytes per character.
+    #[error("{}: a text in {encoding}, expected UTF-8: convert it (iconv -f {encoding} -t UTF-8)", path.display())]
+    Encoding {
+        /// The file.
+        path: PathBuf,
+        /// Name of the encoding.
+        encoding: &'static str,
+    },
     /// A character outside the vocabulary of the network.
     #[error("{name}:{line}:{column}: {character:?} is not in the vocabulary of {known} characters")]
     UnknownCharacter {

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{read_image, sorted};
+use super::folder::read_image;
 use super::label_folder::{CLASSES, VOC, lines};
 use super::layout::{expect_folder, unknown};
 use super::{coco, voc};
 use crate::detection::{BoundingBox, BoxDataset, Object, Role};
+use crate::files::entries;
 use crate::image::Size;
 use crate::{DataError, Image, OnError};
 
@@ -182,7 +183,7 @@ fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(&start) && name.ends_with(".json")
     };
-    let mut found = sorted(&folder)?.into_iter().filter(fits);
+    let mut found = entries(&folder)?.into_iter().filter(fits);
     match (found.next(), found.next()) {
         (Some(first), Some(second)) => {
             let message = format!("{} and {}: only one of them can be read", first.display(), second.display());

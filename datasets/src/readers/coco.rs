@@ -84,16 +84,17 @@ pub(super) fn read(
     on_error: OnError,
     skipped: &mut usize,
 ) -> Result<(Vec<BoxedImage>, Vec<String>), DataError> {
-    let bytes = files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, MAX_FILE)?;
     let refuse = |error: serde_json::Error| DataError::Annotation {
         path: path.to_owned(),
         line: error.line().max(1),
         reason: error.to_string(),
     };
-    let file: File = match serde_json::from_slice(&bytes) {
+    let file: File = match serde_json::from_str(&text) {
         Ok(file) => file,
-        Err(_) => serde_json::from_slice(&without_nan(&bytes)).map_err(refuse)?,
+        Err(_) => serde_json::from_slice(&without_nan(&text)).map_err(refuse)?,
     };
+    drop(text);
     let mut leave_out = |entry: String, reason: String| {
         on_error.leave_out(DataError::Entry { path: path.to_owned(), entry, reason }, skipped)
     };
@@ -149,8 +150,8 @@ pub(super) fn read(
 }
 
 /// A file with `null` in place of NaN and infinities, which Python's `json` writes although JSON has no such numbers.
-fn without_nan(bytes: &[u8]) -> Vec<u8> {
-    let (mut written, mut rest, mut quoted) = (Vec::with_capacity(bytes.len()), bytes, false);
+fn without_nan(text: &str) -> Vec<u8> {
+    let (mut written, mut rest, mut quoted) = (Vec::with_capacity(text.len()), text.as_bytes(), false);
     while let Some(byte) = rest.first() {
         let word = [&b"NaN"[..], b"Infinity", b"-Infinity"].into_iter().find(|word| rest.starts_with(word));
         let taken = match word.filter(|_| !quoted) {

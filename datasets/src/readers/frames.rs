@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{images_in, read_image, sorted};
+use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
 use super::masks::{Target, check_mask_size};
 use super::outlines::{read_absences, read_outlines};
+use crate::files::entries;
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame};
@@ -79,7 +80,7 @@ impl FrameFolders {
         };
         let images = below("JPEGImages", resolution);
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(&images)?.into_iter().filter(|path| path.is_dir()) {
+        for folder in entries(&images)?.into_iter().filter(|path| path.is_dir()) {
             let masks = below("Annotations", resolution).join(folder.file_name().unwrap_or_default());
             set.add(&folder, Some(&masks), object, on_error)?;
         }
@@ -96,7 +97,7 @@ impl FrameFolders {
     /// If there are no such folders, and as [`open`](Self::open).
     pub fn open_vot(root: &Path, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(root)? {
+        for folder in entries(root)? {
             if let Some(outlines) = outlines_in(&folder) {
                 set.add_outlined(&folder, &outlines, on_error)?;
             }
@@ -121,7 +122,7 @@ impl FrameFolders {
             set.add_outlined(root, &outlines, on_error)?;
             return Ok(set);
         }
-        if sorted(root)?.iter().any(|path| outlines_in(path).is_some()) {
+        if entries(root)?.iter().any(|path| outlines_in(path).is_some()) {
             return Self::open_vot(root, on_error);
         }
         if images_in(root)?.is_empty() {
@@ -291,8 +292,7 @@ mod tests {
 
     #[test]
     fn a_target_is_absent_where_its_outline_is_or_a_flag_says_so() {
-        for (outlines, frames) in
-            [("groundtruth.txt", "img"), ("groundtruth_rect.txt", "img"), ("groundtruth.txt", "")]
+        for (outlines, frames) in [("groundtruth.txt", "img"), ("groundtruth_rect.txt", "img"), ("groundtruth.txt", "")]
         {
             let dir = tempfile::tempdir().unwrap();
             let video = dir.path().join("bird");

@@ -133,8 +133,7 @@ pub(super) fn lines(path: &Path) -> Result<Vec<String>, DataError> {
 
 /// The lines of a list that are not empty, with their numbers, from 1.
 pub(super) fn numbered_lines(path: &Path) -> Result<Vec<(usize, String)>, DataError> {
-    let bytes = files::read(path, MAX_LIST).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = files::read_text(path, MAX_LIST)?;
     let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     Ok(lines.map(|(number, line)| (number, line.to_owned())).collect())
 }

@@ -1,9 +1,8 @@
 //! Errors for folders that do not contain what they should.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::DataError;
+use crate::{DataError, files};
 
 /// Refuses a path that is not a folder.
 pub(super) fn expect_folder(path: &Path, expected: &'static str) -> Result<(), DataError> {
@@ -31,13 +30,11 @@ fn describe(dir: &Path) -> Result<String, DataError> {
 
 /// Sorted names in a folder; those of folders end in a slash.
 pub(super) fn names(dir: &Path) -> Result<Vec<String>, DataError> {
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let slash = if entry.path().is_dir() { "/" } else { "" };
-        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
-    }
+    let name = |path: PathBuf| {
+        let slash = if path.is_dir() { "/" } else { "" };
+        format!("{}{slash}", path.file_name().unwrap_or_default().to_string_lossy())
+    };
+    let mut names: Vec<String> = files::entries(dir)?.into_iter().map(name).collect();
     names.sort_unstable();
     Ok(names)
 }

@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// A file that cannot be read; and with [`OnError::Fail`] a malformed line, with its number. With [`OnError::Skip`] it
 /// is logged and counted, and the frame has no outline.
 pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Option<Polygon>>, usize), DataError> {
-    let content = read(path)?;
+    let content = files::read_text_lossy(path, MAX_FILE)?;
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
         outlines.push(outline(line).or_else(|reason| {
@@ -33,7 +33,7 @@ pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Optio
 /// # Errors
 /// A file that cannot be read, contains anything else (with its line), or has another number of flags.
 pub(super) fn read_absences(path: &Path, frames: usize) -> Result<Vec<bool>, DataError> {
-    let content = read(path)?;
+    let content = files::read_text_lossy(path, MAX_FILE)?;
     let mut absences = Vec::with_capacity(frames);
     for (number, line) in content.lines().enumerate() {
         for field in fields(line) {
@@ -48,11 +48,6 @@ pub(super) fn read_absences(path: &Path, frames: usize) -> Result<Vec<bool>, Dat
         return Ok(absences);
     }
     Err(refused(path, content.lines().count().max(1), format!("{} flags for {frames} frames", absences.len())))
-}
-
-fn read(path: &Path) -> Result<String, DataError> {
-    let bytes = files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn refused(path: &Path, line: usize, reason: String) -> DataError {

@@ -63,9 +63,11 @@ impl TextFolder {
         let paths = images_in(images)?;
         let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
         for path in paths {
-            match annotation_of(&path, annotations).and_then(|file| Ok((read_annotation(&file)?, file))) {
-                Ok((bytes, file)) => {
-                    let regions = folder.regions(&bytes, &file, format, on_error)?;
+            match annotation_of(&path, annotations)
+                .and_then(|file| Ok((files::read_text_lossy(&file, MAX_ANNOTATION)?, file)))
+            {
+                Ok((text, file)) => {
+                    let regions = folder.regions(&text, &file, format, on_error)?;
                     folder.samples.push((path, regions));
                 }
                 Err(error) => on_error.leave_out(error, &mut folder.skipped)?,
@@ -97,16 +99,16 @@ impl TextFolder {
         self.skipped
     }
 
-    /// The text in the bytes of an annotation file.
+    /// The text in an annotation file.
     fn regions(
         &mut self,
-        bytes: &[u8],
+        text: &str,
         file: &Path,
         format: TextFormat,
         on_error: OnError,
     ) -> Result<Vec<TextRegion>, DataError> {
         let mut regions = Vec::new();
-        for region in parse_text_regions(bytes, format) {
+        for region in parse_text_regions(text.as_bytes(), format) {
             match region {
                 Ok(region) => regions.push(region),
                 Err(LineError { line, reason, place }) => {
@@ -129,11 +131,6 @@ fn annotation_of(image: &Path, annotations: &Path) -> Result<PathBuf, DataError>
     let names = [format!("gt_{stem}.txt"), format!("{stem}.txt"), format!("{name}.txt"), format!("poly_gt_{stem}.txt")];
     let found = names.iter().map(|name| annotations.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| DataError::NoAnnotation { image: image.to_owned(), folder: annotations.to_owned() })
-}
-
-fn read_annotation(path: &Path) -> Result<Vec<u8>, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    files::read(path, MAX_ANNOTATION).map_err(io)
 }
 
 impl TextDataset for TextFolder {

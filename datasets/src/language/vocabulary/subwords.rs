@@ -32,11 +32,11 @@ impl Subwords {
     /// # Errors
     /// A file that cannot be read, or that the `tokenizers` library refuses.
     pub fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = files::read(path, MOST_BYTES).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+        let text = files::read_text(path, MOST_BYTES)?;
         let refuse = |message: String| DataError::Tokenizer { path: path.to_owned(), message };
         // The library panics on strings that are invalid JSON.
-        serde_json::from_slice::<serde_json::Value>(&bytes).map_err(|error| refuse(error.to_string()))?;
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
+        serde_json::from_str::<serde_json::Value>(&text).map_err(|error| refuse(error.to_string()))?;
+        let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| refuse(error.to_string()))?;
         tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
         let vocabulary = tokenizer.get_vocab(true);
         let last = vocabulary.values().copied().max().ok_or_else(|| refuse("it has no tokens".to_owned()))?;
@@ -47,7 +47,7 @@ impl Subwords {
         }
         let mut names = vec![String::new(); last as usize + 1];
         vocabulary.into_iter().for_each(|(name, number)| names[number as usize] = name);
-        Ok(Self { tokenizer: Box::new(tokenizer), path: path.to_owned(), fingerprint: fnv1a64(&bytes), names })
+        Ok(Self { tokenizer: Box::new(tokenizer), path: path.to_owned(), fingerprint: fnv1a64(text.as_bytes()), names })
     }
 
     /// The file.
@@ -55,7 +55,7 @@ impl Subwords {
         &self.path
     }
 
-    /// Hash of the content of the file.
+    /// Hash of the text of the file.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
