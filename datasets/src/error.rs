@@ -150,6 +150,27 @@ pub enum DataError {
     /// A folder in which images were expected.
     #[error("{}: no usable image (.png, .jpg, .jpeg)", .0.display())]
     NoImages(PathBuf),
+    /// A folder whose entries were all left out.
+    #[error(
+        "{}: no image is left, because {skipped} entr{} cannot be used. Each is named in a warning; with \
+         data.on_error=fail the first is the error",
+        path.display(),
+        if *skipped == 1 { "y" } else { "ies" }
+    )]
+    NoneLeft {
+        /// The folder.
+        path: PathBuf,
+        /// Number of entries left out.
+        skipped: usize,
+    },
+    /// Images to train on without anything to learn.
+    #[error("{}: nothing to learn: {reason}", path.display())]
+    NothingToLearn {
+        /// The folder, or the file with annotations.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// An image without annotation file.
     #[error("{}: no annotation (gt_NAME.txt, NAME.txt) in {}", image.display(), folder.display())]
     NoAnnotation {
@@ -238,6 +259,18 @@ pub enum DataError {
         found: Size,
         /// Size of the image.
         expected: Size,
+    },
+    /// A mask that shows another object than the target of its video.
+    #[error(
+        "{}: objects {objects}, but a video has one target: choose it by its number in the masks (`object` of \
+         `frame_folder`)",
+        path.display()
+    )]
+    SeveralTargets {
+        /// The mask.
+        path: PathBuf,
+        /// Numbers or colours of the objects.
+        objects: String,
     },
     /// A frame without a file, or with a missing number.
     #[error("{}: {reason}", path.display())]
@@ -329,6 +362,12 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The error for a folder without usable images, of which some entries may have been left out.
+    pub(crate) fn empty(path: &Path, skipped: usize) -> Self {
+        let path = path.to_owned();
+        if skipped == 0 { Self::NoImages(path) } else { Self::NoneLeft { path, skipped } }
+    }
+
     /// Adds advice to an error about the place of the data: whether the user `named` it, and where the data are
     /// published. Other errors stay as they are.
     #[must_use]

@@ -10,6 +10,7 @@ mod frames;
 mod idx;
 mod label_folder;
 mod layout;
+mod masks;
 mod outlines;
 mod root;
 mod text_folder;

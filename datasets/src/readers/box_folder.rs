@@ -79,7 +79,7 @@ impl BoxFolder {
     /// train on, images without a single object are left out, as in torchvision's `references/detection`.
     ///
     /// # Errors
-    /// If neither layout exists, no image is left, or a file cannot be read; and with [`OnError::Fail`] for an image
+    /// If neither layout exists, no image is left, no object is left to train on, or a file cannot be read; and with [`OnError::Fail`] for an image
     /// without file or annotation, and an unusable annotation. With [`OnError::Skip`] these are logged, counted and
     /// skipped.
     pub fn open_root(root: &Path, part: BoxPart, on_error: OnError) -> Result<Self, DataError> {
@@ -93,13 +93,36 @@ impl BoxFolder {
             }
             Self::voc(root, &list, on_error)?
         };
-        if part == BoxPart::Train {
-            folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
-        }
         if folder.images.is_empty() {
-            return Err(DataError::NoImages(root.to_owned()));
+            return Err(DataError::empty(root, folder.skipped));
+        }
+        if part == BoxPart::Train {
+            let images = folder.images.len();
+            let boxes: usize = folder.images.iter().map(|image| image.objects.len()).sum();
+            folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
+            if folder.images.is_empty() {
+                return Err(DataError::NothingToLearn {
+                    path: root.to_owned(),
+                    reason: folder.without_objects(images, boxes),
+                });
+            }
         }
         Ok(folder)
+    }
+
+    /// Why none of some images with some boxes has an object to learn.
+    fn without_objects(&self, images: usize, boxes: usize) -> String {
+        let boxes = match boxes {
+            0 => "there are no boxes".to_owned(),
+            n => format!(
+                "all {n} boxes are crowds (`iscrowd` of COCO) or `difficult` (PASCAL VOC), which are not learned"
+            ),
+        };
+        let skipped = match self.skipped {
+            0 => String::new(),
+            n => format!("; {n} entries were left out because they cannot be used"),
+        };
+        format!("none of the {images} training images has an object: {boxes}{skipped}")
     }
 
     fn coco(root: &Path, file: &Path, on_error: OnError) -> Result<Self, DataError> {

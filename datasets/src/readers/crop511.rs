@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::folder::read_image;
-use super::frames::{check_mask_size, read_mask};
 use super::layout::expect_folder;
+use super::masks::{check_mask_size, read_mask};
 use crate::geometry::Point;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame, context_side};
 use crate::{DataError, OnError, files};
@@ -87,7 +87,7 @@ impl Crop511 {
             }
         }
         if set.tracks.is_empty() {
-            return Err(DataError::NoImages(root.to_owned()));
+            return Err(DataError::empty(root, set.skipped));
         }
         Ok(set)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
-use super::text_lines::{TextFormat, parse_text_regions};
+use super::text_lines::{LineError, TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
 use crate::{DataError, Image, OnError, files};
 
@@ -54,7 +54,8 @@ impl TextFolder {
     /// # Errors
     /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for an image without annotation, an
     /// annotation that is too long, and a malformed line or a self-intersecting polygon (with its number). With
-    /// [`OnError::Skip`] these are logged, counted and skipped. A file without lines is an image without text.
+    /// [`OnError::Skip`] these are logged, counted and skipped; where such a line says where its text is, that area is
+    /// ignored. A file without lines is an image without text.
     pub fn open(images: &Path, annotations: &Path, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
         for folder in [images, annotations] {
             expect_folder(folder, "images, with their annotations in another folder")?;
@@ -73,7 +74,7 @@ impl TextFolder {
             }
         }
         if folder.samples.is_empty() {
-            return Err(DataError::NoImages(images.to_owned()));
+            return Err(DataError::empty(images, folder.skipped));
         }
         Ok(folder)
     }
@@ -110,9 +111,12 @@ impl TextFolder {
         for region in parse_text_regions(text.as_bytes(), format) {
             match region {
                 Ok(region) => regions.push(region),
-                Err(error) => {
-                    let error = DataError::Annotation { path: file.to_owned(), line: error.line, reason: error.reason };
-                    on_error.leave_out(error, &mut self.skipped)?;
+                Err(LineError { line, reason, place }) => {
+                    on_error
+                        .leave_out(DataError::Annotation { path: file.to_owned(), line, reason }, &mut self.skipped)?;
+                    // As background, it would teach that there is no text.
+                    let ignored = |polygon| TextRegion { polygon, text: String::new(), ignore: true };
+                    regions.extend(place.map(ignored));
                 }
             }
         }
