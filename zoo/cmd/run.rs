@@ -448,12 +448,12 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
         }
-        if let Some(fault) = fault {
-            writeln!(context.out, "{}: {fault}", paint(BAD, "failed"))?;
-        }
         let (epochs, golden) = (counted(result.epochs, "epoch"), proof::word(result.golden));
         writeln!(context.out, "{epochs} in {time}, golden {golden}")?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
+    }
+    if let Some(fault) = fault {
+        context.progress.error(&fault);
     }
     Ok(if missed { Exit::Missed } else { Exit::Pass })
 }
