@@ -48,7 +48,7 @@ pub enum DataError {
     #[error(
         "{}: no known layout. Expected {expected}. Found {found}{}",
         root.display(),
-        inner.as_ref().map_or_else(String::new, |inner| format!("; try {}", inner.display()))
+        advice.as_ref().map_or_else(String::new, |advice| format!(". {advice}"))
     )]
     UnknownLayout {
         /// The folder.
@@ -57,8 +57,8 @@ pub enum DataError {
         expected: &'static str,
         /// Its actual content.
         found: String,
-        /// The only folder in it, if that has a known layout.
-        inner: Option<PathBuf>,
+        /// What the content is, or what can be done.
+        advice: Option<String>,
     },
     /// Data that are absent, or in no known layout, with advice.
     #[error(
@@ -97,6 +97,24 @@ pub enum DataError {
         class: String,
         /// The part that has it.
         only_in: PathBuf,
+    },
+    /// Several files or folders of which only one can be used.
+    #[error("several fit {wanted}: {}. Keep one of them", found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Ambiguous {
+        /// What was looked for.
+        wanted: String,
+        /// What fits.
+        found: Vec<PathBuf>,
+    },
+    /// Held-out labels that do not occur in training.
+    #[error("{}: the labels {labels:?} do not occur in {}", path.display(), train.display())]
+    UnseenLabels {
+        /// The file of the held-out labels.
+        path: PathBuf,
+        /// The labels.
+        labels: Vec<u8>,
+        /// The file of the labels to train on.
+        train: PathBuf,
     },
     /// A class folder that the list of classes does not contain.
     #[error("{}: class '{class}' is not listed", list.display())]
@@ -178,6 +196,22 @@ pub enum DataError {
         image: PathBuf,
         /// Where its annotation should be.
         folder: PathBuf,
+    },
+    /// An image without label map.
+    #[error(
+        "{}: no label map {} in {}{}",
+        image.display(),
+        Path::new(image.file_name().unwrap_or_default()).with_extension("png").display(),
+        folder.display(),
+        other.as_ref().map_or_else(String::new, |other| format!(" (found {other}; label maps are PNG files)"))
+    )]
+    NoLabelMap {
+        /// The image.
+        image: PathBuf,
+        /// Where its label map should be.
+        folder: PathBuf,
+        /// A file of the same name in another format.
+        other: Option<String>,
     },
     /// A line of an annotation file, or of a list of classes, that cannot be used.
     #[error("{}:{line}: {reason}", path.display())]

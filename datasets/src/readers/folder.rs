@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::layout::expect_folder;
+use super::stems::has_extension;
 use crate::files::{self, Leftovers, entries};
 use crate::image::{self, MAX_PIXELS};
 use crate::{DataError, Dataset, Image, OnError, Size, Source};
@@ -172,10 +173,11 @@ pub(super) fn images_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(entries(folder)?.into_iter().filter(|path| is_image(path)).collect())
 }
 
-/// True for the file extensions of images.
+/// The file extensions of images.
+pub(super) const IMAGES: [&str; 3] = ["jpg", "jpeg", "png"];
+
 fn is_image(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    has_extension(path, &IMAGES)
 }
 
 impl Dataset for ImageFolder {

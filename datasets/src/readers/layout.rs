@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::foreign::foreign;
 use crate::{DataError, files};
 
 /// Refuses a path that is not a folder.
@@ -9,11 +10,12 @@ pub(super) fn expect_folder(path: &Path, expected: &'static str) -> Result<(), D
     if path.is_dir() { Ok(()) } else { Err(DataError::Absent { path: path.to_owned(), expected }) }
 }
 
-/// The error for a folder with unknown content. `inner` is the only folder in it, if that has a known layout.
-pub(super) fn unknown(root: &Path, expected: &'static str, inner: Option<PathBuf>) -> DataError {
-    match describe(root) {
-        Ok(found) => DataError::UnknownLayout { root: root.to_owned(), expected, found, inner },
-        Err(error) => error,
+/// The error for a folder with unknown content, with advice; by default about the format of its files, if that is known.
+pub(super) fn unknown(root: &Path, expected: &'static str, advice: Option<String>) -> DataError {
+    let found = describe(root);
+    match (found, advice.map_or_else(|| foreign(root), |advice| Ok(Some(advice)))) {
+        (Ok(found), Ok(advice)) => DataError::UnknownLayout { root: root.to_owned(), expected, found, advice },
+        (Err(error), _) | (_, Err(error)) => error,
     }
 }
 
@@ -29,7 +31,7 @@ fn describe(dir: &Path) -> Result<String, DataError> {
 }
 
 /// Sorted names in a folder; those of folders end in a slash.
-pub(super) fn names(dir: &Path) -> Result<Vec<String>, DataError> {
+fn names(dir: &Path) -> Result<Vec<String>, DataError> {
     let name = |path: PathBuf| {
         let slash = if path.is_dir() { "/" } else { "" };
         format!("{}{slash}", path.file_name().unwrap_or_default().to_string_lossy())
