@@ -251,7 +251,9 @@ fn train(error: &TrainError) -> Exit {
         | TrainError::Share { .. }
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and diverged: its target is missed.
-        TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
+        TrainError::LossNotFinite { .. } | TrainError::NoLabels { .. } | TrainError::VariableNotFinite { .. } => {
+            Exit::Missed
+        }
         TrainError::Ranks(_) | TrainError::Candle(_) => Exit::Internal,
     }
 }

@@ -30,6 +30,7 @@ use zoo_recipe::{
 };
 use zoo_tasks::{Baseline, DataSets, Sight};
 use zoo_train::checkpoint::DataIdentity;
+use zoo_train::event::unusable;
 use zoo_train::weights::{Fit, Naming};
 use zoo_train::{GoldenVerdict, Job, TrainError, Weights, evaluate, memory};
 
@@ -145,16 +146,17 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     };
     drop((spinner, watch));
+    interrupt.disarm();
     if let Some(pictures) = pictures {
         pictures.finish()?;
     }
-    let baselines = data::trivial_answers(job, &context.progress)?;
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
+    let baselines = data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
     let metric = recipe.metric();
-    let achieved = evaluation.score(metric);
+    let achieved = evaluation.score(metric).filter(|value| value.is_finite());
     let reached =
         |Goal { metric, value }: Goal| evaluation.score(metric).is_some_and(|achieved| metric.reaches(achieved, value));
     let report = Report {
@@ -180,7 +182,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Json => context.out.json(&report)?,
         Format::Text => print(&report, &evaluation.scores, sets.samples.noun(), target, context)?,
     }
-    Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
+    let lost = evaluation.not_finite();
+    if !lost.is_empty() {
+        context.progress.error(&unusable(&lost));
+    }
+    Ok(if report.met == Some(false) || !lost.is_empty() { Exit::Missed } else { Exit::Pass })
 }
 
 /// Opens the data in `given`, or else those of the run, or else those of the recipe.

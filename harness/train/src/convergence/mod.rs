@@ -239,8 +239,11 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
                 false => record.last_evaluation().and_then(|evaluated| evaluated.score(metric)),
             };
             let achieved = achieved.filter(|value| value.is_finite());
-            let failed = achieved.is_none().then(|| format!("to reach a finite {metric}"));
-            (achieved, failed, Some(result.seconds))
+            let failed = match achieved {
+                None => Some(format!("to reach a finite {metric}")),
+                Some(_) => result.fault(),
+            };
+            (achieved.filter(|_| failed.is_none()), failed, Some(result.seconds))
         }
     };
     let golden = record.started().map(|started| started.golden).unwrap_or_default();

@@ -65,6 +65,7 @@ fn run(target: &str, seed: u64, achieved: f64) -> RunRecord {
         golden: GoldenVerdict::Pass,
         device: "host".into(),
         skipped_steps: 0,
+        not_finite: Vec::new(),
     };
     let events = vec![started(&recipe), Event::Evaluated(evaluated), Event::Result(result)];
     RunRecord { folder: format!("runs/{seed}").into(), yaml: String::new(), recipe, events }
