@@ -1,11 +1,32 @@
 """The description of the optimizer in the JSON file, derived from the optimizer object."""
 
+import inspect
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 _GROUP = ("params", "lr", "weight_decay")
+
+
+def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
+    """The class of an optimizer of `--optimizer`."""
+    if name == "rmsprop_tf":
+        from timm.optim import RMSpropTF
+
+        return RMSpropTF
+    return {
+        "sgd": torch.optim.SGD,
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "rmsprop": torch.optim.RMSprop,
+        "adagrad": torch.optim.Adagrad,
+    }[name]
+
+
+def usual(name: str, setting: str) -> float:
+    """The value that an optimizer itself gives to a setting."""
+    return inspect.signature(optimizer_class(name)).parameters[setting].default
 
 
 class _Rule(NamedTuple):
@@ -109,6 +130,17 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
         for group in optimizer.param_groups
     ]
     return form
+
+
+def section(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:
+    """For the trace: the optimizer as recipes name it, with every setting, and the parameters without decay if others have some."""
+    form = describe(optimizer, network, None)
+    settings = {key: form[key] for key in ("momentum", "nesterov", "eps") if key in form}
+    settings |= dict(zip(("beta1", "beta2"), form.get("betas", ()))) | form.get("settings", {})
+    decay = max(group["weight_decay"] for group in form["groups"])
+    kept = [group["params"] for group in form["groups"] if group["weight_decay"] != decay]
+    name = form["kind"].partition(":")[0].lower()
+    return {"optimizer": {name: settings | {"weight_decay": decay}}, "undecayed": [key for keys in kept for key in keys]}
 
 
 def starts(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:

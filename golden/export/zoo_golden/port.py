@@ -14,13 +14,17 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .__main__ import SETTINGS, checked, golden, training_options
+from .__main__ import SETTINGS, checked, golden, optimizer, training_options
 from .batch import Batch
 from .networks import build, still
+from .optimizers import section
 from .trace import TraceError, trace
 
 TRACED_BATCH = 61
 """Samples of the traced batch: a prime that is no other extent, so that the batch is told apart from them."""
+
+_LARGE = 5_000_000
+"""Parameters of a large network."""
 
 USUAL_MOMENTUM = 0.9
 """Momentum of the optimizers that have one, unless it is given."""
@@ -70,7 +74,7 @@ def port(options: argparse.Namespace) -> int:
     folder = Path(options.output)
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
     network = build(options.model, options.classes, **dict(options.arg)).train()
-    document = trace_network(network, options) | {"training": training(options, manifest)}
+    document = trace_network(network, options) | {"training": training(options, network, manifest)}
     folder.mkdir(parents=True, exist_ok=True)
     traced.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{traced}: {count(document['root'])} calls", file=sys.stderr)
@@ -87,10 +91,15 @@ def port(options: argparse.Namespace) -> int:
     if options.no_golden:
         return 0
     still(network)
-    golden(options, network, folder / f"golden/{name}/step")
+    golden(options, network, folder / f"golden/{name}/step", moved_runs(network))
     if options.no_check:
         return 0
     return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
+
+
+def moved_runs(network: nn.Module) -> int:
+    """Three perturbed runs tell more of the conditioning of a step than one; large networks have no memory for them."""
+    return 3 if sum(parameter.numel() for parameter in network.parameters()) < _LARGE else 1
 
 
 def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
@@ -128,19 +137,13 @@ def save_weights(network: nn.Module, path: Path) -> None:
     save_file({key: state[key].contiguous() for key in reversed(named.values())}, path)
 
 
-def training(options: argparse.Namespace, manifest: str) -> dict:
+def training(options: argparse.Namespace, network: nn.Module, manifest: str) -> dict:
     """What the recipe says of loss and optimizer."""
-    settings = {key: value for key in ("momentum", "nesterov", "alpha", "eps") if (value := getattr(options, key))}
-    settings |= {"weight_decay": options.weight_decay} if options.weight_decay else {}
-    settings |= {"no_decay": sorted(options.no_decay, reverse=True)} if options.no_decay else {}
-    kind = options.optimizer
-    if kind == "rmsprop_tf":
-        kind, settings = "rmsprop", settings | {"form": "tensorflow"}
     return {
         "batch": options.batch,
         "lr": options.lr,
         "label_smoothing": options.label_smoothing,
-        "optimizer": {kind: settings},
+        **section(optimizer(options, network), network),
         "clip_grad_norm": options.clip_grad_norm,
         "golden": manifest,
     }

@@ -23,6 +23,7 @@ mod attention;
 mod axes;
 mod constant;
 mod cosine;
+mod decay;
 mod error;
 mod fold;
 mod formula;
@@ -73,7 +74,24 @@ pub struct Imported {
 /// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let network = read::read(trace)?;
-    let text = recipe::text(trace, &network, name)?;
+    let mut training = trace.training.clone().unwrap_or_default();
+    let imported = proven(trace, &training, &network, name)?;
+    if training.undecayed.is_empty() {
+        return Ok(imported.0);
+    }
+    // The layers tell normalisations and biases apart, so the exceptions from the decay are written at last.
+    decay::spare(&mut training.optimizer, &training.undecayed, &imported.1);
+    proven(trace, &training, &network, name).map(|(imported, _)| imported)
+}
+
+/// The recipe with this training, and the roles of its parameters.
+fn proven(
+    trace: &Trace,
+    training: &Training,
+    network: &operation::Network,
+    name: &str,
+) -> Result<(Imported, decay::Roles), ImportError> {
+    let text = recipe::text(trace, training, network, name)?;
     let differs = |error: &dyn std::fmt::Display| ImportError::Differs(error.to_string());
     let folder = tempfile::tempdir().map_err(|error| differs(&error))?;
     let path = folder.path().join(format!("{name}.yaml"));
@@ -82,7 +100,8 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let recipe = library.load(name, &LoadOptions::default());
     let recipe = recipe.map_err(|errors| ImportError::Invalid(Box::new(errors)))?.recipe;
     let model = recipe.resolve().map_err(|errors| differs(&errors))?;
-    let proof = proof::same(&network, &model)?;
-    let proof = Proof { parameters: proof::shapes(trace, &recipe, &model)?, ..proof };
-    Ok(Imported { text, proof })
+    let proof = proof::same(network, &model)?;
+    let roles = proof::shapes(trace, &recipe, &model)?;
+    let proof = Proof { parameters: roles.len(), ..proof };
+    Ok((Imported { text, proof }, roles))
 }
