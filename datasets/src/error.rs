@@ -238,8 +238,14 @@ pub enum DataError {
         resized: Size,
     },
     /// A pixel of a label map that belongs to no class.
-    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \
-             class)", path.display())]
+    #[error(
+        "{}: label {label} at column {x}, row {y} is {}, nor 255 (no class)",
+        path.display(),
+        values.as_ref().map_or_else(
+            || format!("not below {classes}, the number of classes"),
+            |values| format!("not among the values {values:?} of the classes")
+        )
+    )]
     Label {
         /// The label map.
         path: PathBuf,
@@ -251,6 +257,8 @@ pub enum DataError {
         label: u8,
         /// Number of classes.
         classes: usize,
+        /// The values of the classes, if they are not their numbers.
+        values: Option<Vec<u8>>,
     },
     /// A video whose target cannot be seen.
     #[error(
@@ -363,6 +371,24 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Whether [`OnError::Skip`] leaves such an entry out.
+    pub fn can_be_left_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Stray { .. }
+                | Self::EmptyClass(_)
+                | Self::Decode { .. }
+                | Self::NoAnnotation { .. }
+                | Self::NoLabelMap { .. }
+                | Self::Entry { .. }
+                | Self::ImageSize { .. }
+                | Self::Stretched { .. }
+                | Self::Label { .. }
+                | Self::MaskSize { .. }
+                | Self::MissingFrame { .. }
+        )
+    }
+
     /// Adds advice to an error about the place of the data: whether the user `named` it, and where the data are
     /// published. Other errors stay as they are.
     #[must_use]
