@@ -11,8 +11,8 @@ const BATCH: usize = 100;
 const MOMENTUM: f32 = 0.9;
 /// Learning rate times the number of features: rows are of unit order per feature, so steps shrink with their length.
 const RATE: f32 = 10.0;
-/// Multiplications that a processor core does in some ten seconds.
-const MOST: f64 = 2e11;
+/// Multiplications that a processor core does in less than ten seconds.
+const MOST: f64 = 1e11;
 /// Features that one task of the gradient works on.
 const BLOCK: usize = 512;
 /// Independent partial sums of a dot product, in a fixed order for any vector width.

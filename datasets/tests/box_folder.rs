@@ -118,7 +118,8 @@ fn broken_entries_of_coco_are_named_or_counted() {
 fn numbers_and_flags_of_coco_have_many_spellings() {
     let whole = json(IMAGES, BOXES, CATEGORIES);
     let read = |content: &str| {
-        let set = open(&coco(content), BoxPart::Val, OnError::Fail).unwrap();
+        let dir = coco(content);
+        let set = open(&dir, BoxPart::Val, OnError::Fail).unwrap();
         (set.classes().to_vec(), (0..set.len()).map(|index| set.load(index).unwrap().1).collect::<Vec<_>>())
     };
     let expected = read(&whole);
@@ -186,7 +187,8 @@ fn values_that_cannot_be_used_are_shown_with_what_was_expected() {
 #[test]
 fn training_images_without_objects_are_refused_with_the_reason() {
     let train = |boxes: &str| {
-        let error = open(&coco(&json(IMAGES, boxes, CATEGORIES)), BoxPart::Train, OnError::Fail).unwrap_err();
+        let dir = coco(&json(IMAGES, boxes, CATEGORIES));
+        let error = open(&dir, BoxPart::Train, OnError::Fail).unwrap_err();
         assert!(matches!(error, DataError::NothingToLearn { .. }));
         error.to_string()
     };

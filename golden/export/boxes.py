@@ -16,12 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from pycocotools.coco import COCO  # type: ignore[import-untyped]
+from pycocotools.cocoeval import COCOeval  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 320, 240
-NAMES = {0: "map", 1: "map_50", 2: "map_75", 3: "map_small", 4: "map_medium", 5: "map_large", 8: "mar_100"}
+NAMES = {
+    0: "map",
+    1: "map_50",
+    2: "map_75",
+    3: "map_small",
+    4: "map_medium",
+    5: "map_large",
+    8: "mar_100",
+}
 
 Entry = dict[str, Any]
 Case = tuple[Entry, list[Entry]]
@@ -34,14 +42,24 @@ NAMED: list[Callable[[int], Any]] = [*NUMBERS, lambda number: f"image {number:05
 
 def draw_box(draw: random.Random, largest: float) -> list[float]:
     """A box inside the image; sides are often whole, so that areas lie on the limits of the ranges."""
-    width, height = (draw.choice([32, 96]) if draw.random() < 0.1 else draw.uniform(1, largest) for _ in range(2))
+    width, height = (
+        draw.choice([32, 96]) if draw.random() < 0.1 else draw.uniform(1, largest)
+        for _ in range(2)
+    )
     width, height = min(width, WIDTH), min(height, HEIGHT)
     digits = draw.choice([0, 2])
-    box = [draw.uniform(0, WIDTH - width), draw.uniform(0, HEIGHT - height), max(width, 1), max(height, 1)]
+    box = [
+        draw.uniform(0, WIDTH - width),
+        draw.uniform(0, HEIGHT - height),
+        max(width, 1),
+        max(height, 1),
+    ]
     return [round(value, digits) for value in box]
 
 
-def draw_detection(draw: random.Random, own: list[Entry], categories: list[int]) -> tuple[int, list[float]]:
+def draw_detection(
+    draw: random.Random, own: list[Entry], categories: list[int]
+) -> tuple[int, list[float]]:
     """Near a true box, exactly on it, or anywhere."""
     if not own or draw.random() < 0.2:
         return draw.choice(categories), draw_box(draw, 200)
@@ -61,10 +79,21 @@ def draw_case(seed: int) -> Case:
     images = list(range(1, draw.choice([2, 5, 12]) + 1))
     draw.shuffle(images)
     categories = sorted(draw.sample(range(draw.choice([0, 1]), 30), draw.randint(1, 5)))
-    crowds, largest, digits = draw.choice([0, 0.2, 0.6]), draw.choice([30, 90, 240]), draw.choice([0, 1, 2, 6])
-    flag, number, image_id = draw.choice(FLAGS), draw.choice(NUMBERS), draw.choice(NAMED)
-    with_objects = [category for category in categories if draw.random() < 0.8] or categories[:1]
-    annotations, found = [], []
+    crowds, largest, digits = (
+        draw.choice([0, 0.2, 0.6]),
+        draw.choice([30, 90, 240]),
+        draw.choice([0, 1, 2, 6]),
+    )
+    flag, number, image_id = (
+        draw.choice(FLAGS),
+        draw.choice(NUMBERS),
+        draw.choice(NAMED),
+    )
+    with_objects = [
+        category for category in categories if draw.random() < 0.8
+    ] or categories[:1]
+    annotations: list[Entry] = []
+    found: list[Entry] = []
     for image in images:
         for _ in range(draw.choice([0, 1, 3, 8])):
             box = draw_box(draw, largest)
@@ -74,23 +103,43 @@ def draw_case(seed: int) -> Case:
                     "image_id": image_id(image),
                     "category_id": number(draw.choice(with_objects)),
                     "bbox": box,
-                    "area": round(box[2] * box[3] * draw.choice([1, 1, draw.uniform(0.3, 1)]), 2),
+                    "area": round(
+                        box[2] * box[3] * draw.choice([1, 1, draw.uniform(0.3, 1)]), 2
+                    ),
                     "iscrowd": flag(int(draw.random() < crowds)),
                     "segmentation": [],
                 }
             )
         own = [one for one in annotations if one["image_id"] == image_id(image)]
-        most = 130 if image == images[0] and draw.random() < 0.3 else draw.choice([0, 3, 12])
+        most = (
+            130
+            if image == images[0] and draw.random() < 0.3
+            else draw.choice([0, 3, 12])
+        )
         for _ in range(most):
             category, box = draw_detection(draw, own, categories)
             score = round(draw.random(), digits)
-            found.append({"image_id": image_id(image), "category_id": category, "bbox": box, "score": score})
+            found.append(
+                {
+                    "image_id": image_id(image),
+                    "category_id": category,
+                    "bbox": box,
+                    "score": score,
+                }
+            )
     draw.shuffle(annotations)
     files = [
-        {"id": image_id(image), "file_name": f"{image}.png", "width": number(WIDTH), "height": number(HEIGHT)}
+        {
+            "id": image_id(image),
+            "file_name": f"{image}.png",
+            "width": number(WIDTH),
+            "height": number(HEIGHT),
+        }
         for image in images
     ]
-    names = [{"id": number(category), "name": f"class {category}"} for category in categories]
+    names = [
+        {"id": number(category), "name": f"class {category}"} for category in categories
+    ]
     return {"images": files, "annotations": annotations, "categories": names}, found
 
 
@@ -107,7 +156,11 @@ def expected(file: Path, found: list[Entry]) -> dict[str, float]:
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
-    return {name: float(evaluation.stats[i]) for i, name in NAMES.items() if evaluation.stats[i] > -1}
+    return {
+        name: float(evaluation.stats[i])
+        for i, name in NAMES.items()
+        if evaluation.stats[i] > -1
+    }
 
 
 def write(folder: Path, picture: Path, case: Case) -> Path:
@@ -120,7 +173,9 @@ def write(folder: Path, picture: Path, case: Case) -> Path:
     names = {image["id"]: image["file_name"] for image in truth["images"]}
     of_image: dict[str, list[tuple[int, list[float], float]]] = {}
     for one in found:
-        of_image.setdefault(names[one["image_id"]], []).append((one["category_id"], one["bbox"], one["score"]))
+        of_image.setdefault(names[one["image_id"]], []).append(
+            (one["category_id"], one["bbox"], one["score"])
+        )
     (folder / "detections.json").write_text(json.dumps(of_image))
     file = folder / "annotations" / "instances_val2017.json"
     file.write_text(json.dumps(truth))
@@ -131,7 +186,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=200, help="number of files")
-    parser.add_argument("--keep", type=Path, help="folder for the files; by default a temporary one")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the files; by default a temporary one"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.keep or Path(temporary)
@@ -144,15 +201,33 @@ def main() -> int:
         for seed in seeds:
             case = draw_case(seed)
             wanted[seed] = expected(write(folders[seed], picture, case), case[1])
-        command = ["cargo", "run", "--quiet", "--release", "-p", "zoo-tasks", "--example", "average_precision", "--"]
-        done = subprocess.run([*command, *map(str, folders.values())], cwd=ROOT, text=True, stdout=subprocess.PIPE)
+        command = [
+            "cargo",
+            "run",
+            "--quiet",
+            "--release",
+            "-p",
+            "zoo-tasks",
+            "--example",
+            "average_precision",
+            "--",
+        ]
+        done = subprocess.run(
+            [*command, *map(str, folders.values())],
+            check=False,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+        )
         found = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode or len(found) != len(wanted):
             print(f"zoo read {len(found)} of {len(wanted)} files", file=sys.stderr)
             return 1
     wrong = 0
     for (seed, want), got in zip(wanted.items(), found, strict=True):
-        if want.keys() != got.keys() or any(not math.isclose(want[key], got[key], abs_tol=1e-9) for key in want):
+        if want.keys() != got.keys() or any(
+            not math.isclose(want[key], got[key], abs_tol=1e-9) for key in want
+        ):
             print(f"seed {seed}: pycocotools {want}, zoo {got}")
             wrong += 1
     figures = sum(len(want) for want in wanted.values())

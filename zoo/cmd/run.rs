@@ -377,8 +377,12 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 /// A value of the last evaluation as text.
-fn reached(metric: Metric, achieved: Option<f64>) -> String {
-    achieved.map_or("not measured".to_owned(), |achieved| metric.format(achieved))
+fn reached(result: &RunResult, metric: Metric, achieved: Option<f64>) -> String {
+    match achieved {
+        Some(achieved) => metric.format(achieved),
+        None if result.not_finite.contains(&metric) => "not finite".to_owned(),
+        None => "not measured".to_owned(),
+    }
 }
 
 /// A case per metric of the target.
@@ -388,7 +392,7 @@ fn targets(name: String, result: &RunResult) -> Suite {
     let mut cases: Vec<Case> = Vec::new();
     for (metric, target, achieved) in first.into_iter().chain(also) {
         let fault = || Fault {
-            message: format!("{metric} {}, target {}", reached(metric, achieved), metric.format(target)),
+            message: format!("{metric} {}, target {}", reached(result, metric, achieved), metric.format(target)),
             first: true,
             ..Fault::default()
         };
@@ -440,10 +444,10 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
             Some(target) => verdict(metric, target, achieved.is_some_and(|achieved| metric.reaches(achieved, target))),
             None => ", no target".to_owned(),
         };
-        writeln!(context.out, "{metric} {}{}{first}", reached(metric, achieved), beside(metric))?;
+        writeln!(context.out, "{metric} {}{}{first}", reached(result, metric, achieved), beside(metric))?;
         for Reached { metric, target, achieved, met } in result.also.iter().copied() {
             let verdict = verdict(metric, target, met);
-            writeln!(context.out, "{metric} {}{}{verdict}", reached(metric, achieved), beside(metric))?;
+            writeln!(context.out, "{metric} {}{}{verdict}", reached(result, metric, achieved), beside(metric))?;
         }
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::folder::read_image;
 use super::label_folder::{CLASSES, VOC, lines};
 use super::layout::{expect_folder, unknown};
+use super::stems::Stems;
 use super::{coco, voc};
 use crate::detection::{BoundingBox, BoxDataset, Object, Role};
 use crate::files::entries;
@@ -143,17 +144,18 @@ impl BoxFolder {
             _ => VOC.map(str::to_owned).to_vec(),
         };
         let (mut images, mut skipped) = (Vec::new(), 0);
+        let (photographs, descriptions) = (root.join("JPEGImages"), root.join("Annotations"));
+        let mut of_photographs = Stems::of(&photographs, &["jpg", "jpeg", "png"]);
+        let mut of_descriptions = Stems::of(&descriptions, &["xml"]);
         for name in lines(list)? {
-            let annotation = root.join("Annotations").join(format!("{name}.xml"));
-            let photographs = root.join("JPEGImages");
-            let found = ["jpg", "jpeg", "png"].map(|ending| photographs.join(format!("{name}.{ending}")));
-            let Some(path) = found.iter().find(|path| path.is_file()) else {
-                let source = std::io::ErrorKind::NotFound.into();
-                on_error.leave_out(DataError::Io { path: found[0].clone(), source }, &mut skipped)?;
+            let Some(path) = of_photographs.find(&name)? else {
+                let (path, source) = (photographs.join(format!("{name}.jpg")), std::io::ErrorKind::NotFound.into());
+                on_error.leave_out(DataError::Io { path, source }, &mut skipped)?;
                 continue;
             };
+            let annotation = of_descriptions.find(&name)?.unwrap_or_else(|| descriptions.join(format!("{name}.xml")));
             match voc::read(&annotation, &classes, on_error, &mut skipped) {
-                Ok((size, objects)) => images.push(BoxedImage { path: path.clone(), annotation, size, objects }),
+                Ok((size, objects)) => images.push(BoxedImage { path, annotation, size, objects }),
                 Err(error) => on_error.leave_out(error, &mut skipped)?,
             }
         }

@@ -6,13 +6,14 @@ use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
 use super::masks::{Target, check_mask_size};
 use super::outlines::{read_absences, read_outlines};
-use crate::files::entries;
+use super::stems::{Stems, stem};
+use crate::files::{entries, natural};
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame};
 use crate::{DataError, OnError};
 
-/// Videos whose frames are image files, sorted by name.
+/// Videos whose frames are image files, in the order of their numbers.
 #[derive(Debug, Clone)]
 pub struct FrameFolders {
     videos: Vec<Video>,
@@ -161,8 +162,11 @@ impl FrameFolders {
         expect_folder(folder, "the frames of a video")?;
         let mut frames = Vec::new();
         let mut last: Option<u64> = None;
-        for path in images_in(folder)? {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut paths = images_in(folder)?;
+        paths.sort_by(|one, other| natural(&stem(one), &stem(other)));
+        let mut of_masks = masks.map(|masks| (masks, Stems::of(masks, &["png"])));
+        for path in paths {
+            let stem = stem(&path);
             let number = stem.parse::<u64>().ok();
             if let (Some(last), Some(number)) = (last, number)
                 && number > last.saturating_add(1)
@@ -176,12 +180,15 @@ impl FrameFolders {
                     .leave_out(DataError::MissingFrame { path: path.clone(), reason: missing }, &mut self.skipped)?;
             }
             last = number;
-            let mask = match masks.map(|masks| masks.join(format!("{stem}.png"))) {
-                Some(mask) if mask.is_file() => Some(mask),
-                Some(mask) => {
-                    let reason = format!("no mask for {}", path.display());
-                    on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
-                    None
+            let mask = match &mut of_masks {
+                Some((masks, of_masks)) => {
+                    let found = of_masks.find(&stem)?;
+                    if found.is_none() {
+                        let mask = masks.join(format!("{stem}.png"));
+                        let reason = format!("no mask for {}", path.display());
+                        on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
+                    }
+                    found
                 }
                 None => None,
             };

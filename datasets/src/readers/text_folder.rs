@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
+use super::parts::name;
+use super::stems::{Stems, stem};
 use super::text_lines::{LineError, TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
 use crate::{DataError, Image, OnError, files};
@@ -61,9 +63,10 @@ impl TextFolder {
             expect_folder(folder, "images, with their annotations in another folder")?;
         }
         let paths = images_in(images)?;
+        let mut of_annotations = Stems::of(annotations, &["txt"]);
         let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
         for path in paths {
-            match annotation_of(&path, annotations)
+            match annotation_of(&path, annotations, &mut of_annotations)
                 .and_then(|file| Ok((files::read_text_lossy(&file, MAX_ANNOTATION)?, file)))
             {
                 Ok((text, file)) => {
@@ -124,13 +127,15 @@ impl TextFolder {
     }
 }
 
-/// The annotation file of an image.
-fn annotation_of(image: &Path, annotations: &Path) -> Result<PathBuf, DataError> {
-    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let (name, stem) = (part(image.file_name()), part(image.file_stem()));
-    let names = [format!("gt_{stem}.txt"), format!("{stem}.txt"), format!("{name}.txt"), format!("poly_gt_{stem}.txt")];
-    let found = names.iter().map(|name| annotations.join(name)).find(|path| path.is_file());
-    found.ok_or_else(|| DataError::NoAnnotation { image: image.to_owned(), folder: annotations.to_owned() })
+/// The annotation file of an image, among the texts of a folder.
+fn annotation_of(image: &Path, folder: &Path, texts: &mut Stems) -> Result<PathBuf, DataError> {
+    let (name, stem) = (name(image), stem(image));
+    for wanted in [format!("gt_{stem}"), stem.clone(), name, format!("poly_gt_{stem}")] {
+        if let Some(found) = texts.find(&wanted)? {
+            return Ok(found);
+        }
+    }
+    Err(DataError::NoAnnotation { image: image.to_owned(), folder: folder.to_owned() })
 }
 
 impl TextDataset for TextFolder {
