@@ -15,8 +15,7 @@ from .conditions import NORMALISATIONS
 from .networks import StillFunctions, load
 from .optimizers import optimizer_class, usual
 
-
-OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad")
+OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -60,10 +59,15 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         type=_gain,
         help="scale of initial parameters by shell pattern; the last match wins",
     )
-    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="optimizer of torch, or rmsprop_tf of timm (TensorFlow's form)")
+    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="optimizer of torch; rmsprop_tf (TensorFlow's form) and lamb are those of timm")
     add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop; 0.9 if port is not told")
     add("--nesterov", action="store_true", help="use Nesterov momentum (SGD)")
     add("--alpha", type=float, help="alpha of RMSprop; by default that of the optimizer")
+    add("--centered", action="store_true", help="divide by the deviation of the gradient (RMSprop)")
+    add("--beta1", type=float, help="by default that of the optimizer (Adam, AdamW, LAMB)")
+    add("--beta2", type=float, help="the same")
+    add("--lr-decay", type=float, help="decay of the learning rate in Adagrad")
+    add("--initial-accumulator-value", type=float, help="start of the sum of squares in Adagrad")
     add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")
     add("--weight-decay", type=float, help="by default that of the optimizer")
     add("--no-decay", default="", help="parameters without weight decay, comma-separated: bn (normalisations), bias (whose names end with bias, normalisations too), dense (dense layers), positions (tables of relative positions)")
@@ -84,34 +88,44 @@ def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> arg
         parser.error("--indices is for --tokens")
     for setting, takers in SETTINGS.items():
         if getattr(options, setting) and options.optimizer not in takers:
-            parser.error(f"--{setting} is for {' and '.join(takers)}")
-    for setting in ("eps", "clip_grad_norm"):
-        if (value := getattr(options, setting)) is not None and value <= 0:
-            parser.error(f"--{setting.replace('_', '-')} must be above 0")
-    for setting in ("momentum", "alpha", "label_smoothing"):
-        if not 0 <= (getattr(options, setting) or 0) < 1:
-            parser.error(f"--{setting.replace('_', '-')} must be at least 0 and below 1")
+            parser.error(f"--{_flag(setting)} is for {' and '.join(takers)}")
     if options.weight_decay is None:
         options.weight_decay = usual(options.optimizer, "weight_decay")
-    if options.weight_decay < 0:
-        parser.error("--weight-decay must not be negative")
+    for setting in ("eps", "clip_grad_norm"):
+        if (value := getattr(options, setting)) is not None and value <= 0:
+            parser.error(f"--{_flag(setting)} must be above 0")
+    for setting in ("momentum", "alpha", "beta1", "beta2", "label_smoothing"):
+        if not 0 <= (getattr(options, setting) or 0) < 1:
+            parser.error(f"--{_flag(setting)} must be at least 0 and below 1")
+    for setting in ("weight_decay", "lr_decay", "initial_accumulator_value"):
+        if (getattr(options, setting) or 0) < 0:
+            parser.error(f"--{_flag(setting)} must not be negative")
     return options
+
+
+def _flag(setting: str) -> str:
+    return setting.replace("_", "-")
 
 
 def optimizer(options: argparse.Namespace, network: nn.Module) -> torch.optim.Optimizer:
     """The optimizer that the options describe: the only source of its settings, for golden and recipe."""
-    kept = {"bn": NORMALISATIONS, "dense": nn.Linear}
 
     def decays(module: nn.Module, local: str) -> bool:
-        if any(isinstance(module, kinds) for word, kinds in kept.items() if word in options.no_decay):
+        if isinstance(module, NORMALISATIONS) and "bn" in options.no_decay:
+            return False
+        if isinstance(module, nn.Linear) and "dense" in options.no_decay:
             return False
         if local == "relative_position_bias_table":
             return "positions" not in options.no_decay
         return not (local.endswith("bias") and "bias" in options.no_decay)
 
     groups = grouped(network, options.lr, options.weight_decay, decays)
-    settings = {name: value for name in SETTINGS if (value := getattr(options, name)) not in (None, False)}
-    settings = {name: value for name, value in settings.items() if options.optimizer in SETTINGS[name]}
+    given = {name: getattr(options, name) for name, takers in SETTINGS.items() if options.optimizer in takers}
+    settings = {name: value for name, value in given.items() if value is not None}
+    own = usual(options.optimizer, "betas")
+    betas = tuple(settings.pop(name, default) for name, default in zip(("beta1", "beta2"), own or ()))
+    settings |= {"betas": betas} if own else {}
+    settings |= {"max_grad_norm": None} if options.optimizer == "lamb" else {}
     return optimizer_class(options.optimizer)(groups, **settings)
 
 
@@ -119,7 +133,12 @@ SETTINGS = {
     "momentum": ("sgd", "rmsprop", "rmsprop_tf"),
     "nesterov": ("sgd",),
     "alpha": ("rmsprop", "rmsprop_tf"),
-    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad"),
+    "centered": ("rmsprop", "rmsprop_tf"),
+    "beta1": ("adam", "adamw", "lamb"),
+    "beta2": ("adam", "adamw", "lamb"),
+    "lr_decay": ("adagrad",),
+    "initial_accumulator_value": ("adagrad",),
+    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb"),
 }
 """Which optimizers have a setting, beside learning rate and decay."""
 

@@ -1,7 +1,7 @@
 """The description of the optimizer in the JSON file, derived from the optimizer object."""
 
 import inspect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -11,10 +11,10 @@ _GROUP = ("params", "lr", "weight_decay")
 
 def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     """The class of an optimizer of `--optimizer`."""
-    if name == "rmsprop_tf":
-        from timm.optim import RMSpropTF
+    if name in ("rmsprop_tf", "lamb"):
+        from timm.optim import Lamb, RMSpropTF
 
-        return RMSpropTF
+        return RMSpropTF if name == "rmsprop_tf" else Lamb
     return {
         "sgd": torch.optim.SGD,
         "adam": torch.optim.Adam,
@@ -24,9 +24,10 @@ def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
     }[name]
 
 
-def usual(name: str, setting: str) -> float:
-    """The value that an optimizer itself gives to a setting."""
-    return inspect.signature(optimizer_class(name)).parameters[setting].default
+def usual(name: str, setting: str) -> Any:
+    """The value that an optimizer itself gives to a setting; None if it has no such setting."""
+    known = inspect.signature(optimizer_class(name)).parameters
+    return known[setting].default if setting in known else None
 
 
 class _Rule(NamedTuple):
@@ -96,7 +97,7 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
     if type(optimizer) is torch.optim.SGD:
         _require(shared, dampening=0, maximize=False)
         update = "(g + wd*p + momentum*v)" if shared["nesterov"] else "v"
-        form = {"kind": f"SGD: v = momentum*v + (g + wd*p); p -= lr*{update}; v starts as the first (g + wd*p)"}
+        form: dict[str, Any] = {"kind": f"SGD: v = momentum*v + (g + wd*p); p -= lr*{update}; v starts as the first (g + wd*p)"}
         if shared["nesterov"]:
             form["nesterov"] = True
         form["momentum"] = shared["momentum"]
