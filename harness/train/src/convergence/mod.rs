@@ -239,9 +239,10 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
                 false => record.last_evaluation().and_then(|evaluated| evaluated.score(metric)),
             };
             let achieved = achieved.filter(|value| value.is_finite());
-            let failed = match achieved {
-                None => Some(format!("to reach a finite {metric}")),
-                Some(_) => result.fault(),
+            let lost = if achieved.is_none() { Some(metric) } else { result.not_finite.first().copied() };
+            let failed = match lost {
+                Some(metric) => Some(format!("to reach a finite {metric}")),
+                None => result.fault().map(|_| "to update anything".to_owned()),
             };
             (achieved.filter(|_| failed.is_none()), failed, Some(result.seconds))
         }
@@ -287,9 +288,10 @@ fn verdict(
     if unfinished > 0 {
         return (Missed, format!("{unfinished} of {} runs did not finish", runs.len()));
     }
-    let diverged = runs.iter().filter(|run| run.achieved.is_none()).count();
-    if diverged > 0 {
-        return (Missed, format!("{diverged} of {} runs did not reach a finite {metric}", runs.len()));
+    let diverged: Vec<&RunScore> = runs.iter().filter(|run| run.achieved.is_none()).collect();
+    if let Some(first) = diverged.first() {
+        let not_done = first.failed.as_deref().unwrap_or_default().trim_start_matches("to ");
+        return (Missed, format!("{} of {} runs did not {not_done}", diverged.len(), runs.len()));
     }
     if also.iter().any(|goal| !goal.met) {
         return (Missed, "another goal of the target is missed".to_owned());

@@ -230,6 +230,26 @@ fn a_run_that_ends_with_no_finite_value_fails_the_set() {
 }
 
 #[test]
+fn a_run_without_a_success_fails_the_set() {
+    let cases: [(fn(&mut RunResult), &str); 2] = [
+        (|result| result.not_finite = vec![Metric::CrossEntropy], "reach a finite cross_entropy"),
+        (|result| result.skipped_steps = result.steps, "update anything"),
+    ];
+    for (spoil, not_done) in cases {
+        let mut set = runs("{metric: cross_entropy, value: 60}", &[50.0, 51.0, 52.0]);
+        for event in &mut set[2].events {
+            if let Event::Result(result) = event {
+                result.steps = 9;
+                spoil(result);
+            }
+        }
+        let found = judge(&set, &Rules::default()).unwrap();
+        assert_eq!((found.verdict, found.runs[2].achieved), (ConvergenceVerdict::Missed, None));
+        assert_eq!(found.because, format!("1 of 3 runs did not {not_done}"));
+    }
+}
+
+#[test]
 fn other_goals_have_to_be_reached_as_well() {
     let target = REFERENCE.replace("value: 88%", "value: 88%, also: [{metric: top5, value: 99%}]");
     let found = verdict(&target, &[0.90, 0.91, 0.92]);
