@@ -4,7 +4,7 @@ mod compatible;
 mod file;
 mod store;
 
-pub use compatible::{Change, changes, differences};
+pub use compatible::{Change, Differing, changes, differences, differing};
 pub(crate) use file::read;
 pub use store::{CheckpointStore, Found, Rejected};
 
