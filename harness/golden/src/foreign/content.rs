@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
-use zoo_tensors::{Array, ElementType, npy, npz::Npz, pth, safetensors::Reader};
+use zoo_tensors::{Array, ElementType, format, npy, npz::Npz, pth, safetensors::Reader};
 
 /// Largest file that holds one tensor.
 const MOST_BYTES: u64 = 16 << 30;
@@ -109,9 +109,9 @@ pub(super) fn torch(path: &Path) -> Result<Vec<(String, Array)>, GoldenError> {
     let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
     let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
     let (file, _) = files::open(path).map_err(unreadable)?;
-    if !pth::is_zip(&file).map_err(unreadable)? {
-        let reason = pth::is_older(&bytes(path)?);
-        return Err(malformed(reason.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
+    if !pth::is_one(&file).map_err(unreadable)? {
+        let told = format::foreign(path).map_err(unreadable)?.map(|foreign| foreign.to_string());
+        return Err(malformed(told.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
     }
     pth::read_all(file).map_err(malformed)
 }

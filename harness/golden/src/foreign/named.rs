@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
-use zoo_tensors::{ElementType, dictionary, npz::Npz, pth, safetensors::Reader};
+use zoo_tensors::{ElementType, dictionary, format, npz::Npz, pth, safetensors::Reader};
 
 /// Deepest folder below the given one. Parts of a name can be folders.
 const DEEPEST: usize = 8;
@@ -143,6 +143,9 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
         if start[..read] == *b"\x93NUMPY" {
             let message = "one array and no name: name the folder, or write several with numpy.savez";
             return Err(malformed(path, message));
+        }
+        if let Some(foreign) = format::foreign(path).map_err(unreadable)? {
+            return Err(malformed(path, &foreign.to_string()));
         }
         let reader = Arc::new(Reader::open(path)?);
         let names: Vec<String> = reader.names().into_iter().map(str::to_owned).collect();

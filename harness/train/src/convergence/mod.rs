@@ -208,7 +208,7 @@ pub(crate) fn training_changes(first: &RunRecord, other: &RunRecord) -> Vec<Chan
 }
 
 /// The differences between two runs: values of the recipe except the `free` ones, device, and data.
-pub fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
+fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
     let value = |record: &RunRecord| serde_json::to_value(&record.recipe).unwrap_or_default();
     let mut changes = differences(&value(first), &value(other), free);
     if let (Some(before), Some(now)) = (first.started(), other.started()) {
