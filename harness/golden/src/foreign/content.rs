@@ -28,6 +28,11 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Whether all of them are.
+    pub(crate) fn is_finite(&self) -> bool {
+        [self.max, self.min, self.mean, self.norm].into_iter().all(f64::is_finite)
+    }
+
     /// Statistics of these elements; NaN if one is NaN, as recorders do it.
     pub fn of(values: &[f64]) -> Self {
         let fold = |pick: fn(f64, f64) -> bool| {
@@ -128,6 +133,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// Whether the tensor is said to have elements that are not finite.
+    pub(super) fn is_unsound(&self) -> bool {
+        let is_empty = self.shape.as_ref().is_some_and(|shape| shape.contains(&0));
+        !is_empty && self.statistics.is_some_and(|statistics| !statistics.is_finite())
+    }
+
     /// Refuses a tensor that contradicts the statements: then the files belong to different runs.
     pub(super) fn expect(&self, array: &Array) -> Result<(), String> {
         let different = |what: &str, said: String, found: String| {
