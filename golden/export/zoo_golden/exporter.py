@@ -19,6 +19,7 @@ from torch import nn
 from . import document, hashes
 from .conditions import NORMALISATIONS, Gain, Input, fill, lift
 from .document import Recording
+from .networks import OneType
 from .optimizers import describe, starts
 
 Loss = Callable[[object, dict[str, torch.Tensor], nn.Module], dict[str, torch.Tensor]]
@@ -147,6 +148,7 @@ class Run:
 
     def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
+        self.dtype = dtype
         if dtype is torch.float64:
             _make_exact(self.network)
         self.optimizer = optimizer(self.network)
@@ -174,7 +176,7 @@ class Run:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.backends.mkldnn.flags(enabled=self.onednn):
+        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype):
             losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
@@ -286,15 +288,20 @@ def _is_empty(module: nn.Module) -> bool:
 
 
 def _hooks(network: nn.Module, outputs: dict) -> list:
-    """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show."""
+    """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
+    The weights of an attention are no output of a layer of recipes: who returns them shows the rest."""
     calls = Counter()
+    weights: list[torch.Tensor] = []
 
     def keep(name: str):
         def hook(module, arguments, result):
             key = f"out/{name}#{calls[name]}"
             calls[name] += 1
+            if isinstance(module, nn.MultiheadAttention) and result[1] is not None:
+                weights.append(result[1])
             for suffix, tensor in _tensors(result):
-                outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
+                if not any(tensor is other for other in weights):
+                    outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
 
         return hook
 
