@@ -5,7 +5,8 @@
 //! `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`),
 //! operands become branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`),
 //! and `write` writes all this in the style of an author. `proof` compares the result with the trace: operation by
-//! operation, module by module, parameter by parameter. Unsupported operations are never omitted: they are an
+//! operation, module by module, parameter by parameter; `modes` compares the calls in training and in evaluation mode.
+//! Unsupported operations are never omitted: they are an
 //! [`ImportError::Refused`].
 //!
 //! ```
@@ -33,6 +34,7 @@ mod joins;
 mod layers;
 mod layout;
 mod maps;
+mod modes;
 mod offsets;
 mod operation;
 mod pointwise;
@@ -40,6 +42,7 @@ mod proof;
 mod read;
 mod reader;
 mod recipe;
+mod scalar;
 mod scores;
 mod slots;
 mod structure;
@@ -72,17 +75,23 @@ pub struct Imported {
 /// # Errors
 /// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
+    error::check_names(trace)?;
     let network = read::read(trace)?;
+    let evaluation = trace.in_evaluation();
+    if let Some(evaluation) = &evaluation {
+        modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
+    }
     let text = recipe::text(trace, &network, name)?;
-    let differs = |error: &dyn std::fmt::Display| ImportError::Differs(error.to_string());
-    let folder = tempfile::tempdir().map_err(|error| differs(&error))?;
-    let path = folder.path().join(format!("{name}.yaml"));
-    std::fs::write(&path, &text).map_err(|error| differs(&error))?;
+    let temporary = |source| ImportError::Temporary { source };
+    let folder = tempfile::tempdir().map_err(temporary)?;
+    std::fs::write(folder.path().join(format!("{name}.yaml")), &text).map_err(temporary)?;
     let library = Library::new([folder.path()]);
     let recipe = library.load(name, &LoadOptions::default());
-    let recipe = recipe.map_err(|errors| ImportError::Invalid(Box::new(errors)))?.recipe;
-    let model = recipe.resolve().map_err(|errors| differs(&errors))?;
+    let invalid = |errors| ImportError::Invalid(Box::new(errors));
+    let recipe = recipe.map_err(invalid)?.recipe;
+    let model = recipe.resolve().map_err(invalid)?;
     let proof = proof::same(&network, &model)?;
-    let proof = Proof { parameters: proof::shapes(trace, &recipe, &model)?, ..proof };
+    let parameters = proof::shapes(trace, &recipe, &model)?;
+    let proof = Proof { parameters, evaluation: evaluation.is_some(), ..proof };
     Ok(Imported { text, proof })
 }
