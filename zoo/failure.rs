@@ -174,8 +174,11 @@ impl Failure {
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
             Self::Onnx(OnnxError::Operator { .. } | OnnxError::TooLarge(_)) => Exit::Invalid,
             Self::Import { source: ImportError::Malformed(_), .. } => Exit::Missing,
-            Self::Import { source: ImportError::Refused(_) | ImportError::Invalid(_), .. } => Exit::Invalid,
-            Self::Import { source: ImportError::Differs(_), .. } => Exit::Internal,
+            Self::Import { source: ImportError::Temporary { source }, .. } => unwritable(source),
+            Self::Import {
+                source: ImportError::Refused(_) | ImportError::Invalid(_) | ImportError::Differs(_),
+                ..
+            } => Exit::Invalid,
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(
                 ConvergenceError::Empty

@@ -65,6 +65,14 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
     new::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
+    let Proof { operations, modules, parameters, evaluation } = imported.proof;
+    if !evaluation {
+        tracing::warn!(
+            "{}: a trace of format 1 has no call in evaluation mode: whether the network computes something else there \
+             was not seen; `python -m zoo_golden port` makes a trace that says so",
+            args.trace.display()
+        );
+    }
     if let Some(path) = &args.out {
         match args.force {
             true => output::write(path, &imported.text, context)?,
@@ -72,7 +80,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         new::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
-    let Proof { operations, modules, parameters } = imported.proof;
     match context.format {
         Format::Json => context.out.json(&Report {
             schema_version: SCHEMA_VERSION,
