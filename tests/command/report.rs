@@ -42,7 +42,7 @@ fn runs_are_compared() {
     let html = fs::read_to_string(&page).unwrap();
     self_contained(&html);
     for part in [
-        "1 of 1 runs with a target met it, 1 have none",
+        "1 of 1 runs met their target, 1 without one",
         "Training loss, smoothed",
         "optimizer.sgd.momentum",
         "Resolved recipe of",

@@ -65,6 +65,10 @@ pub fn foreign(path: &Path) -> io::Result<Option<Foreign>> {
     let (mut file, size) = files::open(path)?;
     let mut start = Vec::new();
     (&mut file).take(START).read_to_end(&mut start)?;
+    // The length of its header may look like any other beginning.
+    if is_safetensors(&start) {
+        return Ok(None);
+    }
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let found = by_start(&start).or_else(|| by_name(&name));
     let found = found.or(if is_index(&mut file, size)? { Some(TENSORFLOW) } else { None });
@@ -85,11 +89,17 @@ pub fn not_text(path: &Path) -> io::Result<Option<&'static str>> {
     if start.is_empty() {
         return Ok(None);
     }
-    if start.get(8) == Some(&b'{') && start.contains(&0) {
+    if is_safetensors(&start) {
         return Ok(Some("a safetensors file"));
     }
     let is_text = !start.contains(&0) && is_text(&start) && by_start(&start).is_none();
     Ok(if is_text { None } else { foreign(path)?.map(|foreign| foreign.what) })
+}
+
+/// Whether these are the first bytes of a safetensors file: the length of its header, which is JSON.
+pub fn is_safetensors(start: &[u8]) -> bool {
+    // No header has 4 GiB.
+    start.get(4..9) == Some(b"\0\0\0\0{")
 }
 
 type Told = (&'static str, &'static str);
@@ -238,6 +248,10 @@ mod tests {
         ];
         for (name, content, expected) in cases {
             assert!(told(name, content).contains(expected), "{name}: {}", told(name, content));
+        }
+        // Lengths of headers that are the beginnings of pickles, gzip, Flax, ONNX and MindSpore.
+        for start in [b"\x80\x02\0\0", b"\x1f\x8b\0\0", b"\x88\xa1\0\0", b"\x08\x08\x12\0", b"\x0a\x01\x0a\0"] {
+            assert_eq!(told("w", &[start.as_slice(), b"\0\0\0\0{\"a\""].concat()), "");
         }
         let text = |content: &[u8]| {
             let path = dir.path().join("recipe.yaml");

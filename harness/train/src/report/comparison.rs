@@ -200,7 +200,7 @@ impl Comparison {
         let short = match (aiming, names.len() - aiming) {
             (0, all) => format!("{finished} of {all} runs finished"),
             (aiming, 0) => format!("{met} of {aiming} runs met their target"),
-            (aiming, others) => format!("{met} of {aiming} runs with a target met it, {others} have none"),
+            (aiming, others) => format!("{met} of {aiming} runs met their target, {others} without one"),
         };
         let class = match (aiming, met) {
             (0, _) => "",

@@ -64,7 +64,7 @@ impl Opened {
         }
         let mut start = Vec::new();
         (&file).take(START).read_to_end(&mut start).map_err(io)?;
-        if Ckpt::is_one(&start) {
+        if Ckpt::is_one(&start) && !format::is_safetensors(&start) {
             let checkpoint = Ckpt::parse(files::read(path, u64::MAX).map_err(io)?);
             let checkpoint = checkpoint.map_err(|reason| unreadable(format!("a checkpoint of MindSpore: {reason}")))?;
             return Ok(Self::MindSpore(path.to_owned(), checkpoint));
