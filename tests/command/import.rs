@@ -91,7 +91,7 @@ fn traces_that_are_none_end_with_their_reason() {
     for (name, text, reason) in [
         ("empty", String::new(), "EOF while parsing"),
         ("cut", whole[..whole.len() / 2].to_owned(), "EOF while parsing"),
-        ("old", whole.replacen("\"format\":1", "\"format\":7", 1), "this version reads format 1"),
+        ("old", whole.replacen("\"format\":2", "\"format\":7", 1), "this version reads formats 1 to 2"),
         ("twice", whole.replacen("\"value\":1,", "\"value\":0,", 1), "made twice"),
         (
             "unknown",
@@ -106,4 +106,30 @@ fn traces_that_are_none_end_with_their_reason() {
     }
     zoo("import nowhere.json").expect(3);
     said(command().arg("import").arg(trace("vit")).args(["--name", "No Name"])).expect(2);
+}
+
+/// Without the call in evaluation mode, nothing is known of it.
+#[test]
+fn traces_of_format_1_are_imported_with_a_warning() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("old.json");
+    let mut old: serde_json::Value = serde_json::from_slice(&fs::read(trace("resnet18")).unwrap()).unwrap();
+    old["format"] = 1.into();
+    old.as_object_mut().unwrap().remove("evaluation");
+    fs::write(&path, old.to_string()).unwrap();
+    let import = |path: &PathBuf| said(command().arg("import").arg(path).args(["--name", "resnet18"])).expect(0);
+    let (old, new) = (import(&path), import(&trace("resnet18")));
+    assert!(old.err.contains("has no call in evaluation mode"), "{}", old.err);
+    assert!(!new.err.contains("evaluation"), "{}", new.err);
+    assert_eq!(old.out, new.out);
+}
+
+/// The recipe is read again from a temporary file: where there is no place for it, this is no fault of the network.
+#[test]
+fn a_temporary_folder_that_takes_no_file_is_said() {
+    let folder = TempDir::new().unwrap();
+    let mut import = command();
+    import.arg("import").arg(trace("resnet18")).args(["--name", "net"]).env("TMPDIR", folder.path().join("none"));
+    let refused = said(&mut import).expect(2).err;
+    assert!(refused.contains("the recipe cannot be checked: "), "{refused}");
 }

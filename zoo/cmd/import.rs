@@ -7,7 +7,8 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use zoo_import::{MAX_BYTES, Proof, Trace};
+use zoo_import::{ImportError, MAX_BYTES, Proof, Trace};
+use zoo_tensors::format;
 
 /// Write the recipe of a PyTorch network from its trace.
 ///
@@ -52,6 +53,10 @@ struct Report<'a> {
 /// Writes the recipe after it is proven to be the same network.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unreadable = |source| Failure::Unreadable { path: args.trace.clone(), source };
+    if let Some(what) = format::not_text(&args.trace).map_err(unreadable)? {
+        let message = format!("{what}, not a trace: python -m zoo_golden trace writes one from the PyTorch network");
+        return Err(Failure::Import { path: args.trace.clone(), source: ImportError::Malformed(message) });
+    }
     let bytes = zoo_datasets::files::read(&args.trace, MAX_BYTES as u64).map_err(unreadable)?;
     let failed = |source| Failure::Import { path: args.trace.clone(), source };
     let trace = Trace::read(&bytes).map_err(failed)?;
@@ -60,6 +65,14 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
     new::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
+    let Proof { operations, modules, parameters, evaluation } = imported.proof;
+    if !evaluation {
+        tracing::warn!(
+            "{}: a trace of format 1 has no call in evaluation mode: whether the network computes something else there \
+             was not seen; `python -m zoo_golden port` makes a trace that says so",
+            args.trace.display()
+        );
+    }
     if let Some(path) = &args.out {
         match args.force {
             true => output::write(path, &imported.text, context)?,
@@ -67,7 +80,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         new::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
-    let Proof { operations, modules, parameters } = imported.proof;
     match context.format {
         Format::Json => context.out.json(&Report {
             schema_version: SCHEMA_VERSION,

@@ -5,6 +5,7 @@ import io
 import json
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 
 try:
@@ -14,9 +15,9 @@ try:
     from torch.nn import functional as F
 
     from zoo_golden.__main__ import run
-    from zoo_golden.networks import StillFunctions, still
-    from zoo_golden.port import constant, parse, trace_network, training
-    from zoo_golden.trace import TraceError, trace
+    from zoo_golden.networks import OneType, StillFunctions, still
+    from zoo_golden.port import constant, parse, trace_network, training, without_loss
+    from zoo_golden.trace import TraceError, batch_sizes, trace
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
 
@@ -24,6 +25,20 @@ except ModuleNotFoundError as missing:
 def traced(network: nn.Module) -> dict:
     image = torch.empty(61, 3, 8, 8, device="meta")
     return trace(network.to("meta").train(), {"image": image}, lambda n, i: n(i["image"]), name="net", classes=5)
+
+
+def weight_normed(num_classes: int) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return nn.Sequential(torch.nn.utils.weight_norm(nn.Conv2d(3, num_classes, 1)))
+
+
+def two_images(num_classes: int) -> nn.Module:
+    class Network(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    return Network()
 
 
 def functions(call: dict) -> list[str]:
@@ -99,6 +114,29 @@ class Calls(unittest.TestCase):
         self.assertTrue(document["parameters"]["head.weight"]["frozen"])
         self.assertEqual([call.get("no_grad", False) for call in document["root"]["body"]], [True, False])
 
+    def test_a_network_may_name_the_type_of_its_numbers(self):
+        x = torch.full((2, 3), 1 / 3, dtype=torch.float64)
+        narrow = x.float()
+        with OneType(torch.float64):
+            for same in (
+                x.float(),
+                x.to(torch.float32),
+                x.to("cpu", torch.float32),
+                x.to(dtype=torch.float32),
+                x.to(narrow),
+                x.type_as(narrow),
+                x.type(torch.float32),
+                x.type("torch.FloatTensor"),
+                x.softmax(-1, dtype=torch.float32) * 3 * x,
+                x.sum(0, dtype=torch.float32) / 2,
+            ):
+                self.assertEqual(same.dtype, torch.float64)
+                self.assertTrue(torch.allclose(same, x, rtol=1e-15))
+            self.assertEqual(x.half().dtype, torch.float16)
+            self.assertEqual(narrow.float().dtype, torch.float32)
+        with OneType(torch.float32):
+            self.assertEqual(narrow.to(torch.float32).dtype, torch.float32)
+
     def test_torchvisions_resnet_is_traced_without_moving_it(self):
         network = torchvision.models.resnet18(num_classes=10)
         options = parse(["torchvision:resnet18", "--classes", "10", "--size", "64", "-o", "x"])
@@ -107,6 +145,61 @@ class Calls(unittest.TestCase):
         self.assertEqual(document["parameters"]["bn1.weight"], {"shape": [64], "start": 1.0})
         self.assertEqual(next(network.parameters()).device.type, "cpu")
         self.assertEqual(document["modules"]["layer1.0"]["source"].rpartition(":")[0], "torchvision/models/resnet.py")
+
+
+class Modes(unittest.TestCase):
+    """The call in evaluation mode, and the one with another number of samples."""
+
+    def test_evaluation_is_beside_training(self):
+        network = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.5))
+        document = traced(network)
+        self.assertEqual(document["format"], 2)
+        trained, evaluated = (of["root"]["body"] for of in (document, document["evaluation"]))
+        self.assertEqual([body[2]["body"][0]["kwargs"]["training"] for body in (trained, evaluated)], [True, False])
+        self.assertEqual(functions(document["root"]), ["conv2d", "add_", "batch_norm", "dropout"])
+        self.assertEqual(functions(document["evaluation"]["root"]), ["conv2d", "batch_norm", "dropout"])
+        self.assertTrue(network.training)
+
+    def test_numbers_that_depend_on_the_batch_are_marked(self):
+        def forward(x):
+            n, rows = x.shape[0], torch.arange(x.shape[0], device="meta")
+            mask = torch.zeros(n, 1, 8, 8)
+            return (x.view(n, -1)[:n] / n + (x.view(n * 3, 64) + 61).sum() + rows.sum(), x + mask)
+
+        document = traced_forward(forward)
+        view, part, divided, scaled, plus, *_ = document["root"]["body"]
+        self.assertEqual(view["args"][1:], [{"batch": "61"}, -1])
+        self.assertEqual(part["args"][1], {"batch": ":61"})
+        self.assertEqual(divided["args"][1], {"batch": "61"})
+        self.assertEqual(scaled["args"][1:], [{"batch": "183"}, 64])
+        self.assertEqual(plus["args"][1], 61)
+        constants = [call["args"][1] for call in document["root"]["body"] if call["function"].endswith("add") and isinstance(call["args"][1], dict)]
+        self.assertIn({"batch": "a constant tensor"}, constants)
+        # Equal rows, one for each sample.
+        self.assertIn("constant", constants[-1])
+
+    def test_what_depends_on_the_batch_otherwise_is_refused(self):
+        for forward in (
+            lambda x: torch.stack([x[i] * 2 for i in range(x.shape[0])]),
+            lambda x: x if x.shape[0] == 61 else 2 * x,
+            lambda x: x.unbind(0)[0],
+            lambda x: x.view(61, -1),
+        ):
+            with self.assertRaisesRegex(TraceError, "number of samples|instead of 61") as caught:
+                traced_forward(forward)
+            self.assertRegex(str(caught.exception), r"test_trace\.py:\d+")
+
+    def test_a_batch_is_no_other_extent(self):
+        sizes = batch_sizes(nn.Linear(122, 67), {0, 213})
+        self.assertEqual([next(sizes), next(sizes)], [73, 79])
+
+    def test_a_network_that_fails_says_where(self):
+        for forward, reason in (
+            (lambda self, x: x.view(7, 11), r"the network: RuntimeError at .*test_trace\.py:"),
+            (lambda self, x: x if self.training else x.unknown, r"in evaluation mode: the network: AttributeError at .*test_trace\.py:"),
+        ):
+            with self.assertRaisesRegex(TraceError, reason):
+                traced(type("Network", (nn.Module,), {"forward": forward})())
 
 
 class Refusals(unittest.TestCase):
@@ -215,6 +308,27 @@ class Command(unittest.TestCase):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 parse(["torchvision:resnet18", "-o", "x", *given])
             self.assertIn(reason, said.getvalue())
+
+    def test_what_cannot_be_traced_ends_with_a_reason(self):
+        for network, reason in (
+            ("NoSuch", "the factory fails"),
+            ("weight_normed", "its `weight` is computed from parameters"),
+            ("two_images", "TypeError"),
+        ):
+            with contextlib.redirect_stderr(io.StringIO()) as said, tempfile.TemporaryDirectory() as folder:
+                words = ["port", f"{__name__}:{network}", "--classes", "5", "--size", "8", "-o", folder]
+                self.assertEqual(run([*words, "--trace-only"]), 2)
+            self.assertRegex(said.getvalue(), f"^error: .*{reason}")
+
+    def test_goldens_need_scores(self):
+        whole = {"inputs": {"image": {"shape": [61, 3, 8, 8], "dtype": "float32"}}, "classes": 5, "root": {"body": []}}
+        made = {"function": "f", "outputs": {"": {"value": 7, "shape": [61, 5]}}}
+        for shape, key, reason in (([61, 5], "", None), ([61, 192], "", "192"), ([61, 5, 8, 8], "logits", "8, 8"), ([61, 5], "0", "its only tensor")):
+            made["outputs"][""]["shape"] = shape
+            document = {**whole, "root": {"body": [made]}, "outputs": {key: {"value": 7}}}
+            found = without_loss(document)
+            self.assertEqual(found is None, reason is None)
+            self.assertIn(reason or "", found or "")
 
     def test_constants_are_found(self):
         self.assertEqual(constant(torch.full((3, 2), 0.5)), 0.5)

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from . import document, hashes
 from .conditions import NORMALISATIONS, Gain, Input, fill, lift
 from .document import Recording
+from .networks import OneType
 from .optimizers import describe, starts
 
 T = TypeVar("T")
@@ -157,7 +158,7 @@ class Run:
 
     def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
-        self.exact = dtype is torch.float64
+        self.dtype = dtype
         self.optimizer = optimizer(self.network)
         for state in self.optimizer.state.values():
             for kept in state.values():  # starts are f32, as all initial values
@@ -188,7 +189,8 @@ class Run:
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
-        with torch.backends.mkldnn.flags(enabled=self.onednn), _Exact() if self.exact else nullcontext():
+        exact = _Exact() if self.dtype is torch.float64 else nullcontext()
+        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), exact:
             losses = self.loss(self.forward(self.network, given), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
@@ -307,15 +309,20 @@ def _is_empty(module: nn.Module) -> bool:
 
 
 def _hooks(network: nn.Module, outputs: dict) -> list:
-    """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show."""
+    """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
+    The weights of an attention are no output of a layer of recipes: who returns them shows the rest."""
     calls = Counter()
+    weights: list[torch.Tensor] = []
 
     def keep(name: str):
         def hook(module, arguments, result):
             key = f"out/{name}#{calls[name]}"
             calls[name] += 1
+            if isinstance(module, nn.MultiheadAttention) and result[1] is not None:
+                weights.append(result[1])
             for suffix, tensor in _tensors(result):
-                outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
+                if not any(tensor is other for other in weights):
+                    outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
 
         return hook
 

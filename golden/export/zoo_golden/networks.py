@@ -71,6 +71,33 @@ class StillFunctions(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
+class OneType(TorchFunctionMode):
+    """Lets a network whose numbers are of this type convert none of them to f32, which the network takes for the type of its numbers:
+    `.float()`, `.to(torch.float32)` and `softmax(..., dtype=torch.float32)` round nothing, as in a network of f32 throughout."""
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        first = args[0] if args else kwargs.get("input")
+        if self.dtype is torch.float32 or not isinstance(first, torch.Tensor) or first.dtype is not self.dtype:
+            return function(*args, **kwargs)
+        name = getattr(function, "__name__", "")
+        if name == "float":
+            return first
+
+        def kept(value):
+            if isinstance(value, torch.Tensor):
+                return first if name in ("to", "type_as") and value.dtype is torch.float32 else value
+            if value is torch.float32:
+                return self.dtype
+            return torch.DoubleTensor if name == "type" and value in ("torch.FloatTensor", torch.FloatTensor) else value
+
+        return function(*map(kept, args), **{key: kept(value) for key, value in kwargs.items()})
+
+
 class NpuAlexNet(nn.Sequential):
     """AlexNet of the NPU zoo: 96 filters first, padding as nodes of their own, ReLU on the logits too; 3x224x224 only."""
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -18,10 +19,10 @@ from .__main__ import SETTINGS, checked, golden, optimizer, training_options
 from .batch import Batch
 from .networks import build, still
 from .optimizers import section
-from .trace import TraceError, trace
+from .trace import TraceError, batch_sizes, trace
 
-TRACED_BATCH = 61
-"""Samples of the traced batch: a prime that is no other extent, so that the batch is told apart from them."""
+LARGEST_TRACE = 64 << 20
+"""Bytes of the largest trace that `zoo import` reads."""
 
 _LARGE = 5_000_000
 """Parameters of a large network."""
@@ -73,10 +74,13 @@ def port(options: argparse.Namespace) -> int:
     name = options.name or options.model.rpartition(":")[2].rpartition(".")[2].lower()
     folder = Path(options.output)
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
-    network = build(options.model, options.classes, **dict(options.arg)).train()
+    network = built(options).train()
     document = trace_network(network, options) | {"training": training(options, network, manifest)}
+    text = json.dumps(document, separators=(",", ":"))
+    if len(text) > LARGEST_TRACE:
+        raise TraceError(_too_large(document, len(text)))
     folder.mkdir(parents=True, exist_ok=True)
-    traced.write_text(json.dumps(document, indent=1) + "\n")
+    traced.write_text(text + "\n")
     print(f"{traced}: {count(document['root'])} calls", file=sys.stderr)
     if options.trace_only:
         return 0
@@ -90,8 +94,13 @@ def port(options: argparse.Namespace) -> int:
     save_weights(network, folder / f"{name}.safetensors")
     if options.no_golden:
         return 0
+    if reason := without_loss(document):
+        raise TraceError(f"{recipe} is written, but no golden: {reason}; --no-golden stops after the recipe")
     still(network)
-    golden(options, network, folder / f"golden/{name}/step", moved_runs(network))
+    try:
+        golden(options, network, folder / f"golden/{name}/step", moved_runs(network))
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
+        raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
         return 0
     return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
@@ -102,12 +111,27 @@ def moved_runs(network: nn.Module) -> int:
     return 3 if sum(parameter.numel() for parameter in network.parameters()) < _LARGE else 1
 
 
+def built(options: argparse.Namespace) -> nn.Module:
+    try:
+        return build(options.model, options.classes, **dict(options.arg))
+    except Exception as error:
+        raise TraceError(f"{options.model}: the factory fails with num_classes={options.classes}: {type(error).__name__}: {error}") from error
+
+
 def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
     """The trace of a network for the batch that the options describe; the network itself stays where it is."""
     starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
     tensors = [*network.parameters(), *network.buffers()]
+    for path, module in network.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                raise TraceError(
+                    f"{path or 'the network'}: its `{name}` is computed from parameters before the network runs (weight norm, spectral norm): "
+                    "parameters of recipes are trained directly"
+                )
     without_numbers = copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in tensors})
-    batch = Batch.of(network, options, TRACED_BATCH)
+    given = {options.classes, options.channels, options.image_size, options.tokens or 0, *dict(options.indices).values()}
+    batch = Batch.of(network, options, next(batch_sizes(network, given)))
     return trace(
         without_numbers,
         batch.on_meta(),
@@ -116,6 +140,37 @@ def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
         classes=options.classes,
         starts=starts,
         buffers=dict(network.named_buffers()),
+    )
+
+
+def without_loss(document: dict) -> str | None:
+    """Why the cross entropy of goldens does not fit what a traced network gives, if it does not."""
+    outputs = document["outputs"]
+    key = next((key for key in ("", "logits") if key in outputs), None)
+    if key is None or "value" not in outputs[key]:
+        return f"the network gives {', '.join(outputs) or 'no tensor'}, and goldens need its only tensor, or its `logits`"
+    made = {made["value"]: made["shape"] for made in _made(document["root"])}
+    shape = made.get(outputs[key]["value"], [])
+    label = [*next(iter(document["inputs"].values()))["shape"][:2], document["classes"]]
+    wanted = label if next(iter(document["inputs"].values()))["dtype"].startswith("int") else [label[0], label[2]]
+    if shape != wanted:
+        return f"the network gives {shape}, and goldens are made with the cross entropy of scores {wanted} (--classes, --tokens)"
+    return None
+
+
+def _made(call: dict) -> Iterator[dict]:
+    """The tensors that functions make."""
+    for inner in call.get("body", ()):
+        yield from _made(inner)
+    if "function" in call:
+        yield from call["outputs"].values()
+
+
+def _too_large(document: dict, size: int) -> str:
+    constants = sum(len(one["values"]) for part in (document, document["evaluation"]) for one in part["constants"])
+    return (
+        f"the trace would have {size >> 20} MiB, and `zoo import` reads at most {LARGEST_TRACE >> 20}: {count(document['root'])} calls, and "
+        f"{constants >> 20} MiB of constant tensors; a smaller --image-size or fewer --tokens make constants smaller, fewer iterations the calls"
     )
 
 

@@ -1,17 +1,23 @@
 """Traces a network for `zoo import`: records every call of a module, and inside it every torch function, for one batch.
 
-The network runs once on the device `meta`, whose tensors have shapes but no values: value-dependent control flow raises an error, so
-the trace does not depend on the batch. A TorchFunctionMode records each function in order of execution with all its arguments, and
-hooks record where modules begin and end. Tensors are distinguished by identity; a tensor that was modified through a view, or whose
-origin is unknown, is an error with file and line.
+The network runs on the device `meta`, whose tensors have shapes but no values: value-dependent control flow raises an error, so the
+trace does not depend on the numbers of the batch. A TorchFunctionMode records each function in order of execution with all its
+arguments, and hooks record where modules begin and end. Tensors are distinguished by identity; a tensor that was modified through a
+view, or whose origin is unknown, is an error with file and line.
+
+It runs three times: in training mode, in training mode with another number of samples, and in evaluation mode. Arguments that differ
+between the first two depend on the number of samples, and the trace says so (`batch`). The call in evaluation mode is in the trace
+beside that in training mode (`evaluation`).
 
 Tensors that depend on neither inputs nor parameters (positions, masks, tables of indices) are computed beside. They are the constants
 of the network: the trace has the values of those that other functions take, and not how they are made.
 """
 
+import copy
 import inspect
 import itertools
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +28,7 @@ import torchvision
 from torch import nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-FORMAT = 1
+FORMAT = 2
 """Version of the document; goes up when a field changes its meaning or vanishes."""
 
 _METADATA = frozenset(
@@ -59,32 +65,41 @@ class _Known(NamedTuple):
     """Its values, where they depend on neither inputs nor parameters."""
 
 
+Forward = Callable[[nn.Module, dict[str, torch.Tensor]], Any]
+
+
 def trace(
     network: nn.Module,
     inputs: dict[str, torch.Tensor],
-    forward: Callable[[nn.Module, dict[str, torch.Tensor]], Any],
+    forward: Forward,
     *,
     name: str,
     classes: int,
     starts: dict[str, float] | None = None,
     buffers: dict[str, torch.Tensor] | None = None,
 ) -> dict:
-    """The JSON document of one call of the network in its present mode.
+    """The JSON document of a call of the network in its present mode, and of one in evaluation mode.
 
     network, inputs: on the device `meta`, the batch being the first dimension of every input. Dropout keeps its rates: nothing is
     computed. starts: values of parameters all of whose elements start equal. buffers: the values of buffers, which are constants
     until the network changes them.
     """
-    recorder = _Recorder(network, buffers or {})
-    encoded = {key: recorder.input(key, tensor) for key, tensor in inputs.items()}
-    hooks = recorder.hooks()
+    samples = next(iter(inputs.values())).shape[0]
+    extents = {extent for tensor in inputs.values() for extent in tensor.shape}
+    another = next(size for size in batch_sizes(network, extents) if size != samples)
+    others = {key: torch.empty((another, *tensor.shape[1:]), dtype=tensor.dtype, device="meta") for key, tensor in inputs.items()}
+    # A call may change the network: each has its own.
+    evaluated, repeated = (copy.deepcopy(network) for _ in range(2))
+    call = _recorded(network, inputs, forward, buffers or {})
     try:
-        with torch.device("meta"), recorder:
-            result = forward(network, inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    (root,) = recorder.body
+        other = _recorded(repeated, others, forward, buffers or {})
+    except TraceError as error:
+        raise TraceError(f"with {another} samples instead of {samples}: {error}") from error
+    _mark_batch(call, other)
+    try:
+        evaluation = _recorded(evaluated.eval(), inputs, forward, buffers or {})
+    except TraceError as error:
+        raise TraceError(f"in evaluation mode: {error}") from error
     first = {tensor: key for key, tensor in network.named_parameters()}
     known = starts or {}
     return {
@@ -92,9 +107,7 @@ def trace(
         "model": name,
         "made_with": {package.__name__: package.__version__.split("+")[0] for package in _packages(network)},
         "classes": classes,
-        "batch": next(iter(inputs.values())).shape[0],
-        "inputs": encoded,
-        "outputs": recorder.outputs(result, root["module"]),
+        "batch": samples,
         "parameters": {
             key: {"shape": list(tensor.shape)}
             | ({} if first[tensor] == key else {"same_as": first[tensor]})
@@ -102,11 +115,98 @@ def trace(
             | ({} if tensor.requires_grad else {"frozen": True})
             for key, tensor in network.named_parameters(remove_duplicate=False)
         },
-        "constants": recorder.constants,
-        "buffers": recorder.buffers,
         "modules": {path: _described(module) for path, module in network.named_modules()},
-        "root": root,
+        **call,
+        "evaluation": evaluation,
     }
+
+
+def batch_sizes(network: nn.Module, extents: set[int]) -> Iterator[int]:
+    """Primes that divide no extent of a parameter or buffer, and none of these: a batch of this size is told apart from them."""
+    tensors = itertools.chain(network.parameters(), network.buffers())
+    known = extents.union(*(tensor.shape for tensor in tensors)) - {0}
+    primes = (size for size in itertools.count(61, 2) if all(size % factor for factor in range(3, int(size**0.5) + 1, 2)))
+    return (size for size in primes if all(extent % size for extent in known))
+
+
+def _recorded(network: nn.Module, inputs: dict[str, torch.Tensor], forward: Forward, buffers: dict[str, torch.Tensor]) -> dict:
+    """One call of the network."""
+    recorder = _Recorder(network, buffers)
+    encoded = {key: recorder.input(key, tensor) for key, tensor in inputs.items()}
+    hooks = recorder.hooks()
+    try:
+        with torch.device("meta"), recorder:
+            result = forward(network, inputs)
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(f"{recorder.running()}: {type(error).__name__} at {_raised(error)}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    (root,) = recorder.body
+    outputs = recorder.outputs(result, root["module"])
+    return {"inputs": encoded, "outputs": outputs, "constants": recorder.constants, "buffers": recorder.buffers, "root": root}
+
+
+def _raised(error: Exception) -> str:
+    """File and line of the network's own code that failed."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((_TORCH, _HERE, "<"))]
+    return f"{_short(frames[-1].filename)}:{frames[-1].lineno}" if frames else "its call, with one batch of images, or with --tokens of tokens"
+
+
+def _mark_batch(call: dict, other: dict) -> None:
+    """Marks the arguments of a recorded call that are others with another number of samples."""
+
+    def constant(place: int, of: dict) -> dict:
+        return of["constants"][place]
+
+    def marked(own: Any, its: Any) -> Any:
+        if isinstance(own, list) and isinstance(its, list) and len(own) == len(its):
+            return [marked(*both) for both in zip(own, its)]
+        if isinstance(own, dict) and isinstance(its, dict) and own.keys() == its.keys() == {"constant"}:
+            same = _same_for_all_samples(constant(own["constant"], call), constant(its["constant"], other))
+            return own if same else {"batch": "a constant tensor"}
+        return own if own == its else {"batch": _python(own)}
+
+    def walk(own: dict, its: dict) -> None:
+        module = own.get("module", "")
+        for mine, another in itertools.zip_longest(own["body"], its["body"]):
+            same = mine and another and all(mine.get(key) == another.get(key) for key in ("module", "function", "at"))
+            if not same or mine["outputs"].keys() != another["outputs"].keys():
+                raise TraceError(
+                    f"{module or 'the network'}: the functions that it calls depend on the number of samples, from {(mine or another)['at']} on"
+                )
+            mine["args"] = marked(mine["args"], another["args"])
+            mine["kwargs"] = {key: marked(value, another["kwargs"].get(key)) for key, value in mine["kwargs"].items()}
+            if "body" in mine:
+                walk(mine, another)
+
+    walk(call["root"], other["root"])
+
+
+def _python(value: Any) -> str:
+    """An argument as it is written in Python."""
+    if isinstance(value, dict) and "slice" in value:
+        start, stop, step = ("" if part is None else str(part) for part in value["slice"])
+        return f"{start}:{stop}" + (f":{step}" if step else "")
+    return str(value)
+
+
+def _same_for_all_samples(own: dict, its: dict) -> bool:
+    """Whether two constants are the same, or the same rows once for each sample."""
+    if own == its:
+        return True
+    if own["dtype"] != its["dtype"] or own["shape"][1:] != its["shape"][1:] or not own["shape"]:
+        return False
+
+    def rows(constant: dict) -> set[tuple[str, ...]]:
+        runs = (run.partition("*") for run in constant["values"].split())
+        values = [value for value, _, count in runs for _ in range(int(count or 1))]
+        size = len(values) // constant["shape"][0] if constant["shape"][0] else 0
+        return {tuple(values[start : start + size]) for start in range(0, len(values), size or 1)}
+
+    return len(rows(own)) == 1 and rows(own) == rows(its)
 
 
 def _packages(network: nn.Module) -> list:
@@ -177,6 +277,10 @@ class _Recorder(TorchFunctionMode):
                 module.register_forward_hook(self._leave, with_kwargs=True),
             )
         ]
+
+    def running(self) -> str:
+        """The module that is running."""
+        return (self.open[-1][0]["module"] if self.open else "") or "the network"
 
     def outputs(self, result: Any, path: str) -> dict:
         return {key: self._use(tensor, path) for key, tensor in _tensors(result)}
@@ -268,7 +372,9 @@ class _Recorder(TorchFunctionMode):
         if self.muted is not None:
             return
         path = self.paths[module]
-        call = {"module": path, "call": self.calls[path], "at": _caller()}
+        # The network itself is called from outside: its place is that of its class.
+        at = _caller() if path else _described(module).get("source", "")
+        call = {"module": path, "call": self.calls[path], "at": at}
         self.calls[path] += 1
         call |= {"args": [self._encode(value, path, call["at"]) for value in args]}
         call |= {"kwargs": {key: self._encode(value, path, call["at"]) for key, value in kwargs.items()}}

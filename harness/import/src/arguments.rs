@@ -10,6 +10,9 @@ use crate::trace::{Argument, FunctionCall, Made};
 /// Arguments that do not change the result of any function.
 const WITHOUT_EFFECT: &[&str] = &["inplace", "_stacklevel", "memory_format", "non_blocking", "copy", "device"];
 
+/// Kernel, stride and margins of windows.
+pub(crate) type Window = (Pair, Option<Pair>, Padding);
+
 /// The position of a keyword-only argument.
 pub(crate) const NAMED: usize = usize::MAX;
 
@@ -72,6 +75,23 @@ impl<'c> At<'c> {
     pub fn made(&self) -> Result<&'c Made, Refusal> {
         let none = || self.refuse("its result is not a tensor", "only tensors are supported");
         self.call.outputs.values().next().ok_or_else(none)
+    }
+
+    /// Refuses a call with an argument that depends on the number of samples.
+    pub fn without_batch(&self) -> Result<(), Refusal> {
+        match self.call.args.iter().chain(self.call.kwargs.values()).find_map(Argument::of_batch) {
+            Some(text) => Err(self.refuse(
+                format!("it depends on the number of samples: its argument is {text} for the traced batch"),
+                "layers work on each sample separately, and a batch may have any size; the loss takes the mean",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks an element type among the arguments as read, if it is this one.
+    pub fn without_conversion(&mut self, dtype: &str) {
+        let arguments = self.call.args.iter().chain(self.call.kwargs.values());
+        self.read.extend(arguments.filter(|argument| matches!(argument, Argument::Dtype(other) if other == dtype)));
     }
 
     /// Marks all arguments as read, because the shape of the result contains their information.
@@ -149,7 +169,7 @@ impl<'c> At<'c> {
     }
 
     /// Kernel, stride and margins of windows. The stride is `None` if it equals the kernel.
-    pub fn window(&mut self) -> Result<(Pair, Option<Pair>, Padding), Refusal> {
+    pub fn window(&mut self) -> Result<Window, Refusal> {
         let kernel = self.pair(1, "kernel_size", None)?;
         let stride = self.pair(2, "stride", Some(kernel))?;
         Ok((Pair(kernel), (stride != kernel).then_some(Pair(stride)), self.padding(3, "padding")?))

@@ -36,6 +36,12 @@ impl Reader<'_> {
         let (keys, values) = (self.shape(given[1]), self.shape(given[2]));
         let s = match keys.as_deref() {
             Some([batch, groups, s, width]) if [*batch, *groups, *width] == [n, heads, d] && values == keys => *s,
+            Some([batch, groups, _, width]) if [*batch, *width] == [n, d] && *groups < heads => {
+                return Err(at.refuse(
+                    format!("{heads} heads of queries share {groups} heads of keys"),
+                    "`dot_product_attention` has `kv_heads`, which is not imported: write the attention by hand",
+                ));
+            }
             _ => {
                 return Err(at.refuse(
                     "queries, keys and values have several widths or numbers of heads",
@@ -50,6 +56,7 @@ impl Reader<'_> {
             );
         }
         let dropout = at.float(4, "dropout_p", 0.0)?;
+        let dropout = self.rate(at, dropout)?;
         let causal = at.flag(5, "is_causal", false)?;
         if causal && s != t {
             return Err(at.refuse(
@@ -76,6 +83,7 @@ impl Reader<'_> {
             causal,
             mask: None,
             rotary: None,
+            masked: None,
             dropout,
         };
         self.attend(at, layer, operands, [n, t, s, d], &[])
@@ -196,7 +204,8 @@ impl Reader<'_> {
         }
         let heads = Size(at.size(NAMED, "num_heads", None)?);
         let rate = at.float(NAMED, "dropout_p", 0.0)?;
-        let dropout = if at.flag(NAMED, "training", true)? { rate } else { 0.0 };
+        let rate = if at.flag(NAMED, "training", true)? { rate } else { 0.0 };
+        let dropout = self.rate(at, rate)?;
         let (init, out_init) = (WeightInit::default(), WeightInit::default());
         let layer = zoo::Attention { heads, causal: false, mask: None, dropout, init, out_init };
         let what = What::Layer(Word::of(&Layer::Attention(layer)));

@@ -209,14 +209,18 @@ impl Reader<'_> {
         let parts = match at.argument(1, &["key"]) {
             Some(Argument::List(parts)) => &parts[..],
             Some(part) => std::slice::from_ref(part),
-            None => return Err(at.unknown_form("index")),
+            // `x[None]`: what is absent otherwise.
+            None => &[Argument::None],
         };
         let mut views = Vec::new();
         let (mut axis, mut from) = (0, 0);
         for part in parts {
             match part {
+                // A new axis of one element: part of the shape of the result.
+                Argument::None => {}
                 Argument::Ellipsis => {
-                    let skipped = shape.len().saturating_sub(parts.len() - 1);
+                    let new = parts.iter().filter(|part| **part == Argument::None).count();
+                    let skipped = shape.len().saturating_sub(parts.len() - 1 - new);
                     (axis, from) = (axis + skipped, from + skipped);
                 }
                 Argument::Slice([start, stop, None | Some(1)]) => {
@@ -239,13 +243,21 @@ impl Reader<'_> {
                     views.push(View::Select(axis, index));
                     from += 1;
                 }
-                _ => {
+                Argument::Value(_) | Argument::Constant(_) | Argument::Buffer(_) | Argument::List(_) => {
                     return Err(at.refuse(
-                        "its indices are tensors, or not contiguous",
-                        "`take` selects one index, `slice` a range",
+                        "its indices are a tensor",
+                        "`take` selects one index, `slice` a range; `embedding` takes rows of a table",
                     ));
                 }
+                _ => {
+                    return Err(
+                        at.refuse("its indices are not contiguous", "`take` selects one index, `slice` a range")
+                    );
+                }
             }
+        }
+        if parts.contains(&Argument::None) {
+            views.push(View::Reshape(made.shape.clone()));
         }
         self.viewed(at, made, views)
     }

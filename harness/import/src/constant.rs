@@ -57,6 +57,12 @@ impl Constant {
             && (0..).map(f64::from).zip(self.values()).all(|(n, value)| n == value)
     }
 
+    /// This number wherever an element is not 0.
+    pub fn filled(&self, by: f64) -> Self {
+        let fill = |(value, times): &(f64, usize)| (if *value == 0.0 { 0.0 } else { by }, *times);
+        Self { shape: self.shape.clone(), runs: self.runs.iter().map(fill).collect() }
+    }
+
     /// Number of its elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()

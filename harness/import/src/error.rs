@@ -1,7 +1,8 @@
 //! Errors of an import.
 
 use thiserror::Error;
-use zoo_recipe::Diagnostics;
+use zoo_graph::GraphError;
+use zoo_recipe::{ConfigPath, Diagnostics, Recipe};
 
 use crate::Trace;
 
@@ -17,9 +18,15 @@ pub enum ImportError {
     /// The network has sizes or names that recipes cannot have.
     #[error("the resulting recipe is not valid, so nothing is written:\n{0}")]
     Invalid(Box<Diagnostics>),
-    /// The recipe differs from the traced network. This is a defect of the importer, so nothing is written.
+    /// The recipe differs from the traced network, or from what the trace says of it.
     #[error("the resulting recipe differs from the traced network, so nothing is written: {0}")]
     Differs(String),
+    /// The recipe cannot be written to a temporary file, from which it is read again.
+    #[error("the recipe cannot be checked: {path}: {source}", path = std::env::temp_dir().display())]
+    Temporary {
+        /// The reason.
+        source: std::io::Error,
+    },
 }
 
 /// An unsupported operation, its position, and the closest alternative.
@@ -57,6 +64,38 @@ impl Refusal {
 
 fn module_text(module: &str) -> String {
     if module.is_empty() { "the network".to_owned() } else { format!("`{module}`") }
+}
+
+/// Whether a recipe may have this name of a module or parameter.
+fn is_name(name: &str) -> bool {
+    name.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)))
+}
+
+/// Refuses names of modules and parameters that recipes cannot have.
+pub(crate) fn check_names(trace: &Trace) -> Result<(), Refusal> {
+    let modules = trace.modules.keys().filter(|path| !path.is_empty());
+    match modules.chain(trace.parameters.keys()).find(|name| !is_name(name)) {
+        Some(name) => {
+            let what = format!("a module or parameter is called `{}`", name.escape_debug());
+            let nearest = "names in recipes have letters, digits, `_` and `-`: rename it";
+            Err(Refusal::of_parameter(trace, name, what, nearest))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A recipe that is written, but whose graph cannot be built.
+pub(crate) fn unbuildable(recipe: &Recipe, error: GraphError) -> ImportError {
+    let (origin, message) = match error {
+        GraphError::Shape { name, origin, source } => (origin, format!("{name}: {source}")),
+        GraphError::Model { origin, message } => (origin, message),
+        error @ GraphError::Invariant { .. } => return ImportError::Differs(error.to_string()),
+    };
+    let diagnostic = match origin {
+        Some(origin) => recipe.error_made_at(origin.span, &ConfigPath::from(origin.path.as_str()), message),
+        None => recipe.error_at(&ConfigPath::from("model"), message),
+    };
+    ImportError::Invalid(Box::new(Diagnostics::from(diagnostic)))
 }
 
 impl From<Refusal> for ImportError {

@@ -223,6 +223,8 @@ fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&s
         }
         class => snake(class),
     };
+    // Of a class without a letter of ASCII, nothing is left.
+    let name = if name.is_empty() { "part".to_owned() } else { name };
     let taken = |name: &str| blocks.iter().any(|block| block.name == name);
     if !taken(&name) {
         return name;
@@ -407,7 +409,7 @@ fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[
         _ => None,
     };
     let mut visit = |entry: &mut Entry| match &mut entry.value {
-        Setting::List(items) => {
+        Setting::List(items) | Setting::Sides(items) => {
             items.iter_mut().for_each(|item| *item = value(item).unwrap_or_else(|| item.clone()));
             entry.value = entry.value.clone().shortest();
         }

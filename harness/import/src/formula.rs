@@ -60,12 +60,12 @@ fn text(operation: &Operation, texts: &HashMap<Tensor, String>) -> Option<String
         (What::Layer(word), [x]) => match (word.kind, word.tag) {
             (Kind::Formula, _) => match &word.settings.get("")?.value {
                 Setting::Text(formula) => Some(put(formula, x)),
-                Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) => None,
+                Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) | Setting::Sides(_) => None,
             },
             (_, "scale") => match &word.settings.get("by")?.value {
                 Setting::Int(by) => Some(format!("{by} * {}", within(x, Binds::Power))),
                 Setting::Float(by) => Some(format!("{} * {}", number(*by), within(x, Binds::Power))),
-                Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
+                Setting::Bool(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
             },
             (_, function @ ("tanh" | "sigmoid")) => Some(format!("{function}({x})")),
             _ => None,

@@ -5,8 +5,8 @@ use zoo_recipe::layers as zoo;
 
 use crate::Refusal;
 use crate::arguments::At;
-use crate::operation::{Tensor, What};
-use crate::reader::Reader;
+use crate::operation::{Tensor, Unit, What};
+use crate::reader::{REPEATED, Reader};
 use crate::word::Word;
 
 /// Adds the operations of a call.
@@ -68,12 +68,16 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["interpolate"], |network, at| network.interpolate(at)),
     (&["add", "__add__", "__iadd__", "__radd__"], |network, at| network.add(at)),
     (&["sub", "subtract", "__sub__", "__isub__"], |network, at| network.subtract(at)),
+    (&["rsub", "__rsub__"], |network, at| network.subtract_from(at)),
     (&["mul", "multiply", "__mul__", "__imul__", "__rmul__"], |network, at| network.multiply(at)),
     (&["div", "divide", "true_divide", "__truediv__", "__itruediv__"], |network, at| network.divide(at)),
+    (&["reciprocal"], |network, at| network.formula(at, "1 / x")),
+    (&["__rdiv__", "__rtruediv__"], |network, at| network.divide_by(at)),
     (&["cat", "concat", "concatenate"], |network, at| network.concat(at)),
     (&["stack"], |network, at| network.stack(at)),
     (&["sum"], |network, at| network.sum(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
+    (&["masked_fill"], |network, at| network.fill_of_scores(at)),
     (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
@@ -85,18 +89,103 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["roll"], |network, at| network.rolled(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand", "expand_as"], |network, at| network.expanded(at)),
-    (&["contiguous", "clone", "to", "type_as", "type", "float", "double"], |network, at| network.same(at)),
+    (&["contiguous", "clone"], |network, at| network.same(at)),
+    // Conversions: of types that differ, `check_types` says so.
+    (
+        &[
+            "to", "type_as", "type", "float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte",
+            "bool",
+        ],
+        |network, at| network.same(at),
+    ),
     (&["_assert"], |_, at| {
         at.told_by_the_result();
         Ok(())
     }),
 ];
 
+/// Functions of which the shape of the result contains all arguments, the number of samples too.
+const BY_SHAPE: &[&str] = &[
+    "flatten",
+    "view",
+    "reshape",
+    "unsqueeze",
+    "squeeze",
+    "unflatten",
+    "_unsafe_view",
+    "view_as",
+    "reshape_as",
+    "expand",
+    "expand_as",
+    "_assert",
+];
+
 pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
+
+const RECURRENT: &str = "recipes have no recurrent layers; attention and `conv1d` work on sequences";
+const RANDOM: &str = "`dropout` and `drop_path` are the only layers that draw random numbers";
+const CHANNELS: &str = "`dropout` drops single numbers, and `drop_path` whole samples";
+pub(crate) const CHOICE: &str =
+    "numbers are compared in formulas alone: `map: \"select(x > 0, x, 0)\"`, written by hand";
+const INDICES: &str = "`take` and `slice` take fixed places of an axis, `embedding` rows of a table";
 
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("einsum", PRODUCTS),
+    ("baddbmm", PRODUCTS),
+    ("lstm", RECURRENT),
+    ("gru", RECURRENT),
+    ("rnn_tanh", RECURRENT),
+    ("rnn_relu", RECURRENT),
+    ("lstm_cell", RECURRENT),
+    ("gru_cell", RECURRENT),
+    ("rand", RANDOM),
+    ("rand_like", RANDOM),
+    ("randn", RANDOM),
+    ("randn_like", RANDOM),
+    ("randint", RANDOM),
+    ("randperm", RANDOM),
+    ("bernoulli", RANDOM),
+    ("multinomial", RANDOM),
+    ("uniform", RANDOM),
+    ("normal", RANDOM),
+    ("dropout1d", CHANNELS),
+    ("dropout2d", CHANNELS),
+    ("dropout3d", CHANNELS),
+    ("alpha_dropout", CHANNELS),
+    ("feature_alpha_dropout", CHANNELS),
+    ("eq", CHOICE),
+    ("ne", CHOICE),
+    ("gt", CHOICE),
+    ("ge", CHOICE),
+    ("lt", CHOICE),
+    ("le", CHOICE),
+    ("__eq__", CHOICE),
+    ("__ne__", CHOICE),
+    ("__gt__", CHOICE),
+    ("__ge__", CHOICE),
+    ("__lt__", CHOICE),
+    ("__le__", CHOICE),
+    ("where", CHOICE),
+    ("maximum", "`map` has max(x, number); of two tensors there is no larger one"),
+    ("minimum", "`map` has min(x, number); of two tensors there is no smaller one"),
+    ("log_softmax", "the loss takes scores: give what log_softmax is given"),
+    ("cross_entropy", "the loss is beside the model: give the scores"),
+    ("conv_transpose1d", "`conv_transpose` works on maps, [C, H, W]"),
+    ("max_pool1d", "`max_pool` works on maps, [C, H, W]"),
+    ("avg_pool1d", "`avg_pool` works on maps, [C, H, W]"),
+    ("adaptive_avg_pool1d", "`adaptive_avg_pool` works on maps, [C, H, W]"),
+    ("gather", INDICES),
+    ("index_select", INDICES),
+    ("scatter", INDICES),
+    ("take_along_dim", INDICES),
+    ("topk", INDICES),
+    ("argmax", INDICES),
+    ("cumsum", "formulas compute with an element or a whole row"),
+    ("repeat", REPEATED),
+    ("repeat_interleave", REPEATED),
+    ("tile", REPEATED),
+    ("bilinear", PRODUCTS),
     ("conv3d", "`conv` works on maps, [C, H, W], and `conv1d` on [C, L]"),
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
@@ -105,6 +194,13 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("movedim", "use `permute`, which takes the whole order"),
     ("detach", "`train.parts` freezes parts of a recipe"),
 ];
+
+pub(crate) const OUTSIDE: &str = "modules of recipes have the layers and parameters inside them, under one name";
+
+/// Whether a module, or a parameter, is a part of another, or that itself.
+pub(crate) fn is_inside(name: &str, module: &str) -> bool {
+    module.is_empty() || name.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
 
 impl Reader<'_> {
     /// Adds the operation of a function.
@@ -116,10 +212,23 @@ impl Reader<'_> {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };
         self.check_types(at)?;
+        if !BY_SHAPE.contains(&name) {
+            at.without_batch()?;
+        }
+        self.without_conversion(at);
+        let before = at.units.len();
         if self.of_offsets(at, name)?.is_none() {
             reading(self, at)?;
         }
-        at.all_read()
+        at.all_read()?;
+        let names = at.units[before..].iter().filter_map(|unit| match unit {
+            Unit::Operation(operation) => operation.name.as_deref(),
+            Unit::Module(_) => None,
+        });
+        match names.into_iter().find(|name| !is_inside(name, at.module)) {
+            Some(name) => Err(at.refuse(format!("it uses parameters of `{name}`, which is no part of it"), OUTSIDE)),
+            None => Ok(()),
+        }
     }
 
     /// The first operand of a function.
@@ -150,13 +259,7 @@ impl Reader<'_> {
 }
 
 /// The closest alternative to a function without a layer.
-fn nearest(name: &str) -> String {
-    if let Some((_, nearest)) = WITHOUT_LAYER.iter().find(|(other, _)| *other == name) {
-        return (*nearest).to_owned();
-    }
-    let known = FUNCTIONS.iter().flat_map(|(names, _)| names.iter().copied());
-    zoo_graph::did_you_mean(name, known).map_or_else(
-        || "no layer does this".to_owned(),
-        |near| format!("a similar function that is supported: `{near}`"),
-    )
+fn nearest(name: &str) -> &'static str {
+    let known = WITHOUT_LAYER.iter().find(|(other, _)| *other == name);
+    known.map_or("no layer does this, and no combination of layers that the importer knows", |(_, nearest)| nearest)
 }

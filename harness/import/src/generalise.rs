@@ -51,7 +51,8 @@ pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
         let count = counts.next().unwrap_or(0);
         let mut parts: Vec<Setting> = written.by_ref().take(count).collect();
         entry.value = match &entry.value {
-            Setting::List(_) => Setting::List(parts).shortest(),
+            Setting::List(_) => Setting::List(parts),
+            Setting::Sides(_) => Setting::Sides(parts).shortest(),
             _ => parts.pop().unwrap_or(Setting::Bool(true)),
         };
     });
@@ -102,7 +103,7 @@ fn even_out(bodies: &mut [Vec<Item>]) {
             slots(body)
                 .iter()
                 .map(|slot| match &slot.value {
-                    Some(Setting::List(items)) => items.len(),
+                    Some(Setting::Sides(items)) => items.len(),
                     _ => 0,
                 })
                 .collect()
@@ -114,11 +115,11 @@ fn even_out(bodies: &mut [Vec<Item>]) {
             let wanted = lengths.iter().filter_map(|row| row.get(index)).copied().max().unwrap_or(0);
             index += 1;
             entry.value = match std::mem::replace(&mut entry.value, Setting::Bool(true)) {
-                Setting::List(items) if items.len() == 2 && wanted == 4 => {
-                    Setting::List(vec![items[0].clone(), items[0].clone(), items[1].clone(), items[1].clone()])
+                Setting::Sides(items) if items.len() == 2 && wanted == 4 => {
+                    Setting::Sides(vec![items[0].clone(), items[0].clone(), items[1].clone(), items[1].clone()])
                 }
-                value @ Setting::List(_) => value,
-                value if wanted > 0 => Setting::List(vec![value; wanted]),
+                value @ (Setting::List(_) | Setting::Sides(_)) => value,
+                value if wanted > 0 => Setting::Sides(vec![value; wanted]),
                 value => value,
             };
         });
@@ -133,16 +134,10 @@ fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
     };
     let values: Vec<Option<Setting>> =
         tables.iter().map(|table| table.get(index).and_then(|slot| slot.value.clone())).collect();
-    let length = values.iter().flatten().find_map(|value| match value {
-        Setting::List(items) => Some(items.len()),
-        _ => None,
-    });
+    let length = values.iter().flatten().find_map(|value| value.items().map(<[Setting]>::len));
     let Some(length) = length else { return vec![column(values, "")] };
     let element = |at: usize| {
-        let of = |value: &Option<Setting>| match value {
-            Some(Setting::List(items)) => items.get(at).cloned(),
-            _ => None,
-        };
+        let of = |value: &Option<Setting>| value.as_ref()?.items()?.get(at).cloned();
         let suffix = match length {
             2 => ["_h", "_w"][at].to_owned(),
             4 => ["_top", "_bottom", "_left", "_right"][at].to_owned(),

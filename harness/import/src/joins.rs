@@ -210,6 +210,21 @@ impl Reader<'_> {
         }
     }
 
+    /// The second operand minus the first: `1 - x`.
+    pub(crate) fn subtract_from(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        self.without_factor(at)?;
+        match self.operands(at)? {
+            Operands::Both(first, second) => self.both(at, What::Subtract, &second, &first),
+            Operands::Number(x, value, _) => {
+                let word = Word::formula(format!("{} - x", number(value)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
+                Err(at.refuse(format!("it subtracts from the parameter `{name}`"), "`add_parameter` adds one"))
+            }
+        }
+    }
+
     pub(crate) fn multiply(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         if let Some(scores) = self.scores(at.input()) {
             let other = at.argument(1, &["other"]);
@@ -283,6 +298,17 @@ impl Reader<'_> {
                 self.counted(at, &x, What::Layer(word))
             }
             _ => Err(at.refuse("it divides by a tensor", "`mul` multiplies by one")),
+        }
+    }
+
+    /// The second operand divided by the first: `1 / x`.
+    pub(crate) fn divide_by(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match self.operands(at)? {
+            Operands::Number(x, value, _) => {
+                let word = Word::formula(format!("{} / x", number(value)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            _ => Err(at.refuse("it divides a tensor by a tensor", "`map` divides numbers by its operand")),
         }
     }
 

@@ -242,12 +242,8 @@ impl Reader<'_> {
                 ));
             }
         }
-        if !at.flag(5, "training", false)? {
-            return Err(at.refuse(
-                "it is frozen: it normalises by its running statistics",
-                "`train.parts` with `statistics: stored` freezes parts of a recipe",
-            ));
-        }
+        let of_batch = at.flag(5, "training", false)?;
+        self.check_statistics(at, of_batch)?;
         let (momentum, eps) = (at.float(6, "momentum", 0.1)?, at.float(7, "eps", 1e-5)?);
         self.layer(at, Layer::Bn(zoo::Bn { eps, momentum, init: BnInit::default() }), x, Some(name))
     }

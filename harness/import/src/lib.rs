@@ -5,7 +5,8 @@
 //! `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`),
 //! operands become branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`),
 //! and `write` writes all this in the style of an author. `proof` compares the result with the trace: operation by
-//! operation, module by module, parameter by parameter. Unsupported operations are never omitted: they are an
+//! operation, module by module, parameter by parameter; `modes` compares the calls in training and in evaluation mode.
+//! Unsupported operations are never omitted: they are an
 //! [`ImportError::Refused`].
 //!
 //! ```
@@ -34,6 +35,7 @@ mod joins;
 mod layers;
 mod layout;
 mod maps;
+mod modes;
 mod offsets;
 mod operation;
 mod pointwise;
@@ -41,6 +43,7 @@ mod proof;
 mod read;
 mod reader;
 mod recipe;
+mod scalar;
 mod scores;
 mod slots;
 mod structure;
@@ -73,15 +76,21 @@ pub struct Imported {
 /// # Errors
 /// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
+    error::check_names(trace)?;
     let network = read::read(trace)?;
-    let mut training = trace.training.clone().unwrap_or_default();
-    let imported = proven(trace, &training, &network, name)?;
-    if training.undecayed.is_empty() {
-        return Ok(imported.0);
+    let evaluation = trace.in_evaluation();
+    if let Some(evaluation) = &evaluation {
+        modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
     }
-    // The layers tell normalisations and biases apart, so the exceptions from the decay are written at last.
-    decay::spare(&mut training.optimizer, &training.undecayed, &imported.1);
-    proven(trace, &training, &network, name).map(|(imported, _)| imported)
+    let mut training = trace.training.clone().unwrap_or_default();
+    let (mut imported, roles) = proven(trace, &training, &network, name)?;
+    if !training.undecayed.is_empty() {
+        // The layers tell normalisations and biases apart, so the exceptions from the decay are written at last.
+        decay::spare(&mut training.optimizer, &training.undecayed, &roles);
+        imported = proven(trace, &training, &network, name)?.0;
+    }
+    imported.proof.evaluation = evaluation.is_some();
+    Ok(imported)
 }
 
 /// The recipe with this training, and the roles of its parameters.
@@ -92,14 +101,14 @@ fn proven(
     name: &str,
 ) -> Result<(Imported, decay::Roles), ImportError> {
     let text = recipe::text(trace, training, network, name)?;
-    let differs = |error: &dyn std::fmt::Display| ImportError::Differs(error.to_string());
-    let folder = tempfile::tempdir().map_err(|error| differs(&error))?;
-    let path = folder.path().join(format!("{name}.yaml"));
-    std::fs::write(&path, &text).map_err(|error| differs(&error))?;
+    let temporary = |source| ImportError::Temporary { source };
+    let folder = tempfile::tempdir().map_err(temporary)?;
+    std::fs::write(folder.path().join(format!("{name}.yaml")), &text).map_err(temporary)?;
     let library = Library::new([folder.path()]);
     let recipe = library.load(name, &LoadOptions::default());
-    let recipe = recipe.map_err(|errors| ImportError::Invalid(Box::new(errors)))?.recipe;
-    let model = recipe.resolve().map_err(|errors| differs(&errors))?;
+    let invalid = |errors| ImportError::Invalid(Box::new(errors));
+    let recipe = recipe.map_err(invalid)?.recipe;
+    let model = recipe.resolve().map_err(invalid)?;
     let proof = proof::same(network, &model)?;
     let roles = proof::shapes(trace, &recipe, &model)?;
     let proof = Proof { parameters: roles.len(), ..proof };

@@ -5,8 +5,8 @@ use zoo_recipe::layers as zoo;
 use zoo_recipe::schema::{Padding, Pair, Size};
 
 use crate::Refusal;
-use crate::arguments::{At, wrapped};
-use crate::operation::What;
+use crate::arguments::{At, Window, wrapped};
+use crate::operation::{Tensor, What};
 use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
@@ -15,10 +15,11 @@ use crate::word::Word;
 impl Reader<'_> {
     pub(crate) fn max_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.maps(at)?;
-        let (kernel, stride, pad) = at.window()?;
+        let window = at.window()?;
         let dilation = at.pair(4, "dilation", Some([1, 1]))?;
         at.only("dilation", dilation, [1, 1])?;
         let ceil_mode = at.flag(5, "ceil_mode", false)?;
+        let (kernel, stride, pad) = self.inside_map(x, window, ceil_mode);
         let gives_indices = at.flag(6, "return_indices", false)?;
         at.only("return_indices", gives_indices, false)?;
         self.layer(at, Layer::MaxPool(zoo::MaxPool { kernel, stride, pad, ceil_mode }), x, None)
@@ -26,8 +27,9 @@ impl Reader<'_> {
 
     pub(crate) fn avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.maps(at)?;
-        let (kernel, stride, pad) = at.window()?;
+        let window = at.window()?;
         let ceil_mode = at.flag(4, "ceil_mode", false)?;
+        let (kernel, stride, pad) = self.inside_map(x, window, ceil_mode);
         let count_include_pad = at.flag(5, "count_include_pad", true)?;
         if at.argument(6, &["divisor_override"]).is_some() {
             return Err(at.refuse(
@@ -39,6 +41,19 @@ impl Reader<'_> {
         let count_include_pad = count_include_pad || pad == Padding::default();
         let layer = zoo::AvgPool { kernel, stride, pad, ceil_mode, count_include_pad };
         self.layer(at, Layer::AvgPool(layer), x, None)
+    }
+
+    /// With `ceil_mode`, a window may be larger than the map, of which it sees all: the same as a window of its size.
+    fn inside_map(&self, x: Tensor, window: Window, ceil_mode: bool) -> Window {
+        let (Pair(kernel), stride, pad) = window;
+        let map = self.shape_of(x).get(2..).unwrap_or_default();
+        let own: Vec<usize> = kernel.iter().zip(map).map(|(size, extent)| *size.min(extent)).collect();
+        match (own[..] == kernel, &own[..]) {
+            (false, [height, width]) if ceil_mode && pad == Padding::default() => {
+                (Pair([*height, *width]), stride.or(Some(Pair(kernel))), pad)
+            }
+            _ => (Pair(kernel), stride, pad),
+        }
     }
 
     pub(crate) fn adaptive_avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

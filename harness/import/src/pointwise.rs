@@ -117,6 +117,7 @@ impl Reader<'_> {
     pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let rate = at.float(1, "p", 0.5)?;
         let rate = if at.flag(2, "training", true)? { rate } else { 0.0 };
+        let rate = self.rate(at, rate)?;
         let input = at.input();
         if let Some(scores) = self.scores(input) {
             return self.dropout_of_scores(at, scores, rate);
@@ -128,6 +129,7 @@ impl Reader<'_> {
     /// golden/export/zoo_golden/trace.py).
     pub(crate) fn drop_path(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(rate) = at.named("p").and_then(Argument::number) else { return Err(at.unknown_form("p")) };
+        let rate = self.rate(at, rate)?;
         let drops_samples = matches!(at.named("mode"), Some(Argument::Text(mode)) if mode == "row");
         let keeps_scale = match at.named("scale_by_keep") {
             None | Some(Argument::Bool(true)) => true,

@@ -8,6 +8,7 @@ use zoo_recipe::layers::{Axis, Description, DotProductAttention};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
 use crate::decay::Roles;
+use crate::error::unbuildable;
 use crate::operation::{Network, Operation, Tensor, Unit, What, Windows};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::word::{Kind, Word};
@@ -22,22 +23,24 @@ pub struct Proof {
     pub modules: usize,
     /// Number of parameters.
     pub parameters: usize,
+    /// Whether the network in evaluation mode was found equal too.
+    pub evaluation: bool,
 }
 
 /// Assigns numbers to operations; equal operations get equal numbers.
 #[derive(Default)]
-struct Numbers {
+pub(crate) struct Numbers {
     known: HashMap<(String, Vec<usize>), usize>,
     names: Vec<String>,
     concats: HashMap<usize, (Axis, Vec<usize>)>,
 }
 
 impl Numbers {
-    fn input(&mut self, name: &str) -> usize {
+    pub fn input(&mut self, name: &str) -> usize {
         self.number(format!("input {name}"), Vec::new())
     }
 
-    fn of(&mut self, what: &What, name: Option<&str>, mut operands: Vec<usize>) -> usize {
+    pub fn of(&mut self, what: &What, name: Option<&str>, mut operands: Vec<usize>) -> usize {
         if what.commutes() {
             operands.sort_unstable();
         }
@@ -300,7 +303,7 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
         return differs("the recipe would give another tensor".to_owned());
     }
     let operations = traced.operations.values().sum();
-    Ok(Proof { operations, modules: traced.modules.len(), parameters: 0 })
+    Ok(Proof { operations, modules: traced.modules.len(), parameters: 0, evaluation: false })
 }
 
 /// Compares the graph of a recipe with shapes and parameters of the trace, and returns the roles of its parameters.
@@ -309,7 +312,7 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
 /// As [`same`], and parameters that no operation uses.
 pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<Roles, ImportError> {
     let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
-    let graph = build(recipe, model, &options).map_err(|error| ImportError::Differs(error.to_string()))?;
+    let graph = build(recipe, model, &options).map_err(|error| unbuildable(recipe, error))?;
     let own: BTreeMap<&str, Vec<usize>> = graph
         .parameters()
         .map(|(_, variable)| (variable.name.as_str(), graph.ty(variable.value).shape.to_vec()))

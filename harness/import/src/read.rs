@@ -6,6 +6,8 @@ use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
 use crate::formula;
+use crate::functions::{OUTSIDE, is_inside};
+use crate::modes::Mode;
 use crate::operation::{Module, Network, Tensor, Unit, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
@@ -17,21 +19,62 @@ use crate::{ImportError, Refusal};
 /// # Errors
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
-    let mut reader = Reader::new(trace);
+    let network = call(trace, Mode::Training)?;
+    if network.root.returns.len() > 1 {
+        let what = format!("it gives {} tensors", network.root.returns.len());
+        return Err(refuse_module(trace, &trace.root, &what).into());
+    }
+    Ok(network)
+}
+
+/// Reads the operations of a network in evaluation mode.
+///
+/// # Errors
+/// The first unsupported operation.
+pub fn read_evaluation(trace: &Trace) -> Result<Network, ImportError> {
+    call(trace, Mode::Evaluation).map_err(|error| match error {
+        ImportError::Refused(mut refusal) => {
+            refusal.what = format!("in evaluation mode, {}", refusal.what);
+            ImportError::Refused(refusal)
+        }
+        other => other,
+    })
+}
+
+fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
+    let mut reader = Reader::new(trace, mode);
     if let Some((name, _)) = trace.parameters.iter().find(|(_, parameter)| parameter.frozen) {
         let what = format!("the parameter `{name}` gets no gradient (`requires_grad=False`)");
         return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
     let Some(mut root) = reader.call(&trace.root)? else {
-        return Err(reader.refuse_module(&trace.root, "its result is not a tensor of samples").into());
+        return Err(refuse_module(trace, &trace.root, "its result is not a tensor of samples").into());
     };
-    if root.returns.len() > 1 {
-        let what = format!("it gives {} tensors", root.returns.len());
-        return Err(reader.refuse_module(&trace.root, &what).into());
+    let output = match &root.returns[..] {
+        [(key, _)] => Some(key.clone()).filter(|key| !key.is_empty()),
+        _ => None,
+    };
+    if root.returns.len() == 1 {
+        root.returns.clear();
     }
-    let output = root.returns.pop().map(|(key, _)| key).filter(|key| !key.is_empty());
     Ok(Network { root, inputs, output })
+}
+
+fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {
+    Refusal {
+        module: call.module.clone(),
+        operator: trace.modules.get(&call.module).map_or("", |module| module.class.as_str()).to_owned(),
+        at: place(trace, call).to_owned(),
+        what: what.to_owned(),
+        nearest: "modules of recipes take one tensor and give one; taps carry further ones".to_owned(),
+    }
+}
+
+/// Where a module is called; where it is defined, if it is the network, which is called from outside.
+fn place<'t>(trace: &'t Trace, call: &'t ModuleCall) -> &'t str {
+    let source = || trace.modules.get(&call.module)?.source.as_deref();
+    Some(call.at.as_str()).filter(|at| !at.is_empty()).or_else(source).unwrap_or(&trace.model)
 }
 
 impl Reader<'_> {
@@ -49,7 +92,7 @@ impl Reader<'_> {
                     }
                 }
                 Some(Seen::Computed(_)) => {}
-                _ => return Err(self.refuse_module(call, "its argument is not a tensor of samples").into()),
+                _ => return Err(refuse_module(self.trace, call, "its argument is not a tensor of samples").into()),
             }
         }
         let mut body = Vec::new();
@@ -72,13 +115,14 @@ impl Reader<'_> {
         for (key, value) in &call.outputs {
             for value in value.values() {
                 if !matches!(self.seen(value), Some(Seen::Unsaid(_))) {
-                    returns.push((key.clone(), self.tensor(value, path, &call.at, "return", &mut body)?));
+                    returns
+                        .push((key.clone(), self.tensor(value, path, place(self.trace, call), "return", &mut body)?));
                 }
             }
         }
         let tensors = || returns.iter().map(|(_, tensor)| *tensor);
         let Some(output) = tensors().find(|tensor| !inputs.contains(tensor)).or(tensors().next()) else {
-            return Err(self.refuse_module(call, "its result is not a tensor").into());
+            return Err(refuse_module(self.trace, call, "its result is not a tensor").into());
         };
         if let [(key, _)] = &returns[..]
             && key.is_empty()
@@ -104,22 +148,16 @@ impl Reader<'_> {
         Ok(Some(module))
     }
 
-    fn refuse_module(&self, call: &ModuleCall, what: &str) -> Refusal {
-        let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
-        Refusal {
-            module: call.module.clone(),
-            operator: class.to_owned(),
-            at: call.at.clone(),
-            what: what.to_owned(),
-            nearest: "modules of recipes take one tensor and give one; taps carry further ones".to_owned(),
-        }
-    }
-
     /// Adds a call of a module inside `outer`.
     fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
         let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
         if EMPTY.contains(&class) && call.body.is_empty() {
             return Ok(());
+        }
+        if !is_inside(&call.module, outer) {
+            let what = format!("it is called by `{outer}`, of which it is no part, or under another name");
+            let nearest = OUTSIDE.to_owned();
+            return Err(Refusal { nearest, ..refuse_module(self.trace, call, &what) }.into());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
             if matches!(self.seen(value), Some(Seen::Computed(_))) {
@@ -131,7 +169,7 @@ impl Reader<'_> {
         // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
         if module.inputs.contains(&module.output) && !picks {
-            return Err(self.refuse_module(call, "it is a module without operations").into());
+            return Err(refuse_module(self.trace, call, "it is a module without operations").into());
         }
         if let [Unit::Operation(first), ..] = &module.body[..]
             && matches!(first.what, What::Concat(_))
@@ -151,22 +189,22 @@ impl Reader<'_> {
         {
             only.name = Some(path.clone());
             if call.call > 0 && self.has_parameters(path) {
-                return Err(self.refuse_module(call, "its parameters are used by several calls").into());
+                return Err(refuse_module(self.trace, call, "its parameters are used by several calls").into());
             }
             units.append(&mut module.body);
             return Ok(());
         }
         let has_own = |unit: &&Unit| matches!(unit, Unit::Operation(operation) if own(&operation.name));
         if module.body.iter().filter(has_own).count() > 1 {
-            let refusal = self.refuse_module(call, "several of its functions have parameters of its own");
+            let refusal = refuse_module(self.trace, call, "several of its functions have parameters of its own");
             let nearest = "one layer of a module may have the module's parameters: `name: .`";
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
         if call.call > 0 {
-            return Err(self.refuse_module(call, "it is called more than once").into());
+            return Err(refuse_module(self.trace, call, "it is called more than once").into());
         }
         if module.inputs.is_empty() {
-            return Err(self.refuse_module(call, "it has no tensor as its argument").into());
+            return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
         units.push(Unit::Module(module));
         Ok(())

@@ -8,8 +8,9 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::Computed;
+use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
-use crate::scores::Scores;
+use crate::scores::{Scores, first_masked};
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, Piece, View};
 use crate::word::Word;
@@ -54,6 +55,8 @@ pub(crate) struct Picked {
 
 pub(crate) struct Reader<'t> {
     pub(crate) trace: &'t Trace,
+    /// The mode in which the network was called.
+    mode: Mode,
     /// By the numbers of the trace.
     seen: HashMap<usize, Seen>,
     /// Shapes of results of operations.
@@ -62,6 +65,8 @@ pub(crate) struct Reader<'t> {
     windows: HashMap<Tensor, Windows>,
     /// Whether the network moves maps, to cut them into other windows.
     pub(crate) moves_windows: bool,
+    /// What is added to scores of tokens in other parts of such windows, if that leaves them a weight.
+    pub(crate) masked: Option<f64>,
     /// Shapes and element types by the numbers of the trace.
     made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
@@ -71,13 +76,15 @@ pub(crate) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     /// Knows the inputs of a trace.
-    pub(crate) fn new(trace: &'t Trace) -> Self {
+    pub(crate) fn new(trace: &'t Trace, mode: Mode) -> Self {
         let mut reader = Self {
             trace,
+            mode,
             seen: HashMap::new(),
             shapes: HashMap::new(),
             windows: HashMap::new(),
             moves_windows: calls(&trace.root, "roll"),
+            masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
             next: 0,
@@ -188,6 +195,12 @@ impl Reader<'_> {
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
         };
         let shape = self.shape_of(base);
+        if view::shape(shape, &views).len() < 2 && !views.is_empty() {
+            return Err(refuse(
+                "it takes away the last axis: a number is left of each sample",
+                "values of recipes have an axis beside the samples: keep one of one element",
+            ));
+        }
         let Some(pieces) = view::pieces(shape, &views, self.windows.get(&base)) else {
             let is_sparse = views.iter().any(|view| matches!(view, View::Every(..)));
             let what = match is_sparse {
@@ -398,11 +411,49 @@ impl Reader<'_> {
                      precision",
                 ));
             }
-            if at.call.no_grad {
+            if at.call.no_grad && self.mode == Mode::Training {
                 return Err(at.refuse("gradients are switched off there", "`train.parts` freezes modules of a recipe"));
             }
         }
         Ok(())
+    }
+
+    /// A function may name the type that its operand has anyway.
+    pub(crate) fn without_conversion(&self, at: &mut At<'_>) {
+        let operand = match at.call.args.first().or_else(|| at.call.kwargs.get("input")) {
+            Some(Argument::Value(value)) => self.made(*value),
+            _ => None,
+        };
+        if let Some(Made { dtype, .. }) = operand.filter(|made| made.is_real()) {
+            at.without_conversion(dtype);
+        }
+    }
+
+    /// A rate of dropout, which has to be 0 in evaluation mode.
+    pub(crate) fn rate(&self, at: &At<'_>, rate: f64) -> Result<f64, Refusal> {
+        match self.mode {
+            Mode::Evaluation if rate != 0.0 => Err(at.refuse(
+                format!("it drops a share of {rate} of the numbers"),
+                "dropout of recipes is for training alone, as `F.dropout(x, p, self.training)` is",
+            )),
+            Mode::Evaluation | Mode::Training => Ok(rate),
+        }
+    }
+
+    /// Refuses a normalisation that does not use the statistics that its mode wants: those of the batch in training,
+    /// the stored ones in evaluation.
+    pub(crate) fn check_statistics(&self, at: &At<'_>, of_batch: bool) -> Result<(), Refusal> {
+        match (self.mode, of_batch) {
+            (Mode::Training, true) | (Mode::Evaluation, false) => Ok(()),
+            (Mode::Training, false) => Err(at.refuse(
+                "it is frozen: it normalises by its running statistics",
+                "`train.parts` with `statistics: stored` freezes parts of a recipe",
+            )),
+            (Mode::Evaluation, true) => Err(at.refuse(
+                "it normalises by the statistics of the batch",
+                "`bn` normalises by its running statistics there, as `F.batch_norm(.., training=self.training)` does",
+            )),
+        }
     }
 
     /// A tensor of the trace, as the trace describes it.

@@ -10,6 +10,7 @@ use crate::fold::fold;
 use crate::item::{Item, each_list};
 use crate::layout::lay_out;
 use crate::operation::Network;
+use crate::scalar::scalar;
 use crate::trace::{Made, Trace, Training};
 use crate::word::{Kind, Setting, number};
 use crate::{ImportError, structure, write};
@@ -23,7 +24,7 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// # Errors
 /// The first unsupported operation.
 pub fn text(trace: &Trace, training: &Training, network: &Network, name: &str) -> Result<String, ImportError> {
-    let (mut items, _) = structure::layers(&network.root, &network.inputs)?;
+    let (mut items, _) = structure::layers(network)?;
     items.extend(network.output.clone().map(Item::Tap));
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
@@ -32,7 +33,7 @@ pub fn text(trace: &Trace, training: &Training, network: &Network, name: &str) -
     let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
     let model = write::model(&fold(body, &classes.collect()));
     let output = network.output.as_ref();
-    let outputs = output.map(|output| format!("  outputs: {{{output}: {output}}}\n")).unwrap_or_default();
+    let outputs = output.map(|output| format!("  outputs: {{{0}: {0}}}\n", scalar(output))).unwrap_or_default();
     let mut text = head(trace, name);
     let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, training, output));
     Ok(text)
@@ -67,8 +68,8 @@ fn inputs(trace: &Trace) -> String {
     let one = |(name, made): (&String, &crate::trace::Made)| {
         let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
         match made.is_real() {
-            true => format!("{name}: [{}]", extents.join(", ")),
-            false => format!("{name}: {{indices: [{}]}}", extents.join(", ")),
+            true => format!("{}: [{}]", scalar(name), extents.join(", ")),
+            false => format!("{}: {{indices: [{}]}}", scalar(name), extents.join(", ")),
         }
     };
     let inputs: Vec<String> = trace.inputs.iter().map(one).collect();
@@ -121,7 +122,8 @@ fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
 fn rest(trace: &Trace, training: &Training, output: Option<&String>) -> String {
     let mut text = String::new();
     text += &data(trace);
-    let prediction = output.filter(|output| *output != "logits").map(|output| format!("prediction: {output}"));
+    let prediction =
+        output.filter(|output| *output != "logits").map(|output| format!("prediction: {}", scalar(output)));
     let smoothing = Some(training.label_smoothing).filter(|share| *share != 0.0);
     let smoothing = smoothing.map(|share| format!("label_smoothing: {}", number(share)));
     let said: Vec<String> = prediction.into_iter().chain(smoothing).collect();
@@ -133,7 +135,7 @@ fn rest(trace: &Trace, training: &Training, output: Option<&String>) -> String {
     let _ = writeln!(text, "schedule: {{cosine: {{base_lr: {}}}}}", number(training.lr));
     let _ = writeln!(text, "train: {{batch: 32, epochs: 4}}");
     if let Some(golden) = &training.golden {
-        let _ = writeln!(text, "\ngolden: {{manifest: {}}}", printable(golden));
+        let _ = writeln!(text, "\ngolden: {{manifest: {}}}", scalar(golden));
     }
     text
 }
@@ -189,9 +191,7 @@ fn setting(value: &Value) -> Option<String> {
         }
         Value::Bool(value) => Some(value.to_string()),
         Value::Number(value) => value.as_f64().map(number),
-        // Patterns begin with `*`, which is an alias in YAML.
-        Value::String(text) if text.contains('*') => Some(format!("\"{text}\"")),
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Some(scalar(text)),
         Value::Mapping(pairs) => {
             let pairs = pairs.iter().filter_map(|(key, value)| Some(format!("{}: {}", key.as_str()?, setting(value)?)));
             Some(format!("{{{}}}", pairs.collect::<Vec<_>>().join(", ")))

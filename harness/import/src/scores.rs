@@ -9,16 +9,18 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::{Computed, LENGTHS};
-use crate::functions::PRODUCTS;
+use crate::functions::{CHOICE, PRODUCTS};
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
-use crate::trace::Argument;
+use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::view::{View, simplified};
 use crate::word::{Setting, Word};
 
-/// What masked scores are at most: e^-100 of the largest weight is below the rounding of any weight.
-const MASKED: f64 = -100.0;
+/// What is added at most to scores that are not seen: in f64, their weight is exactly 0 unless they are larger than
+/// those that are seen by more than 9254, and then no mask of this network hides anything. What is larger, as -100, is a
+/// part of the score.
+const UNSEEN: f64 = -1e4;
 
 /// Most tokens of a window with a bias of relative positions.
 pub(crate) const MOST_TOKENS: usize = 4096;
@@ -56,6 +58,8 @@ pub(crate) struct Scores {
     cosine: Option<Cosine>,
     segments: bool,
     causal: bool,
+    /// What is added to scores that are not seen, if they have a weight.
+    masked: Option<f64>,
     is_softmax: bool,
     dropout: f64,
 }
@@ -74,6 +78,26 @@ impl Scores {
 pub(crate) fn is_usual(scale: f64, width: usize) -> bool {
     let usual = 1.0 / (width as f64).sqrt();
     (scale - usual).abs() <= 4.0 * f64::EPSILON * usual
+}
+
+/// What a mask adds to scores that are not seen, if that leaves them a weight; `None` if it is no mask.
+fn masked(mask: &Constant) -> Option<Option<f64>> {
+    let mut hidden = mask.values().filter(|value| *value != 0.0);
+    match hidden.next() {
+        None => Some(None),
+        Some(first) if first <= UNSEEN => hidden.all(|value| value <= UNSEEN).then_some(None),
+        Some(first) if first < 0.0 => hidden.all(|value| value == first).then_some(Some(first)),
+        Some(_) => None,
+    }
+}
+
+/// What the first mask of a network leaves of scores that are not seen.
+pub(crate) fn first_masked(trace: &Trace, call: &ModuleCall) -> Option<f64> {
+    call.body.iter().find_map(|inner| match inner {
+        Call::Module(inner) => first_masked(trace, inner),
+        Call::Function(inner) if inner.name().contains("add") => masked(trace.constant(inner.args.get(1)?)?).flatten(),
+        Call::Function(_) => None,
+    })
 }
 
 /// Whether views make `[heads, query, key]` of rows for each query and key.
@@ -137,7 +161,7 @@ impl Reader<'_> {
                     (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
                         Setting::Float(by) => Some((*x, by)),
                         Setting::Int(by) => Some((*x, by as f64)),
-                        Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
+                        Setting::Bool(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
                     },
                     _ => None,
                 }
@@ -191,6 +215,7 @@ impl Reader<'_> {
                     cosine,
                     segments: false,
                     causal: false,
+                    masked: None,
                     is_softmax: false,
                     dropout: 0.0,
                 };
@@ -253,15 +278,21 @@ impl Reader<'_> {
             return Err(at.refuse("a constant is added to weights, after softmax", SCORES));
         }
         let [_, _, t, s] = scores.extents;
-        let is_mask = mask.values().all(|value| value == 0.0 || value <= MASKED);
+        let Some(masked) = masked(mask) else {
+            return Err(at.refuse(
+                "it adds a constant to scores that is neither 0 nor the same negative number throughout",
+                "masks are 0 for tokens that are seen; `dot_product_attention` has `masked` for what others get",
+            ));
+        };
+        if (scores.causal || scores.segments) && scores.masked.or(masked).is_some() {
+            return Err(at.refuse("scores have two masks", "`dot_product_attention` has one number for `masked`"));
+        }
         let matrices = match &mask.shape[..] {
-            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] && is_mask => {
-                before.iter().product::<usize>()
-            }
-            [rows, columns] if [*rows, *columns] == [t, s] && is_mask => 1,
+            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] => before.iter().product::<usize>(),
+            [rows, columns] if [*rows, *columns] == [t, s] => 1,
             _ => {
                 let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
-                return Err(at.refuse(what, "masks are 0 for tokens that are seen, and at most -100 for others"));
+                return Err(at.refuse(what, "masks are matrices of queries and keys"));
             }
         };
         // By window, query and key, whether it is seen.
@@ -277,15 +308,36 @@ impl Reader<'_> {
         match parts {
             _ if all(&|_, _, _| true) => self.becomes(at, scores),
             Some(parts) if all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
-                self.becomes(at, Scores { segments: true, ..scores })
+                self.becomes(at, Scores { segments: true, masked, ..scores })
             }
             _ if matrices == 1 && t == s && all(&|_, query, key| key <= query) => {
-                self.becomes(at, Scores { causal: true, ..scores })
+                self.becomes(at, Scores { causal: true, masked, ..scores })
             }
             _ => Err(at.refuse(
                 "its mask is neither causal nor that of shifted windows",
                 "`dot_product_attention` has `causal`, `segments`, and a `mask` for padding tokens",
             )),
+        }
+    }
+
+    /// Scores with a number in place of those that a constant marks: a mask, if the number is so small that no weight
+    /// is left.
+    pub(crate) fn fill_of_scores(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let scores = self.scores(at.input());
+        let mask = at.argument(1, &["mask"]).and_then(|mask| self.trace.constant(mask)).cloned();
+        let value = at.argument(2, &["value"]).and_then(|value| match value {
+            Argument::Other(text) if text == "-inf" => Some(f64::NEG_INFINITY),
+            other => other.number(),
+        });
+        match (scores, mask, value) {
+            (Some(scores), Some(mask), Some(value)) if value <= UNSEEN => {
+                self.mask_of_scores(at, scores, &mask.filled(value))
+            }
+            (Some(_), Some(_), Some(value)) => Err(at.refuse(
+                format!("scores that are not seen are {value}, which leaves them a weight"),
+                "masked scores get -inf, or a number of at most -10000",
+            )),
+            _ => Err(at.refuse("it replaces numbers that a tensor marks", CHOICE)),
         }
     }
 
@@ -300,7 +352,7 @@ impl Reader<'_> {
         if !scores.is_softmax || scores.shape.len() != 4 {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
-        let Scores { queries, keys, scale, bias, segments, causal, dropout, cosine, .. } = scores;
+        let Scores { queries, keys, scale, bias, segments, causal, masked, dropout, cosine, .. } = scores;
         if cosine.is_none() && !is_usual(scale, d) {
             let what = format!("scores of heads of width {d} have the scale {scale}");
             return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
@@ -327,6 +379,7 @@ impl Reader<'_> {
         // Windows that are not moved are one part each: the same layer says both, where others are moved.
         let in_one = |windows: &Windows| windows.shift == [0, 0] && self.moves_windows;
         let windows = self.windows(queries.0).filter(|windows| segments || in_one(windows)).cloned();
+        let masked = if windows.is_some() && !segments { self.masked } else { masked };
         let segments = windows.map(|windows| {
             let shape = vec![1, windows.grid().iter().product(), t];
             self.inner(at, What::Segments(windows), Vec::new(), shape)
@@ -342,6 +395,7 @@ impl Reader<'_> {
             bias: None,
             cosine: None,
             rotary: None,
+            masked,
             dropout,
         };
         let beside: Vec<Tensor> = segments.into_iter().chain(bias).chain(cosine).collect();

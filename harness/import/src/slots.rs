@@ -83,7 +83,8 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let keys = |word: &Word| {
         let key = |(key, entry): (&String, &Entry)| match &entry.value {
             Setting::Text(text) => format!("{key}={text}"),
-            Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) => key.clone(),
+            Setting::List(items) => format!("{key}[{}]", items.len()),
+            Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::Sides(_) => key.clone(),
         };
         word.settings.iter().map(key).collect::<Vec<_>>().join(" ")
     };

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use crate::Refusal;
 use crate::item::{Item, size};
-use crate::operation::{Module, Operation, Tensor, Unit, What, Windows};
+use crate::operation::{Module, Network, Operation, Tensor, Unit, What, Windows};
 use crate::word::{Entry, Kind, SEGMENTS, Setting, Word};
 
 /// Most branches inside each other in a module: a recipe has at most 64 levels, of which each branch needs up to four.
@@ -16,19 +16,21 @@ const MOST_BRANCHES: usize = 15;
 /// Most branches inside each other in a module and those around it, which are read recursively.
 const MOST_AROUND: usize = 60;
 
-/// The layers of a network, and the tap of its return value, if it has a key. `inputs`: its inputs by name.
+/// The layers of a network, and the tap of its return value, if it has a key.
 ///
 /// # Errors
 /// A tensor that a module reads although it comes from outside and is not an argument.
-pub fn layers(network: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
-    inside(network, inputs, 0)
+pub fn layers(network: &Network) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
+    inside(&network.root, &network.inputs, network.output.iter(), 0)
 }
 
 /// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
-/// tensors that it reads, by their names in the caller; `around`: number of branches that the module is in.
-fn inside(
+/// tensors that it reads, by their names in the caller; `taken`: further names that its taps must not have; `around`:
+/// number of branches that the module is in.
+fn inside<'n>(
     module: &Module,
-    inputs: &[(String, Tensor)],
+    inputs: &'n [(String, Tensor)],
+    taken: impl Iterator<Item = &'n String>,
     around: usize,
 ) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
     let input = module.inputs.first().copied().unwrap_or(module.output);
@@ -37,6 +39,7 @@ fn inside(
         module,
         input,
         further: further.collect(),
+        taken: inputs.iter().map(|(name, _)| name).chain(taken).cloned().collect(),
         beside: beside(module),
         producers: HashMap::new(),
         dominators: HashMap::new(),
@@ -91,6 +94,8 @@ struct Body<'m> {
     input: Tensor,
     /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
+    /// Names that taps must not have: they would hide those around, or be one with them.
+    taken: HashSet<String>,
     /// What attentions take beside tensors: segments of windows and biases, and the unit that makes each.
     beside: HashMap<Tensor, usize>,
     /// Index of the unit that computes a tensor.
@@ -249,9 +254,10 @@ impl Body<'_> {
                 Unit::Operation(Operation { what: What::Layer(word), name, .. })
                     if let Kind::Beside(key) = word.kind =>
                 {
-                    let word = attending(word, vec![("tap", key.to_owned())]);
+                    let tap = self.tap(key);
+                    let word = attending(word, vec![("tap", tap.clone())]);
                     items.push(Item::Layer { word, name: name.clone() });
-                    taps.push((key, key.to_owned()));
+                    taps.push((key, tap));
                 }
                 Unit::Operation(_) | Unit::Module(_) => taps.push((SEGMENTS, SEGMENTS.to_owned())),
             }
@@ -338,7 +344,7 @@ impl Body<'_> {
 
     /// A module inside this one, which reads these taps in addition to its first tensor.
     fn module(&self, module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
-        let (body, returns) = inside(module, taps, self.around + self.branches)?;
+        let (body, returns) = inside(module, taps, std::iter::empty(), self.around + self.branches)?;
         let item = Item::Module {
             name: module.path.clone(),
             path: module.path.clone(),
@@ -366,9 +372,14 @@ impl Body<'_> {
 
     /// A new name for a tap.
     fn tap(&mut self, role: &str) -> String {
-        let count = self.taps.entry(role.to_owned()).or_default();
-        *count += 1;
-        if *count == 1 { role.to_owned() } else { format!("{role}{count}") }
+        loop {
+            let count = self.taps.entry(role.to_owned()).or_default();
+            *count += 1;
+            let name = if *count == 1 { role.to_owned() } else { format!("{role}{count}") };
+            if !self.taken.contains(&name) {
+                return name;
+            }
+        }
     }
 
     /// The layers in order of execution, with a tap for each tensor that is not used immediately.
@@ -378,7 +389,7 @@ impl Body<'_> {
             return Err(self.entangled(unit.at()));
         }
         let mut names: HashMap<Tensor, String> = self.further.clone();
-        let around: HashSet<String> = self.further.values().cloned().collect();
+        let around = self.taken.clone();
         let mut count = 0;
         let mut name = |names: &mut HashMap<Tensor, String>, tensor: Tensor| {
             names
@@ -387,7 +398,6 @@ impl Body<'_> {
                     loop {
                         count += 1;
                         let name = format!("t{count}");
-                        // A tap hides taps with the same name outside of this module.
                         if !around.contains(&name) {
                             break name;
                         }

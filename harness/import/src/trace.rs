@@ -9,8 +9,8 @@ use serde::de::{Deserializer, Error as _};
 use crate::ImportError;
 use crate::constant::Constant;
 
-/// Supported version of the document.
-pub const FORMAT: u32 = 1;
+/// Version of the document. Those of format 1 are read too: they have no call in evaluation mode.
+pub const FORMAT: u32 = 2;
 
 /// Largest document in bytes, many times the size for any network.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -22,7 +22,7 @@ const MAX_VALUE: usize = 1 << 32;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// [`FORMAT`].
+    /// At most [`FORMAT`].
     pub format: u32,
     /// The source of the network: `torchvision:resnet18`.
     pub model: String,
@@ -47,11 +47,32 @@ pub struct Trace {
     pub buffers: IndexMap<String, usize>,
     /// All modules by path, the network's own path being empty.
     pub modules: IndexMap<String, Module>,
-    /// The call of the network.
+    /// The call of the network in training mode.
     pub root: ModuleCall,
+    /// The same in evaluation mode; none in documents of format 1.
+    #[serde(default)]
+    pub evaluation: Option<Evaluation>,
     /// Settings of the training step, if given.
     #[serde(default)]
     pub training: Option<Training>,
+}
+
+/// The call of the network in evaluation mode. Numbers of tensors and places of constants are its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    /// As [`Trace::inputs`].
+    pub inputs: IndexMap<String, Made>,
+    /// As [`Trace::outputs`].
+    pub outputs: IndexMap<String, Argument>,
+    /// As [`Trace::constants`].
+    #[serde(default)]
+    pub constants: Vec<Constant>,
+    /// As [`Trace::buffers`].
+    #[serde(default)]
+    pub buffers: IndexMap<String, usize>,
+    /// The call.
+    pub root: ModuleCall,
 }
 
 /// A computed tensor or an input.
@@ -199,6 +220,8 @@ pub enum Argument {
     Ellipsis,
     /// An element type.
     Dtype(String),
+    /// Something that depends on the number of samples, as it is for the traced batch.
+    Batch(String),
     /// Anything else, by its class.
     Other(String),
 }
@@ -216,6 +239,7 @@ impl<'de> Deserialize<'de> for Argument {
             Slice([Option<i64>; 3]),
             Ellipsis(()),
             Dtype(String),
+            Batch(String),
             Other(String),
         }
         #[derive(Deserialize)]
@@ -244,6 +268,7 @@ impl<'de> Deserialize<'de> for Argument {
             Written::Named(Named::Slice(parts)) => Self::Slice(parts),
             Written::Named(Named::Ellipsis(())) => Self::Ellipsis,
             Written::Named(Named::Dtype(name)) => Self::Dtype(name),
+            Written::Named(Named::Batch(text)) => Self::Batch(text),
             Written::Named(Named::Other(class)) => Self::Other(class),
         })
     }
@@ -278,7 +303,29 @@ impl Argument {
             | Self::Slice(_)
             | Self::Ellipsis
             | Self::Dtype(_)
+            | Self::Batch(_)
             | Self::Other(_) => Vec::new(),
+        }
+    }
+
+    /// What of it depends on the number of samples.
+    pub fn of_batch(&self) -> Option<&str> {
+        match self {
+            Self::Batch(text) => Some(text),
+            Self::List(items) => items.iter().find_map(Self::of_batch),
+            Self::None
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Value(_)
+            | Self::Parameter(_)
+            | Self::Buffer(_)
+            | Self::Constant(_)
+            | Self::Slice(_)
+            | Self::Ellipsis
+            | Self::Dtype(_)
+            | Self::Other(_) => None,
         }
     }
 
@@ -297,6 +344,7 @@ impl Argument {
             | Self::Slice(_)
             | Self::Ellipsis
             | Self::Dtype(_)
+            | Self::Batch(_)
             | Self::Other(_) => Vec::new(),
         }
     }
@@ -355,13 +403,43 @@ impl Trace {
             format: u32,
         }
         let Version { format } = serde_json::from_slice(bytes).map_err(malformed)?;
-        if format != FORMAT {
-            let message = format!("it has format {format}, but this version reads format {FORMAT}");
+        if !(1..=FORMAT).contains(&format) {
+            let message = format!("it has format {format}, but this version reads formats 1 to {FORMAT}");
             return Err(ImportError::Malformed(message));
         }
         let trace: Self = serde_json::from_slice(bytes).map_err(malformed)?;
+        if format > 1 && trace.evaluation.is_none() {
+            return Err(ImportError::Malformed("it lacks the call in evaluation mode".to_owned()));
+        }
         trace.validate()?;
+        trace.in_evaluation().map_or(Ok(()), |evaluation| evaluation.validate())?;
         Ok(trace)
+    }
+
+    /// The trace of the network in evaluation mode, if there is one.
+    pub fn in_evaluation(&self) -> Option<Self> {
+        let Evaluation { inputs, outputs, constants, buffers, root } = self.evaluation.clone()?;
+        let (evaluation, training) = (None, None);
+        let (model, made_with) = (self.model.clone(), self.made_with.clone());
+        let (parameters, modules) = (self.parameters.clone(), self.modules.clone());
+        let Self { format, classes, batch, .. } = *self;
+        let own = Self {
+            format,
+            model,
+            made_with,
+            classes,
+            batch,
+            inputs,
+            outputs,
+            parameters,
+            constants,
+            buffers,
+            modules,
+            root,
+            evaluation,
+            training,
+        };
+        Some(own)
     }
 
     /// The shape of a parameter.
@@ -385,6 +463,7 @@ impl Trace {
             | Argument::Slice(_)
             | Argument::Ellipsis
             | Argument::Dtype(_)
+            | Argument::Batch(_)
             | Argument::Other(_) => None,
         }
     }

@@ -7,6 +7,8 @@ use serde_yaml::with::singleton_map_recursive;
 use serde_yaml::{Mapping, Value};
 use zoo_recipe::Layer;
 
+use crate::scalar::scalar;
+
 /// The key of the numbers of parts of windows, and their tap.
 pub const SEGMENTS: &str = "segments";
 
@@ -23,6 +25,8 @@ pub enum Setting {
     Text(String),
     /// A list.
     List(Vec<Setting>),
+    /// Height and width, or the four sides of a map, of which equal ones may be written once.
+    Sides(Vec<Setting>),
 }
 
 impl Setting {
@@ -39,13 +43,23 @@ impl Setting {
         })
     }
 
-    /// A list of equal numbers becomes one number, and two equal pairs become one pair.
+    /// Equal sides become one number, and two equal pairs become one pair.
     pub fn shortest(self) -> Self {
-        let Self::List(items) = self else { return self };
+        let Self::Sides(items) = self else { return self };
         match &items[..] {
             [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|item| item == first) => first.clone(),
-            [top, bottom, left, right] if top == bottom && left == right => Self::List(vec![top.clone(), left.clone()]),
-            _ => Self::List(items),
+            [top, bottom, left, right] if top == bottom && left == right => {
+                Self::Sides(vec![top.clone(), left.clone()])
+            }
+            _ => Self::Sides(items),
+        }
+    }
+
+    /// The elements of a list.
+    pub fn items(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(items) | Self::Sides(items) => Some(items),
+            Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) => None,
         }
     }
 }
@@ -56,13 +70,8 @@ impl fmt::Display for Setting {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Float(value) => f.write_str(&number(*value)),
-            Self::Text(text)
-                if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() && !text.contains('$')) =>
-            {
-                write!(f, "\"{text}\"")
-            }
-            Self::Text(text) => f.write_str(text),
-            Self::List(items) => {
+            Self::Text(text) => f.write_str(&scalar(text)),
+            Self::List(items) | Self::Sides(items) => {
                 let items: Vec<String> = items.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", items.join(", "))
             }
@@ -148,9 +157,23 @@ impl Word {
             // Optional settings have no default value.
             Some(all.get(key).and_then(Setting::of))
         };
+        // Sides are read from one number too; other lists are not.
+        let are_sides = |key: &Value, first: &Value| {
+            let mut one = settings.clone();
+            one.insert(key.clone(), first.clone());
+            read(layer.tag(), one).is_some()
+        };
+        let short = |key: &Value, setting: Setting| match (setting, settings.get(key)) {
+            (Setting::List(items), Some(Value::Sequence(list)))
+                if list.first().is_some_and(|first| are_sides(key, first)) =>
+            {
+                Setting::Sides(items).shortest()
+            }
+            (other, _) => other,
+        };
         let entry = |(key, value): (&Value, &Value)| {
-            let default = known(key).flatten().map(Setting::shortest);
-            Some((key.as_str()?.to_owned(), Entry { value: Setting::of(value)?.shortest(), default }))
+            let default = known(key).flatten().map(|default| short(key, default));
+            Some((key.as_str()?.to_owned(), Entry { value: short(key, Setting::of(value)?), default }))
         };
         let settings = settings.iter().filter_map(entry).filter(|(key, _)| !key.ends_with("init")).collect();
         Self { tag: layer.tag(), kind: Kind::of(layer), settings }
@@ -164,7 +187,7 @@ impl Word {
     /// A layer that applies others to windows of a map; whether they use the numbers of its parts.
     pub fn windows(size: [usize; 2], shift: usize, segments: bool) -> Self {
         let int = |number: usize| Setting::Int(i64::try_from(number).unwrap_or(i64::MAX));
-        let size = Setting::List(size.map(int).to_vec()).shortest();
+        let size = Setting::Sides(size.map(int).to_vec()).shortest();
         let mut settings = IndexMap::from([
             ("size".to_owned(), Entry { value: size, default: None }),
             ("shift".to_owned(), Entry { value: int(shift), default: Some(int(0)) }),
@@ -198,7 +221,7 @@ impl Word {
     pub fn int(&self, key: &str) -> Option<i64> {
         match self.settings.get(key)?.value {
             Setting::Int(value) => Some(value),
-            Setting::Bool(_) | Setting::Float(_) | Setting::Text(_) | Setting::List(_) => None,
+            Setting::Bool(_) | Setting::Float(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
         }
     }
 }

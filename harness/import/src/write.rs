@@ -7,6 +7,7 @@ use zoo_recipe::layers::Axis;
 
 use crate::fold::{Block, Folded};
 use crate::item::Item;
+use crate::scalar::{quoted, scalar};
 use crate::word::{Entry, Setting, Word};
 
 /// Largest number of characters in a line that is not broken.
@@ -27,7 +28,7 @@ pub fn model(folded: &Folded) -> String {
 /// `{a: 1, b: 2}` for settings that differ from their defaults.
 fn flow(entries: &IndexMap<String, Entry>) -> String {
     let said = entries.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
-    let said: Vec<String> = said.map(|(key, entry)| format!("{key}: {}", entry.value)).collect();
+    let said: Vec<String> = said.map(|(key, entry)| format!("{}: {}", scalar(key), entry.value)).collect();
     if said.is_empty() { String::new() } else { format!("{{{}}}", said.join(", ")) }
 }
 
@@ -47,11 +48,13 @@ impl Lines {
             .as_ref()
             .map(|comment| format!(" # {}", comment.replace(char::is_control, " ")))
             .unwrap_or_default();
-        self.line(4, &format!("{}:{comment}", block.name));
+        self.line(4, &format!("{}:{comment}", scalar(&block.name)));
         let args: Vec<String> = block
             .args
             .iter()
-            .map(|arg| format!("{}: {}", arg.name, arg.default.as_ref().map_or("~".to_owned(), ToString::to_string)))
+            .map(|arg| {
+                format!("{}: {}", scalar(&arg.name), arg.default.as_ref().map_or("~".to_owned(), ToString::to_string))
+            })
             .collect();
         if !args.is_empty() {
             self.line(6, &format!("args: {{{}}}", args.join(", ")));
@@ -83,11 +86,11 @@ impl Lines {
     }
 
     fn layer(&mut self, indent: usize, dash: &str, word: &Word, name: Option<&str>) {
-        if let Some(content) = word.settings.get("") {
-            return self.line(indent, &format!("{dash}{}: \"{}\"", word.tag, content.value));
+        if let Some(Entry { value: Setting::Text(formula), .. }) = word.settings.get("") {
+            return self.line(indent, &format!("{dash}{}: {}", word.tag, quoted(formula)));
         }
         let said = word.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
-        let named = name.map(|name| ("name".to_owned(), quoted(name)));
+        let named = name.map(|name| ("name".to_owned(), scalar(name)));
         let keys: Vec<_> =
             named.into_iter().chain(said.map(|(key, entry)| (key.clone(), entry.value.to_string()))).collect();
         self.keys(indent, dash, word.tag, &keys);
@@ -96,22 +99,22 @@ impl Lines {
     /// `place`: the name of the layer if none is written.
     fn item(&mut self, indent: usize, dash: &str, item: &Item, place: Option<&str>) {
         let inner = indent + dash.len() + 2;
-        let other = |name: &str| (!name.is_empty() && Some(name) != place).then(|| quoted(name));
+        let other = |name: &str| (!name.is_empty() && Some(name) != place).then(|| scalar(name));
         match item {
             Item::Layer { word, name } => {
                 let name = name.as_deref().filter(|name| Some(*name) != place);
                 self.layer(indent, dash, word, name);
             }
-            Item::Tap(tap) => self.line(indent, &format!("{dash}tap: {tap}")),
-            Item::From(tap) => self.line(indent, &format!("{dash}from: {tap}")),
-            Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {tap}")),
+            Item::Tap(tap) => self.line(indent, &format!("{dash}tap: {}", scalar(tap))),
+            Item::From(tap) => self.line(indent, &format!("{dash}from: {}", scalar(tap))),
+            Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {}", scalar(tap))),
             Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => self.join(indent, dash, item, None),
             Item::Scope { name, body } => match &body[..] {
                 [Item::Stack { .. } | Item::Use { .. } | Item::Layer { .. }] => {
                     let mut inside = Self::default();
                     inside.list(0, body, false);
                     let only = inside.text.trim_end().trim_start_matches("- ");
-                    let whole = format!("{dash}scope: {{name: {}, body: [{only}]}}", quoted(name));
+                    let whole = format!("{dash}scope: {{name: {}, body: [{only}]}}", scalar(name));
                     match only.contains('\n') || indent + whole.len() > WIDTH {
                         false => self.line(indent, &whole),
                         true => self.scope(indent, dash, name, body),
@@ -150,7 +153,7 @@ impl Lines {
                 let name = other(name).map(|name| ("name".to_owned(), name));
                 let args = Some(("args".to_owned(), flow(args))).filter(|(_, args)| !args.is_empty());
                 let returns = Some(("returns".to_owned(), taps(returns))).filter(|_| !returns.is_empty());
-                let used = [("use".to_owned(), block.clone())];
+                let used = [("use".to_owned(), scalar(block))];
                 let keys: Vec<_> = name.into_iter().chain(used).chain(args).chain(returns).collect();
                 self.keys(indent, dash, "block", &keys);
             }
@@ -159,8 +162,8 @@ impl Lines {
                     |key: &str, value: String| Some((key.to_owned(), value)).filter(|(_, value)| !value.is_empty());
                 let keys = [
                     other(name).map(|name| ("name".to_owned(), name)),
-                    said("item", item.clone()),
-                    said("block", block.clone()),
+                    Some(("item".to_owned(), scalar(item))).filter(|_| !item.is_empty()),
+                    said("block", scalar(block)),
                     said("repeat", repeat.value.to_string()),
                     said("args", flow(args)),
                     said("first", flow(first)),
@@ -173,7 +176,7 @@ impl Lines {
     fn scope(&mut self, indent: usize, dash: &str, name: &str, body: &[Item]) {
         let inner = indent + dash.len() + 2;
         self.line(indent, &format!("{dash}scope:"));
-        self.line(inner, &format!("name: {}", quoted(name)));
+        self.line(inner, &format!("name: {}", scalar(name)));
         self.line(inner, "body:");
         self.list(inner + 2, body, false);
     }
@@ -290,11 +293,6 @@ impl Lines {
 
 /// `{"0": t1, "1": t2}`: the results of a module.
 fn taps(returns: &IndexMap<String, String>) -> String {
-    let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {tap}", quoted(key))).collect();
+    let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {}", scalar(key), scalar(tap))).collect();
     format!("{{{}}}", said.join(", "))
-}
-
-/// A name. Numbers are quoted, because YAML would not read them as text.
-fn quoted(name: &str) -> String {
-    Setting::Text(name.to_owned()).to_string()
 }

@@ -14,6 +14,8 @@ struct Attention {
     divided_by: f64,
     /// What is added to scores.
     mask: &'static str,
+    /// The number that scores get where the mask is not 0, instead of the sum.
+    filled: Option<Value>,
     /// Along which axis softmax is.
     softmax: i64,
     /// Rows of the table of positions that each token gets.
@@ -22,12 +24,12 @@ struct Attention {
     padding: Value,
 }
 
-const CAUSAL: &str = "0 -100.0*3 0*2 -100.0*2 0*3 -100.0 0*4";
+const CAUSAL: &str = "0 -inf*3 0*2 -inf*2 0*3 -inf 0*4";
 
 impl Default for Attention {
     fn default() -> Self {
         let root = (3.0f64).sqrt();
-        Self { divided_by: root, mask: CAUSAL, softmax: -1, positions: "0 1 2 3", padding: Value::Null }
+        Self { divided_by: root, mask: CAUSAL, filled: None, softmax: -1, positions: "0 1 2 3", padding: Value::Null }
     }
 }
 
@@ -64,7 +66,10 @@ impl Attention {
         let scores = [BATCH, HEADS, TOKENS, TOKENS];
         let s = call("torch.matmul", json!([q, k]), &scores);
         let s = call("torch.Tensor.div", json!([s, self.divided_by]), &scores);
-        let s = call("torch.Tensor.add", json!([s, {"constant": 1}]), &scores);
+        let s = match &self.filled {
+            None => call("torch.Tensor.add", json!([s, {"constant": 1}]), &scores),
+            Some(value) => call("torch.Tensor.masked_fill", json!([s, {"constant": 1}, value]), &scores),
+        };
         let s = call("torch.Tensor.softmax", json!([s, self.softmax]), &scores);
         let y = call("torch.matmul", json!([s, v]), &apart);
         let y = call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, TOKENS, HEADS, WIDTH / HEADS]);
@@ -110,6 +115,37 @@ fn its_steps_are_one_layer() {
     assert!(text.contains("- dot_product_attention: {heads: 2, key: key, value: value}"), "{text}");
 }
 
+/// Of what is so small that no weight is left, the number does not matter; of anything else, it is in the recipe.
+#[test]
+fn what_hides_nothing_for_certain_is_added() {
+    for (number, said) in [
+        ("-inf", "causal: true, key"),
+        ("-3.4028234663852886e+38", "causal: true, key"),
+        ("-65504.0", "causal: true, key"),
+        ("-10000.0", "causal: true, key"),
+        ("-9999.0", "causal: true, masked: -9999, key"),
+        ("-100.0", "causal: true, masked: -100, key"),
+        ("-0.5", "causal: true, masked: -0.5, key"),
+    ] {
+        let mask: String = CAUSAL.replace("-inf", number);
+        let text = Attention { mask: mask.leak(), ..Attention::default() }.imported().unwrap();
+        assert!(text.contains(said), "{number}: {text}");
+    }
+}
+
+#[test]
+fn masked_scores_may_be_replaced() {
+    let filled =
+        |value: Value| Attention { mask: "0 1*3 0*2 1*2 0*3 1 0*4", filled: Some(value), ..Attention::default() };
+    for value in [json!({"other": "-inf"}), json!(-1e9), json!(-10000)] {
+        let text = filled(value).imported().unwrap();
+        assert!(text.contains("- dot_product_attention: {heads: 2, causal: true, key: key, value: value}"), "{text}");
+    }
+    for value in [json!(-100.0), json!(0)] {
+        assert!(filled(value).refused().contains("which leaves them a weight"));
+    }
+}
+
 /// A small Swin Transformer of version 2, with one text of its trace replaced wherever it is.
 fn changed(from: &str, to: &str) -> Result<String, ImportError> {
     let text = std::fs::read_to_string("../../tests/fixtures/traces/swin_v2.json").unwrap();
@@ -151,8 +187,11 @@ fn what_the_layer_does_not_do_is_refused() {
         (Attention { divided_by: 3.0, ..usual() }, "have the scale 0.333"),
         (Attention { softmax: -2, ..usual() }, "softmax of scores is not along the keys"),
         (Attention { mask: "0*15 -100.0", ..usual() }, "its mask is neither causal"),
-        // Weights that are small, but not 0.
-        (Attention { mask: "0 -9.0*3 0*2 -9.0*2 0*3 -9.0 0*4", ..usual() }, "it adds a constant"),
+        // No mask: several numbers, or such as make scores larger.
+        (Attention { mask: "0 -9.0*2 -8.0 0*2 -9.0*2 0*3 -9.0 0*4", ..usual() }, "nor the same negative number"),
+        (Attention { mask: "0 -100.0*2 -inf 0*2 -inf*2 0*3 -inf 0*4", ..usual() }, "nor the same negative number"),
+        (Attention { mask: "0 9.0*3 0*2 9.0*2 0*3 9.0 0*4", ..usual() }, "nor the same negative number"),
+        (Attention { mask: "0 nan*3 0*2 nan*2 0*3 nan 0*4", ..usual() }, "nor the same negative number"),
         (Attention { positions: "0 1 2 2", ..usual() }, "that are not those of positions"),
         (Attention { positions: "1 2 3 4", ..usual() }, "that are not those of positions"),
     ] {
@@ -305,10 +344,7 @@ const PER_HEAD: [Divided; 2] = [Divided::Heads; 2];
 #[test]
 fn cosines_are_those_of_queries_and_keys_of_each_head() {
     let text = cosine(PER_HEAD, &["factor", "mask", SOFTMAX], TOKENS).unwrap();
-    assert!(
-        text.contains("- dot_product_attention: {heads: 2, causal: true, key: key, value: value, cosine: cosine}"),
-        "{text}"
-    );
+    assert!(text.contains("causal: true, key: key, value: value, cosine: cosine}"), "{text}");
     for divided in [
         [Divided::Rows; 2],
         [Divided::Tokens; 2],

@@ -79,6 +79,46 @@ fn arguments_say_what_the_layer_does() {
         ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- take: {index: 7}"),
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
         ("torch.pow", json!([3.0]), json!({}), SAME, "- map: \"x^3\""),
+        ("torch.Tensor.__rsub__", json!([1]), json!({}), SAME, "- map: \"1 - x\""),
+        ("torch.rsub", json!([]), json!({"other": 2.5}), SAME, "- map: \"2.5 - x\""),
+        ("torch.Tensor.__rdiv__", json!([1]), json!({}), SAME, "- map: \"1 / x\""),
+        ("torch.Tensor.reciprocal", json!([]), json!({}), SAME, "- map: \"1 / x\""),
+        ("torch.Tensor.sub", json!([-2]), json!({}), SAME, "- map: \"x - -2\""),
+        ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float32"}}), &[BATCH, 8], "avg_pool"),
+        ("torch.softmax", json!([-1, {"dtype": "float32"}]), json!({}), SAME, "- softmax"),
+        ("torch.Tensor.float", json!([]), json!({}), SAME, "stem"),
+        ("torch.Tensor.type_as", json!([{"value": 1}]), json!({}), SAME, "stem"),
+        // Lists are written as they are, whatever they repeat; sides of maps are not.
+        ("torch.Tensor.view", json!([{"batch": "61"}, 8, 36]), json!({}), &[BATCH, 8, 36], "- reshape: {to: [8, 36]}"),
+        ("torch.Tensor.view", json!([-1, 16, 18]), json!({}), &[BATCH, 16, 18], "- reshape: {to: [16, 18]}"),
+        ("torch.Tensor.view", json!([-1, 2, 2, 72]), json!({}), &[BATCH, 2, 2, 72], "- reshape: {to: [2, 2, 72]}"),
+        ("torch.Tensor.view", json!([-1, 2, 2, 8, 9]), json!({}), &[BATCH, 2, 2, 8, 9], "{to: [2, 2, 8, 9]}"),
+        ("torch.roll", json!([[1, 1, 1], [1, 2, 3]]), json!({}), SAME, "- roll: {by: [1, 1, 1]}"),
+        ("torch.max_pool2d", json!([[2, 2], [2, 2]]), json!({}), &[BATCH, 8, 3, 3], "- max_pool: {kernel: 2}"),
+        // A window that is larger than the map sees all of it.
+        (
+            "torch.max_pool2d",
+            json!([9, 9, 0, 1, true]),
+            json!({}),
+            &[BATCH, 8, 1, 1],
+            "- max_pool: {kernel: 6, stride: 9, ceil_mode: true}",
+        ),
+        ("torch.nn.functional.avg_pool2d", json!([7]), json!({"ceil_mode": true}), &[BATCH, 8, 1, 1], "kernel: 6"),
+        // New axes.
+        (
+            "torch.Tensor.__getitem__",
+            json!([[{"slice": [null, null, null]}, 3, null, {"ellipsis": null}]]),
+            json!({}),
+            &[BATCH, 1, 6, 6],
+            "- reshape: {to: [1, 6, 6]}",
+        ),
+        (
+            "torch.Tensor.__getitem__",
+            json!([[{"ellipsis": null}, null, {"slice": [0, 2, null]}]]),
+            json!({}),
+            &[BATCH, 8, 6, 1, 2],
+            "- reshape: {to: [8, 6, 1, 2]}",
+        ),
         ("torch.roll", json!([[1, -2], [2, -1]]), json!({}), SAME, "- roll: {by: [0, 1, -2]}"),
         ("torch.pixel_shuffle", json!([2]), json!({}), &[BATCH, 2, 12, 12], "- pixel_shuffle: {by: 2}"),
         ("torch.channel_shuffle", json!([4]), json!({}), SAME, "- channel_shuffle: {groups: 4}"),
@@ -123,7 +163,7 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.clamp", json!([]), json!({"min": {"value": 1}}), SAME, "`min` has a form"),
         ("torch.nn.functional.softmax", json!([]), json!({"dim": 3, "dtype": {"dtype": "float64"}}), SAME, "`dtype`"),
         ("torch.Tensor.mean", json!([[2, 9]]), json!({}), &[BATCH, 8], "`dim` has a form"),
-        ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float32"}}), &[BATCH, 8], "`dtype`"),
+        ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float64"}}), &[BATCH, 8], "`dtype`"),
         ("torch.Tensor.mean", json!([]), json!({}), &[], "a mean over axes [0, 1, 2, 3]"),
         ("torch.Tensor.permute", json!([0, 1, 9, 2, 3]), json!({}), SAME, "`dims` has a form"),
         ("torch.Tensor.T", json!([]), json!({}), &[6, 6, 8, BATCH], "it moves the batch"),
@@ -165,6 +205,13 @@ fn what_a_layer_does_not_have_is_refused() {
             "its scale is not the quotient",
         ),
         ("torch.Tensor.detach", json!([]), json!({}), SAME, "is not supported"),
+        ("torch.Tensor.div", json!([{"batch": "61"}]), json!({}), SAME, "its argument is 61 for the traced batch"),
+        ("torch.Tensor.mul", json!([]), json!({"other": {"batch": "0.128"}}), SAME, "depends on the number of samples"),
+        ("torch.Tensor.__getitem__", json!([{"batch": "0:61"}]), json!({}), SAME, "its argument is 0:61"),
+        ("torch.Tensor.add", json!([{"batch": "a constant tensor"}]), json!({}), SAME, "its argument is a constant"),
+        ("torch.Tensor.__getitem__", json!([null]), json!({}), &[1, BATCH, 8, 6, 6], "it moves the batch axis"),
+        ("torch.Tensor.__getitem__", json!([{"value": 1}]), json!({}), SAME, "its indices are a tensor"),
+        ("torch.Tensor.flatten", json!([]), json!({}), &[BATCH * 8 * 36], "it takes away the last axis"),
         ("torch.Tensor.requires_grad_", json!([false]), json!({}), SAME, "is not supported"),
     ] {
         match imported(&network(function, args.clone(), kwargs.clone(), shape)) {
@@ -186,6 +233,7 @@ fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
     for (place, value, reason) in [
         ("/root/body/1/outputs//dtype", json!("float64"), "it computes in float64, and other parts in float32"),
         ("/root/body/1/outputs//dtype", json!("int64"), "it makes int64 of float32"),
+        ("/root/body/1/outputs//dtype", json!("float16"), "it computes in float16, and other parts in float32"),
         ("/root/body/1/no_grad", json!(true), "gradients are switched off"),
         ("/parameters/stem.weight/frozen", json!(true), "`stem.weight` gets no gradient"),
     ] {
@@ -358,4 +406,82 @@ fn a_convolution_with_binomial_filters_is_a_blur_pool() {
         let error = filtered(&values, args).unwrap_err().to_string();
         assert!(error.contains("its weights are not parameters"), "{error}");
     }
+}
+
+/// The trace in format 2, in which a change of the call in evaluation mode makes another network.
+fn in_evaluation(call: (&str, Value, Value), change: impl Fn(&mut Value)) -> Result<String, ImportError> {
+    let (function, args, kwargs) = call;
+    let mut trace = network(function, args, kwargs, SAME);
+    let mut own = serde_json::Map::new();
+    for key in ["inputs", "outputs", "root"] {
+        own.insert(key.to_owned(), trace[key].clone());
+    }
+    let mut own = Value::Object(own);
+    change(&mut own);
+    trace["format"] = json!(2);
+    trace["evaluation"] = own;
+    imported(&trace)
+}
+
+#[test]
+fn dropout_is_all_that_evaluation_may_lack() {
+    let dropout = || ("torch.nn.functional.dropout", json!([0.5, true]), json!({}));
+    let text = in_evaluation(dropout(), |own| own["root"]["body"][1]["args"][2] = json!(false)).unwrap();
+    assert!(text.contains("- dropout: {rate: 0.5}"), "{text}");
+    // `if self.training: x = F.dropout(x, p)`.
+    let text = in_evaluation(dropout(), |own| {
+        own["root"]["body"].as_array_mut().unwrap().pop();
+        own["root"]["outputs"][""] = json!({"value": 1});
+        own["outputs"][""] = json!({"value": 1});
+    });
+    assert!(text.unwrap().contains("- dropout: {rate: 0.5}"));
+    let drop_path = ("zoo.drop_path", json!([]), json!({"p": 0.25, "mode": "row"}));
+    in_evaluation(drop_path, |own| own["root"]["body"][1]["kwargs"]["p"] = json!(0.0)).unwrap();
+}
+
+#[test]
+fn what_else_depends_on_the_mode_is_refused_with_its_place() {
+    let relu = || ("torch.relu", json!([]), json!({}));
+    let other = |function: &'static str| move |own: &mut Value| own["root"]["body"][1]["function"] = json!(function);
+    let shorter = |own: &mut Value| {
+        own["root"]["body"].as_array_mut().unwrap().pop();
+        own["root"]["outputs"][""] = json!({"value": 1});
+        own["outputs"][""] = json!({"value": 1});
+    };
+    let twice = |own: &mut Value| {
+        own["root"]["body"][1]["function"] = json!("torch.mul");
+        own["root"]["body"][1]["args"] = json!([{"value": 1}, 2]);
+    };
+    let two = |own: &mut Value| {
+        own["root"]["outputs"] = json!({"0": {"value": 2}, "1": {"value": 1}});
+        own["outputs"] = json!({"0": {"value": 2}, "1": {"value": 1}});
+    };
+    let dropout = ("torch.nn.functional.dropout", json!([0.5, true]), json!({}));
+    for (refused, reason, at) in [
+        (in_evaluation(relu(), other("torch.sigmoid")), "in evaluation mode, and not in training mode", "nets.py:9"),
+        (in_evaluation(relu(), twice), "in evaluation mode, and not in training mode", "nets.py:9"),
+        (in_evaluation(relu(), shorter), "in training mode, and not in evaluation mode", "nets.py:9"),
+        (in_evaluation(relu(), two), "it gives other tensors in evaluation mode", "nets.py:2"),
+        (in_evaluation(relu(), other("torch.floor_divide")), "in evaluation mode, `floor_divide` is not", "nets.py:9"),
+        (in_evaluation(dropout, |_| ()), "in evaluation mode, it drops a share of 0.5", "nets.py:9"),
+    ] {
+        match refused {
+            Err(ImportError::Refused(refusal)) => {
+                assert!(refusal.what.contains(reason) && refusal.at == at, "{reason}: {refusal}");
+            }
+            other => panic!("{reason}: {other:?}"),
+        }
+    }
+    in_evaluation(relu(), |_| ()).unwrap();
+}
+
+#[test]
+fn a_trace_without_evaluation_is_of_format_1() {
+    let mut trace = network("torch.relu", json!([]), json!({}), SAME);
+    let read = |trace: &Value| Trace::read(&serde_json::to_vec(trace).unwrap());
+    assert!(!import(&read(&trace).unwrap(), "net").unwrap().proof.evaluation);
+    trace["format"] = json!(2);
+    assert!(read(&trace).unwrap_err().to_string().contains("lacks the call in evaluation mode"));
+    trace["format"] = json!(3);
+    assert!(read(&trace).unwrap_err().to_string().contains("reads formats 1 to 2"));
 }

@@ -239,6 +239,122 @@ proptest! {
     }
 }
 
+/// Whatever modules are called: names that recipes can have are names in the recipe, others are refused.
+#[test]
+fn modules_have_any_name_that_recipes_allow() {
+    let named = |name: &str| {
+        let mut tracing = Tracing::new();
+        let (x, stem) = tracing.conv(name, 0, [3, 4], 6);
+        let (y, relu) = tracing.function("torch.relu", json!([{"value": x}]), &[BATCH, 4, 6, 6]);
+        let (z, conv) = tracing.conv(&format!("{name}_.{name}"), y, [4, 4], 6);
+        let body = tracing.module(&format!("{name}_"), "nets.\u{43c}", x, z, json!([relu, conv]));
+        import(&Trace::read(&tracing.finish(4, 6, vec![stem, body], z)).unwrap(), "net")
+    };
+    for name in ["true", "NULL", "no", "y", "1e5", "12", "0x1", "-", "-a", "_", "on", "inf", "x", "1_0"] {
+        let imported = named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(imported.proof.parameters, 2);
+    }
+    for name in ["a: b", "#c", " a", "a ", "ä", "~", "\"", "a\nb", "{", "$x", "*", "a,b", "", ".."] {
+        match named(name) {
+            Err(ImportError::Refused(refusal)) => assert!(refusal.what.contains("is called"), "{name}: {refusal}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// `self.body = nn.Sequential(self.stem, ..)`: PyTorch gives the module its first name, which is outside of the second.
+#[test]
+fn a_module_under_another_name_is_refused() {
+    let mut tracing = Tracing::new();
+    let (x, stem) = tracing.conv("stem", 0, [3, 4], 6);
+    let (y, relu) = tracing.function("torch.relu", json!([{"value": x}]), &[BATCH, 4, 6, 6]);
+    let body = tracing.module("body", "nets.Body", 0, y, json!([stem, relu]));
+    match import(&Trace::read(&tracing.finish(4, 6, vec![body], y)).unwrap(), "net") {
+        Err(ImportError::Refused(refusal)) => {
+            assert_eq!((refusal.module.as_str(), refusal.at.as_str()), ("stem", "nets.py:8"));
+            assert!(refusal.what.contains("called by `body`, of which it is no part"), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Any part of a small trace is taken away, repeated or replaced.
+fn changed(value: &mut Value, place: &mut usize, change: &Value) -> bool {
+    if *place == 0 {
+        *value = match (change, &*value) {
+            (Value::String(kind), Value::Array(items)) if kind == "twice" => [&items[..], items].concat().into(),
+            (Value::String(kind), Value::Array(items)) if kind == "less" => items[..items.len() / 2].to_vec().into(),
+            (Value::String(kind), Value::Object(entries)) if kind == "less" => {
+                entries.iter().skip(1).map(|(key, value)| (key.clone(), value.clone())).collect::<Value>()
+            }
+            _ => change.clone(),
+        };
+        return true;
+    }
+    *place -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().any(|item| changed(item, place, change)),
+        Value::Object(entries) => entries.values_mut().any(|entry| changed(entry, place, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(entries) => entries.values().map(count).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn fixture(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(format!("../../tests/fixtures/traces/{name}.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn fixtures_with_any_part_changed_are_read_or_refused() {
+    let changes = [
+        json!(null),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(-1),
+        json!(61),
+        json!(1e30),
+        json!(true),
+        json!("less"),
+        json!("twice"),
+        json!([]),
+        json!({}),
+        json!([61, 4]),
+        json!({"value": 1}),
+        json!({"batch": "61"}),
+        json!({"constant": 0}),
+        json!("float16"),
+        json!("torch.Tensor.add"),
+        json!("torch.Tensor.view"),
+        json!("torch.matmul"),
+        json!("torch.Tensor.mean"),
+        json!("torch.cat"),
+    ];
+    let mut seed = 7u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    for name in ["vit", "gpt2", "bert", "swin", "resnet18"] {
+        let whole = fixture(name);
+        let parts = count(&whole);
+        for _ in 0..60 {
+            let mut trace = whole.clone();
+            changed(&mut trace, &mut next(parts), &changes[next(changes.len())]);
+            if let Ok(trace) = Trace::read(&serde_json::to_vec(&trace).unwrap()) {
+                let _ = import(&trace, "net");
+            }
+        }
+    }
+}
+
 fn find_numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
     match value {
         Value::Number(_) => found.push(value),

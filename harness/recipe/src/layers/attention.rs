@@ -61,7 +61,13 @@ impl Word for Attention {
         let out_weight = at.parameter("out_proj.weight", weight, &[e, e], &self.out_init.weight())?;
         let out_bias = at.parameter("out_proj.bias", bias, &[e], &self.out_init.bias())?;
         let packed = at.add_part("in_proj", product.clone(), &[x, in_weight, in_bias])?;
-        let heads = Heads { heads: self.heads.0, kv_heads: self.heads.0, causal: self.causal, dropout: self.dropout };
+        let heads = Heads {
+            heads: self.heads.0,
+            kv_heads: self.heads.0,
+            causal: self.causal,
+            masked: None,
+            dropout: self.dropout,
+        };
         let operands = heads.packed(at, packed)?;
         let attended = heads.attend(at, operands, Beside { mask, ..Beside::default() })?;
         let y = at.add_part("out_proj", product, &[attended, out_weight, out_bias])?;

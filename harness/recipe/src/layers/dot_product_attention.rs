@@ -49,6 +49,11 @@ pub struct DotProductAttention {
     /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<Rotary>,
+    /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
+    /// default, their probability is 0, whatever their scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 0))]
+    pub masked: Option<f64>,
     /// Share of the probabilities set to zero in training.
     #[serde(default)]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
@@ -133,7 +138,8 @@ impl Word for DotProductAttention {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
-        let heads = Heads { heads: self.heads.0, kv_heads, causal: self.causal, dropout: self.dropout };
+        let Self { causal, masked, dropout, .. } = *self;
+        let heads = Heads { heads: self.heads.0, kv_heads, causal, masked, dropout };
         let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
         let beside = Beside {
             mask: beside(&self.mask)?,
@@ -215,6 +221,8 @@ pub(super) struct Heads {
     pub heads: usize,
     pub kv_heads: usize,
     pub causal: bool,
+    /// What is added to the scores of keys that a query does not see; `None` if they have no weight.
+    pub masked: Option<f64>,
     pub dropout: f64,
 }
 
@@ -335,7 +343,12 @@ impl Heads {
             let mask = mask.map(|mask| x[mask]);
             let segments = segments.map(|[query, key]| x[query].equal(x[key]));
             let seen = [causal, mask, segments].into_iter().flatten().reduce(|all, one| all * one);
-            seen.map_or(score, |seen| seen.select(score, f64::NEG_INFINITY)).softmax()
+            let score = match (seen, self.masked) {
+                (None, _) => score,
+                (Some(seen), None) => seen.select(score, f64::NEG_INFINITY),
+                (Some(seen), Some(masked)) => seen.select(score, score + masked),
+            };
+            score.softmax()
         });
         at.formula_part("probabilities", formula, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &operands)
     }
