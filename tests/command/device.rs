@@ -124,7 +124,7 @@ fn what_a_device_loses_is_shown_in_eighty_columns() {
     let excerpt = faulty.lines().any(|line| line.contains("lrn: {name: lrn, size: 5, alpha: 0.1}"));
     assert!(excerpt && faulty.contains("operators.yaml:"), "{faulty}");
     assert!(
-        faulty.contains("all values") && faulty.contains("all gradients") && faulty.contains("sufficient"),
+        faulty.contains("all values") && faulty.contains("all gradients") && faulty.contains("as good"),
         "{faulty}"
     );
     for line in faulty.lines().filter(|line| line.contains('|') && !line.contains("alpha")) {

@@ -160,6 +160,10 @@ class Run:
         self.network = copy.deepcopy(network).to(dtype)
         self.dtype = dtype
         self.optimizer = optimizer(self.network)
+        for state in self.optimizer.state.values():
+            for kept in state.values():  # starts are f32, as all initial values
+                if _is_real(kept):
+                    kept.copy_(kept.float())
         self.loss, self.forward, self.clip_grad_norm, self.onednn = loss, forward, clip_grad_norm, onednn
         self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
 
@@ -184,9 +188,10 @@ class Run:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
+        given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
         exact = _Exact() if self.dtype is torch.float64 else nullcontext()
         with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), exact:
-            losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
+            losses = self.loss(self.forward(self.network, given), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
             hook.remove()

@@ -3,6 +3,7 @@
 import inspect
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -149,7 +150,7 @@ def starts(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:
     settings = _shared_settings(optimizer)
     slots = {
         "timm.RMSpropTF": {"square_avg": 1.0},
-        "torch.Adagrad": {"sum": settings.get("initial_accumulator_value", 0.0)},
+        "torch.Adagrad": {"sum": float(np.float32(settings.get("initial_accumulator_value", 0.0)))},
     }.get(_named(type(optimizer)), {})
     return {
         f"{name}/{slot}": {"kind": "const", "value": value}
@@ -175,7 +176,9 @@ def _require(settings: dict, **expected) -> None:
 
 def grouped(network: nn.Module, lr: float, weight_decay: float, decays) -> list[dict]:
     """Parameter groups with decay and without; `decays(module, parameter name)` chooses."""
-    chosen, rest, seen = [], [], set()
+    chosen: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    seen = set()
     for module in network.modules():
         for local, parameter in module.named_parameters(recurse=False):
             if parameter not in seen:  # one that modules share belongs to the first

@@ -35,7 +35,7 @@ pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut
     }
     nodes(report, all, out)?;
     if let Some(scale) = &report.loss_scale {
-        loss_scale(scale, out)?;
+        loss_scale(scale, report.verdict, out)?;
     }
     report::conditions(&report.conditions_differ, out)?;
     let verdict = report::verdict_line(&report.stages, report.verdict);
@@ -108,7 +108,8 @@ fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
 }
 
 /// Gradient losses with the current loss scale, and with others.
-fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
+fn loss_scale(scale: &ScaleReport, verdict: Verdict, out: &mut Console) -> Result<(), Failure> {
+    let is_of_no_use = verdict == Verdict::Fail && !scale.advises_best();
     let mut table = Table::new([
         ("loss scale", Align::Left),
         ("", Align::Right),
@@ -117,13 +118,16 @@ fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
     for (which, value, lost) in [
         ("none", 1.0, scale.lost_at_1),
         ("present", scale.present, scale.lost_at_present),
-        ("sufficient", scale.best, scale.lost_at_best),
+        (if is_of_no_use { "as good" } else { "sufficient" }, scale.best, scale.lost_at_best),
     ] {
         table.row([which.into(), value.into(), format!("{:.2} %", 100.0 * lost).into()]);
     }
     write!(out, "\n{table}")?;
     if scale.advises_best() {
         let hint = format!("--set 'npu.loss_scale={{fixed: {{scale: {}}}}}'", scale.best);
+        writeln!(out, "{} {hint}", paint(WARN, "hint:"))?;
+    } else if is_of_no_use {
+        let hint = format!("loss scales up to {} hardly change this: look at the nodes that fail", scale.most);
         writeln!(out, "{} {hint}", paint(WARN, "hint:"))?;
     }
     Ok(())

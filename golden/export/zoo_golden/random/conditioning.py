@@ -25,6 +25,8 @@ def judge(failed: list[dict], document: dict, options: Namespace, dtype: str) ->
     return Kind.WRONG, "nothing failed"
 
 
+LOST = 0.5
+"""Error in f32 from which on f32 has no digit of a tensor."""
 KEYS = {
     "forward": ("out/",),
     "backward": ("grad/",),
@@ -44,9 +46,9 @@ def _of_tensor(stage: str, worst: dict, document: dict, dtype: str) -> tuple[Kin
         return Kind.WRONG, f"no facts of {name}"
     trained = parameter if slot and parameter else name
     gradient = document["tensors"].get(f"grad/{trained}", {})
-    if facts["l2"] == 0 or facts["f32_rel"] >= 0.5 or gradient.get("f32_rel", 0) >= 0.5 or facts.get("delta_f32_rel", 0) >= 0.5:
-        return Kind.FALSE, f"f32_rel {facts['f32_rel']:.1e}, l2 {facts['l2']:.1e}, of the gradient {gradient.get('f32_rel')}"
     moved = max(facts.get("f64_rel", 0.0), facts.get("delta_f64_rel", 0.0))
     if dtype == "f64" and error is not None and moved >= SHARE * error:
         return Kind.ILL, f"PyTorch's own step moves by {moved:.1e}"
+    if facts["l2"] == 0 or gradient.get("f32_rel", 0) >= LOST or max(facts["f32_rel"], facts.get("delta_f32_rel", 0)) >= LOST:
+        return Kind.FALSE, f"f32_rel {facts['f32_rel']:.1e}, l2 {facts['l2']:.1e}, of the gradient {gradient.get('f32_rel')}"
     return Kind.WRONG, f"PyTorch's own step moves by {moved:.1e}"

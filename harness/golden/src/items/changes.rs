@@ -60,6 +60,9 @@ fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String
     }
 }
 
+/// Relative rounding error of a step in f32, rounded up.
+const ROUNDED_STEP: f64 = 1e-6;
+
 /// Compares variables after a number of steps.
 struct Changing<'a> {
     golden: &'a Golden,
@@ -223,7 +226,8 @@ fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) 
 }
 
 /// Judges the change of a parameter whose gradient consists of rounding errors, with an optimizer that divides the
-/// gradient by its own size, so that the direction is random.
+/// gradient by its own size, so that the direction is random. The bound is reached exactly if all directions agree, so
+/// that the rounding of steps and of the parameter may exceed it.
 fn bounded_change<T: Copy + Into<f64>>(
     name: &str,
     now: &[T],
@@ -235,7 +239,9 @@ fn bounded_change<T: Copy + Into<f64>>(
         let change = (Into::<f64>::into(*now) - f64::from(*start)).abs();
         if change.is_nan() || change > largest { change } else { largest }
     });
-    let complete = if now.len() == start.len() { largest / longest } else { f64::INFINITY };
+    let peak = start.iter().fold(0.0, |peak: f64, start| peak.max(f64::from(start.abs())));
+    let bound = longest * (1.0 + ROUNDED_STEP) + precision.from_f64(f64::EPSILON) * (peak + longest);
+    let complete = if now.len() == start.len() { largest / bound } else { f64::INFINITY };
     Item { counts: false, ..Item::measured(name, complete * precision.limit(), 1.0) }
 }
 
@@ -256,5 +262,16 @@ mod tests {
         assert!(judged(0.0) && judged(f64::EPSILON / 2.0));
         assert!(!judged(1.5e-6) && !judged(f64::NAN));
         assert_eq!(rounding_alone("bias", &[0.5; 4], &[], 1.0, Precision::F64).ratio, f64::INFINITY);
+    }
+
+    /// Adam's first step is the learning rate for every element, whatever the gradient.
+    #[test]
+    fn a_step_of_a_random_direction_may_reach_its_bound_and_be_rounded() {
+        let judged = |moved: f64| {
+            let item = bounded_change("bias", &[0.5 + moved; 4], &[0.5; 4], 0.01, Precision::F64);
+            item.ratio <= Precision::F64.limit()
+        };
+        assert!(judged(0.01) && judged(-0.01) && judged(0.01 + 1e-15));
+        assert!(!judged(0.0101) && !judged(f64::NAN));
     }
 }

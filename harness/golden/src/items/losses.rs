@@ -13,13 +13,20 @@ fn outputs_rounding(golden: &Golden, variant: Option<&str>) -> f64 {
     outputs.map(|(_, facts)| facts.f32_rel).fold(0.0, f64::max)
 }
 
+/// The largest magnitude of the network's outputs in the first step.
+fn largest_output(golden: &Golden, variant: Option<&str>) -> f64 {
+    let outputs = tensors(golden, variant).into_iter().flatten().filter(|(key, _)| key.starts_with(ROOT));
+    outputs.map(|(_, facts)| facts.absmax).fold(0.0, f64::max)
+}
+
 /// What the error of a loss is relative to: the loss, if it is not near 0.
 ///
-/// A loss near 0 is the difference of terms (of cross entropy: logits and their log-sum-exp) that are at least as large
-/// as the `first` loss. In f64 it is not known better than a few roundings of these: four of them are at most
-/// [`F64_TOLERANCE`] of the scale.
-fn loss_scale(loss: f64, first: Option<f64>) -> f64 {
-    let scale = loss.abs().max(first.unwrap_or(0.0).abs() * (4.0 * f64::EPSILON / F64_TOLERANCE));
+/// A loss near 0 is the difference of terms (of cross entropy: logits and their log-sum-exp) that are about as large as
+/// the `first` loss or the `output` of the network, if that is larger. In f64 it is not known better than a few roundings
+/// of these: four of them are at most [`F64_TOLERANCE`] of the scale.
+fn loss_scale(loss: f64, first: Option<f64>, output: f64) -> f64 {
+    let terms = first.unwrap_or(0.0).abs().max(output);
+    let scale = loss.abs().max(terms * (4.0 * f64::EPSILON / F64_TOLERANCE));
     if scale == 0.0 { 1.0 } else { scale }
 }
 
@@ -38,6 +45,7 @@ pub(crate) fn losses(
     };
     let start = truth.first();
     let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
+    let output = largest_output(golden, variant);
     let least = LOSS_FLOOR.max(outputs_rounding(golden, variant));
     let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
     let label = |name: &str| if n == 0 { name.to_string() } else { format!("{name} of step {}", n + 1) };
@@ -48,7 +56,7 @@ pub(crate) fn losses(
     for (name, found) in found.clone() {
         items.push(match truth.get(name) {
             Some(t) => {
-                let scale = loss_scale(*t, start.and_then(|start| start.get(name)).copied());
+                let scale = loss_scale(*t, start.and_then(|start| start.get(name)).copied(), output);
                 let off = |other: Option<&f64>| other.map_or(0.0, |other| (other - t).abs() / scale);
                 let in_f64 = off(moved.get(n).and_then(|moved| moved.get(name)));
                 let noise = Noise { in_f32: off(rounded.get(name)), in_f64 };
@@ -78,9 +86,13 @@ mod tests {
     /// The rounding error is 2e-16 in f64 and 1e-7 in f32.
     #[test]
     fn a_loss_near_zero_is_not_known_better_than_its_terms() {
-        assert_eq!((loss_scale(2.0, Some(3.0)), loss_scale(-2.0, None), loss_scale(0.0, None)), (2.0, 2.0, 1.0));
-        assert_eq!(loss_scale(1e-5, Some(3.0)), 1e-5);
+        let scales = [loss_scale(2.0, Some(3.0), 0.0), loss_scale(-2.0, None, 0.0), loss_scale(0.0, None, 0.0)];
+        assert_eq!(scales, [2.0, 2.0, 1.0]);
+        assert_eq!(loss_scale(1e-5, Some(3.0), 20.0), 1e-5);
         // Four roundings of 4.0 are 3.6e-15, which is 1e-9 of this scale.
-        assert!((loss_scale(5e-12, Some(4.0)) - 4.0 * 4.0 * f64::EPSILON / 1e-9).abs() < 1e-20);
+        let four = 4.0 * 4.0 * f64::EPSILON / 1e-9;
+        assert!((loss_scale(5e-12, Some(4.0), 0.0) - four).abs() < 1e-20);
+        // A network that is right from the start has a small first loss, and logits of the usual size.
+        assert!((loss_scale(9e-11, Some(0.04), 4.0) - four).abs() < 1e-20);
     }
 }

