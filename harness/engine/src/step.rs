@@ -399,7 +399,8 @@ impl Step {
         self.executor.set_variable(&self.graph, id, &tensor)
     }
 
-    /// Runs the step once. Variables change only if all of it succeeds.
+    /// Runs the step once. If it fails, the variables of reference kernels are unchanged, and those of fast kernels, which
+    /// update in place, are undefined.
     ///
     /// # Errors
     /// Inputs that do not fit the graph, or a node that cannot be computed.

@@ -45,6 +45,15 @@ fn text(value: &serde_json::Value) -> String {
     value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string())
 }
 
+/// Text of clipping in a difference.
+fn clipping(clips: &[Clip]) -> String {
+    let text = |clip: &Clip| match clip {
+        Clip::Norm(bound) => format!("norm {bound}"),
+        Clip::Value(bound) => format!("value {bound}"),
+    };
+    if clips.is_empty() { "none".to_owned() } else { clips.iter().map(text).collect::<Vec<_>>().join(", ") }
+}
+
 /// Compares recipe and golden. `graph` is the recipe's step under the golden's conditions.
 pub fn differences(recipe: &Recipe, graph: &Graph, golden: &Manifest) -> Vec<Difference> {
     let mut found = Found { recipe, differences: Vec::new() };
@@ -87,18 +96,8 @@ impl Found<'_> {
         } else {
             self.note("optimizer", tag, theirs.tag());
         }
-        let ours: Vec<String> = self
-            .recipe
-            .gradients
-            .clip
-            .iter()
-            .map(|clip| match clip {
-                Clip::Norm(bound) => format!("norm {bound}"),
-                Clip::Value(bound) => format!("value {bound}"),
-            })
-            .collect();
-        let ours = if ours.is_empty() { "none".to_string() } else { ours.join(", ") };
-        self.note("gradients.clip", ours, theirs.clip_grad_norm.map_or("none".into(), |norm| format!("norm {norm}")));
+        let [ours, theirs] = [&self.recipe.gradients.clip, &theirs.clipping()].map(|clips| clipping(clips));
+        self.note("gradients.clip", ours, theirs);
         if let Some(parts) = self.recipe.golden.as_ref().and_then(|golden| golden.parts.as_ref())
             && *parts != self.recipe.train.parts
         {
@@ -160,8 +159,13 @@ impl Found<'_> {
         let theirs = golden.hyper.label_smoothing.unwrap_or(0.0);
         let path = "loss.softmax_cross_entropy";
         self.note(&format!("{path}.label_smoothing"), cross_entropy.label_smoothing, theirs);
-        if cross_entropy.label_smoothing > 0.0 && cross_entropy.smoothing_over != SmoothingOver::AllClasses {
-            self.note(&format!("{path}.smoothing_over"), "other_classes", "all_classes");
+        if cross_entropy.label_smoothing > 0.0 {
+            let theirs = golden.hyper.smoothing_over.unwrap_or(SmoothingOver::AllClasses);
+            let [ours, theirs] = [cross_entropy.smoothing_over, theirs].map(|over| match over {
+                SmoothingOver::AllClasses => "all_classes",
+                SmoothingOver::OtherClasses => "other_classes",
+            });
+            self.note(&format!("{path}.smoothing_over"), ours, theirs);
         }
         if let Some(theirs) = golden.hyper.loss_weights {
             let ours = [
@@ -178,8 +182,12 @@ impl Found<'_> {
         }
         let l2 = loss.l2.as_ref().map_or(0.0, |l2| l2.weight);
         self.note("loss.l2.weight", l2, golden.hyper.l2_in_loss.unwrap_or(0.0));
-        if loss.l2.as_ref().is_some_and(|l2| l2.weight > 0.0 && l2.over == L2Over::Weights) {
-            self.note("loss.l2.over", "weights", "all");
+        if let Some(l2) = loss.l2.as_ref().filter(|l2| l2.weight > 0.0) {
+            let [ours, theirs] = [l2.over, golden.hyper.l2_over.unwrap_or(L2Over::All)].map(|over| match over {
+                L2Over::All => "all",
+                L2Over::Weights => "weights",
+            });
+            self.note("loss.l2.over", ours, theirs);
         }
     }
 

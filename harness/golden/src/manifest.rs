@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use zoo_recipe::schema::{Clip, L2Over, SmoothingOver};
 
 /// Name of this project in [`Manifest::made_with`].
 pub(crate) const MAKER: &str = "zoo";
@@ -99,6 +100,9 @@ pub struct Optimizer {
     /// Limit of the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
+    /// Clipping in the order of application and in the words of recipes, if it is not a single limit of the norm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clip: Vec<Clip>,
     /// The learning rate that those of the groups are multiples of, if it is not the largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lr: Option<f64>,
@@ -127,6 +131,7 @@ impl Optimizer {
             eps: Some(value("eps ")?.parse().ok()?),
             settings: BTreeMap::new(),
             clip_grad_norm: main.clip_grad_norm,
+            clip: main.clip.clone(),
             lr: None,
             groups: main.groups.iter().map(group).collect(),
         })
@@ -158,6 +163,14 @@ impl Optimizer {
         settings
     }
 
+    /// All clipping, in the order of application.
+    pub fn clipping(&self) -> Vec<Clip> {
+        match self.clip.is_empty() {
+            true => self.clip_grad_norm.map(Clip::Norm).into_iter().collect(),
+            false => self.clip.clone(),
+        }
+    }
+
     /// The learning rate that the groups have a factor on: by default the largest.
     pub fn base_lr(&self) -> f64 {
         self.lr.unwrap_or_else(|| self.groups.iter().map(|group| group.lr).fold(0.0, f64::max))
@@ -187,9 +200,15 @@ pub struct Hyper {
     /// Label smoothing over all classes.
     #[serde(default)]
     pub label_smoothing: Option<f64>,
-    /// Weight of the L2 losses of all parameters in the forward loss.
+    /// The classes that get the share of label smoothing, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smoothing_over: Option<SmoothingOver>,
+    /// Weight of the L2 losses in the forward loss.
     #[serde(default)]
     pub l2_in_loss: Option<f64>,
+    /// The parameters that these sum over, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_over: Option<L2Over>,
     /// Weights of classes, boxes and masks in the loss of a tracker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_weights: Option<[f64; 3]>,
@@ -334,6 +353,7 @@ mod tests {
             settings: BTreeMap::new(),
             eps: None,
             clip_grad_norm: None,
+            clip: Vec::new(),
             lr: None,
             groups: vec![group],
         };

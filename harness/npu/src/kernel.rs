@@ -43,11 +43,11 @@ pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
     for v in graph.results() {
         readers[v.0].push(usize::MAX);
     }
-    // The first node of the kernel to which each node is appended.
+    // The first node of the kernel to which each node is appended; its own number if it is not appended.
     let mut head: Vec<usize> = (0..graph.nodes.len()).collect();
     if riding.elementwise {
         for (n, node) in graph.nodes.iter().enumerate() {
-            if let Some(carrier) = carrier(graph, &readers, n, riding) {
+            if let Some(carrier) = carrier(graph, &readers, n, riding, &head) {
                 head[n] = head[carrier];
             }
             debug_assert!(head[n] <= n, "{} rides on what comes later", node.name);
@@ -63,7 +63,9 @@ pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
         last[head[n]] = n;
     }
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
-    (0..graph.nodes.len()).filter(|n| !is_free(graph, *n, riding)).for_each(|n| members[last[head[n]]].push(n));
+    let constant = constants(graph);
+    let paid = (0..graph.nodes.len()).filter(|n| !constant[*n] && !is_free(graph, *n, riding));
+    paid.for_each(|n| members[last[head[n]]].push(n));
     let kernel = |nodes: Vec<usize>| {
         let first = &graph.nodes[nodes[0]];
         Kernel { place: first.place, phase: first.phase, nodes }
@@ -83,8 +85,8 @@ pub fn fused_attentions(graph: &Graph) -> Vec<Vec<usize>> {
 }
 
 /// The node to which node `n` can be appended: the one that computes its operand last, if this is a product or is
-/// itself appended to one.
-fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) -> Option<usize> {
+/// itself appended to one. `head` is known of the nodes before it.
+fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>, head: &[usize]) -> Option<usize> {
     let node = &graph.nodes[n];
     if node.phase == Phase::Update || node.place == Place::Host {
         return None;
@@ -106,15 +108,16 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) 
     let carries = match maker.op.rules().kind() {
         Kind::Product => true,
         Kind::Normalisation => kind == Kind::Activation,
-        Kind::Sum | Kind::Activation | Kind::Elementwise => carrier(graph, readers, by, riding).is_some(),
+        Kind::Sum | Kind::Activation | Kind::Elementwise => head[by] != by,
         Kind::Statistics | Kind::Update(_) | Kind::Other => false,
     };
     // Sums only read the values that pass through the kernel; other operators must be the only reader.
     (carries && maker.place == Place::Device && (alone || kind == Kind::Statistics)).then_some(by)
 }
 
-/// Whether a node has no cost: it moves no data, is left to the operators that read its result, computes constants or
-/// scalars, or is part of another operator on the device (running statistics are updated inside `BNTrainingUpdate`).
+/// Whether a node that is not constant has no cost: it moves no data, is left to the operators that read its result,
+/// computes scalars, or is part of another operator on the device (running statistics are updated inside
+/// `BNTrainingUpdate`).
 fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
     let node = &graph.nodes[n];
     if node.place == Place::Host {
@@ -124,7 +127,6 @@ fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
     let work = node.op.rules().work(&graph.types(&node.inputs), &graph.types(&node.outputs));
     work == Work::Nothing
         || matches!(work, Work::Views { .. }) && is_view(&node.op, riding)
-        || is_constant(graph, n)
         || node.inputs.iter().chain(&node.outputs).all(scalar)
 }
 
@@ -136,12 +138,49 @@ fn is_view(op: &Op, riding: Riding<'_>) -> bool {
         || riding.attention && matches!(op, Op::Transpose(transpose) if of_heads(transpose))
 }
 
-/// Whether a node's results are known before the first step.
-fn is_constant(graph: &Graph, n: usize) -> bool {
-    let node = &graph.nodes[n];
-    let constant = |v: &ValueId| match graph.value(*v).source {
-        Source::Node(by, _) => is_constant(graph, by.0),
-        Source::Input(_) | Source::Variable(_) => false,
+/// For each node, whether its results are known before the first step, so that it costs nothing on the device.
+fn constants(graph: &Graph) -> Vec<bool> {
+    let mut constant = vec![false; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        constant[n] = node.inputs.iter().all(|v| match graph.value(*v).source {
+            Source::Node(by, _) => constant[by.0],
+            Source::Input(_) | Source::Variable(_) => false,
+        });
+    }
+    for (n, node) in graph.nodes.iter().enumerate() {
+        constant[n] &= node.place != Place::Host;
+    }
+    constant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoo_graph::{
+        DType, Scope, TensorType,
+        ops::{Fill, MatMul, Rectifier, Relu},
     };
-    node.inputs.iter().all(constant)
+
+    /// As many operators in a row as would overflow the stack of a function that follows them.
+    const DEEP: usize = 200_000;
+
+    #[test]
+    fn a_long_row_of_operators_needs_no_deep_stack() {
+        let mut graph = Graph::default();
+        let scope = Scope { phase: Phase::Forward, origin: None };
+        let ty = TensorType::plain([4, 4], DType::F32);
+        let operands = ["x", "w"].map(|name| graph.add_input(name, ty.clone()));
+        let product = MatMul { transpose_a: false, transpose_b: false };
+        let mut value = graph.add(&scope, "product".to_owned(), product, &operands).unwrap();
+        let mut constant = graph.add(&scope, "constant".to_owned(), Fill { value: 1.0, ty }, &[]).unwrap();
+        for n in 0..DEEP {
+            let relu = || Relu { rectifier: Rectifier::Relu };
+            value = graph.add(&scope, format!("relu{n}"), relu(), &[value]).unwrap();
+            constant = graph.add(&scope, format!("constant{n}"), relu(), &[constant]).unwrap();
+        }
+        graph.outputs.extend([("y".to_owned(), value), ("constant".to_owned(), constant)]);
+        let riding = Riding { elementwise: true, sums: false, attention: false, views: &[] };
+        let kernels = kernels(&graph, riding);
+        assert_eq!(kernels.iter().map(|kernel| kernel.nodes.len()).collect::<Vec<_>>(), [DEEP + 1]);
+    }
 }

@@ -45,7 +45,13 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
         optimizer: optimizer(recipe, groups, options.learning_rate),
         hyper: Hyper {
             label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
+            smoothing_over: loss
+                .softmax_cross_entropy
+                .as_ref()
+                .map(|l| l.smoothing_over)
+                .filter(|over| *over != schema::SmoothingOver::AllClasses),
             l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
+            l2_over: loss.l2.as_ref().map(|l2| l2.over).filter(|over| *over != schema::L2Over::All),
             loss_weights: None,
             negative_ratio: None,
         },
@@ -67,9 +73,10 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
 }
 
 fn optimizer(recipe: &Recipe, groups: Vec<Group>, lr: f64) -> Optimizer {
-    let norm = |clip: &schema::Clip| match clip {
-        schema::Clip::Norm(bound) => Some(*bound),
-        schema::Clip::Value(_) => None,
+    let (clip_grad_norm, clip) = match recipe.gradients.clip.as_slice() {
+        [] => (None, Vec::new()),
+        [schema::Clip::Norm(bound)] => (Some(*bound), Vec::new()),
+        clips => (None, clips.to_vec()),
     };
     let tag = recipe.optimizer.tag();
     let settings = serde_json::to_value(&recipe.optimizer).unwrap_or_default();
@@ -84,7 +91,8 @@ fn optimizer(recipe: &Recipe, groups: Vec<Group>, lr: f64) -> Optimizer {
         betas: None,
         eps: None,
         settings: settings.collect(),
-        clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
+        clip_grad_norm,
+        clip,
         lr: (!is_largest).then_some(lr),
         groups,
     }

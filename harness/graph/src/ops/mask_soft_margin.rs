@@ -52,7 +52,7 @@ impl MaskSoftMargin {
             [rows, channels, height, width] if [rows, height, width] == [n, h, w] => {
                 let side = channels.isqrt();
                 if side * side != channels || side < 2 {
-                    return Err(wrong("a square number of channels".into()));
+                    return Err(wrong("a square number of channels, at least 4".into()));
                 }
                 Ok(LogitLayout::Channels { side })
             }

@@ -83,11 +83,13 @@ impl Rotary {
         place * (pair * (-self.base.ln() / half)).exp()
     }
 
-    /// Queries or keys `[n, heads, t, d]`, turned.
+    /// Queries or keys `[n, .., heads, t, d]`, turned.
     fn turned(self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
-        let Some([.., t, d]) = at.shape(x).nchw().filter(|[.., d]| d.is_multiple_of(2)) else {
+        let last = at.rank(x) - 1;
+        let [t, d] = [last - 1, last].map(|axis| at.shape(x)[axis]);
+        if !d.is_multiple_of(2) {
             return Err(at.refuse("rotary positions rotate pairs: a head needs an even number of channels".to_owned()));
-        };
+        }
         // Sines and cosines are the same for all samples and heads: tables.
         let zeros = ops::Fill { value: 0.0, ty: TensorType::plain([1, 1, t, d], at.graph().ty(x).dtype) };
         let places = at.add_part(&format!("{part}_places"), zeros, &[])?;
@@ -102,9 +104,9 @@ impl Rotary {
         let sines = at.unnamed_part(&format!("{part}_sines"), sines, &[places])?;
         let sizes = vec![d / 2, d / 2];
         let mut halves =
-            at.add_parts(&format!("{part}_halves"), Phase::Forward, ops::Split { axis: 3, sizes }, &[x])?;
+            at.add_parts(&format!("{part}_halves"), Phase::Forward, ops::Split { axis: last, sizes }, &[x])?;
         halves.reverse();
-        let partners = at.add_part(&format!("{part}_partners"), ops::Concat { axis: 3 }, &halves)?;
+        let partners = at.add_part(&format!("{part}_partners"), ops::Concat { axis: last }, &halves)?;
         let formula = Formula::define(0, |[x, partner, cosine, sine]| [x * cosine + partner * sine]);
         let name = DeviceName::new("RotaryMul", "RotaryMulGrad");
         at.formula_part(&format!("{part}_turned"), formula, name, &[x, partners, cosines, sines])
