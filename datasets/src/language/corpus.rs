@@ -147,7 +147,7 @@ impl Part<'_> {
             let first: Vec<String> = dropped.iter().take(SHOWN).map(|(c, count)| format!("{c:?} ({count})")).collect();
             let more = if dropped.len() > SHOWN { ", ..." } else { "" };
             tracing::warn!(
-                "{}: the tokenizer has no token for {lost} characters and no unknown token, so they are left out: {}{more}. \
+                "{}: the tokenizer has no token for {lost} characters and no unknown token, so it drops them: {}{more}; \
                  bits_per_character counts the others",
                 self.name,
                 first.join(", ")

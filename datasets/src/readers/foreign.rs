@@ -47,7 +47,7 @@ pub(super) fn foreign(folder: &Path) -> Result<Option<String>, DataError> {
     // Sharded files: `train.tfrecord-00000-of-00010`.
     let kind = |name: &String| {
         let fits = |end: &&str| name.ends_with(*end) || (end.len() > 8 && name.contains(*end));
-        ENDS.iter().find(|(ends, _)| ends.iter().any(|end| fits(&end)))
+        ENDS.iter().find(|(ends, _)| ends.iter().any(&fits))
     };
     let found = names.iter().find_map(kind);
     Ok(found.and_then(|(_, what)| {
