@@ -149,6 +149,17 @@ impl From<NpuError> for Failure {
 }
 
 impl Failure {
+    /// What else can be done, for the reader of the message.
+    pub fn hint(&self) -> Option<&'static str> {
+        let (Self::Data(error)
+        | Self::Input(InputError::Data(error))
+        | Self::Train(TrainError::Data(error) | TrainError::Input(InputError::Data(error)))) = self
+        else {
+            return None;
+        };
+        error.can_be_left_out().then_some("--set data.on_error=skip leaves such entries out and counts them")
+    }
+
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {

@@ -259,8 +259,14 @@ pub enum DataError {
         resized: Size,
     },
     /// A pixel of a label map that belongs to no class.
-    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \
-             class)", path.display())]
+    #[error(
+        "{}: label {label} at column {x}, row {y} is {}, nor 255 (no class)",
+        path.display(),
+        values.as_ref().map_or_else(
+            || format!("not below {classes}, the number of classes"),
+            |values| format!("not among the values {values:?} of the classes")
+        )
+    )]
     Label {
         /// The label map.
         path: PathBuf,
@@ -272,6 +278,8 @@ pub enum DataError {
         label: u8,
         /// Number of classes.
         classes: usize,
+        /// The values of the classes, if they are not their numbers.
+        values: Option<Vec<u8>>,
     },
     /// A video whose target cannot be seen.
     #[error(
@@ -400,6 +408,25 @@ impl DataError {
     pub(crate) fn empty(path: &Path, skipped: usize) -> Self {
         let path = path.to_owned();
         if skipped == 0 { Self::NoImages(path) } else { Self::NoneLeft { path, skipped } }
+    }
+
+    /// Whether [`OnError::Skip`] leaves such an entry out.
+    pub fn can_be_left_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Stray { .. }
+                | Self::EmptyClass(_)
+                | Self::Decode { .. }
+                | Self::NoAnnotation { .. }
+                | Self::NoLabelMap { .. }
+                | Self::Entry { .. }
+                | Self::ImageSize { .. }
+                | Self::Stretched { .. }
+                | Self::Label { .. }
+                | Self::MaskSize { .. }
+                | Self::SeveralTargets { .. }
+                | Self::MissingFrame { .. }
+        )
     }
 
     /// Adds advice to an error about the place of the data: whether the user `named` it, and where the data are

@@ -156,3 +156,25 @@ fn parts_have_many_names() {
         }
     }
 }
+
+#[test]
+fn masks_of_other_values_are_classes_by_a_list() {
+    let dir = divided();
+    let path = dir.path().join("train/labels/a.png");
+    let open = |classes, values: &[u8]| {
+        let folder = LabelFolder::open_root(dir.path(), LabelPart::Train, classes, OnError::Fail)?;
+        folder.with_values(values)
+    };
+    labels(&path, (3, 2), &[0, 255, 255, 0, 0, 255]);
+    assert_eq!(open(2, &[0, 255]).unwrap().load(0).unwrap().1.values(), [0, 1, 1, 0, 0, 1]);
+    labels(&path, (3, 2), &[1, 2, 255, 2, 1, 1]);
+    assert_eq!(open(2, &[1, 2]).unwrap().load(0).unwrap().1.values(), [0, 1, VOID, 1, 0, 0]);
+    labels(&path, (3, 2), &[1, 2, 255, 0, 1, 1]);
+    let message = open(2, &[1, 2]).unwrap().load(0).unwrap_err().to_string();
+    assert!(
+        message
+            .ends_with("label 0 at column 0, row 1 is not among the values [1, 2] of the classes, nor 255 (no class)")
+    );
+    assert!(open(2, &[7, 7]).unwrap_err().to_string().contains("list 7 twice"));
+    assert!(open(3, &[0, 1]).unwrap_err().to_string().contains("2 values of label maps for 3 classes"));
+}

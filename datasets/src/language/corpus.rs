@@ -134,7 +134,36 @@ impl Part<'_> {
     pub fn encode(&self, vocabulary: &Vocabulary) -> Result<Text, DataError> {
         let text = self.text();
         let tokens = vocabulary.encode(text).map_err(|error| self.unencodable(error, 0, vocabulary))?;
-        Ok(Text { name: self.name.clone(), tokens, characters: text.chars().count() })
+        let characters = text.chars().count() - self.lost(&tokens, vocabulary);
+        Ok(Text { name: self.name.clone(), tokens, characters })
+    }
+
+    /// Warns of what the tokens do not say: characters without token, whose number is returned, and unknown words.
+    pub(super) fn lost(&self, tokens: &[u32], vocabulary: &Vocabulary) -> usize {
+        const SHOWN: usize = 5;
+        let dropped = vocabulary.dropped(self.text());
+        let lost = dropped.iter().map(|(_, count)| count).sum();
+        if lost > 0 {
+            let first: Vec<String> = dropped.iter().take(SHOWN).map(|(c, count)| format!("{c:?} ({count})")).collect();
+            let more = if dropped.len() > SHOWN { ", ..." } else { "" };
+            tracing::warn!(
+                "{}: the tokenizer has no token for {lost} characters and no unknown token, so they are left out: {}{more}. \
+                 bits_per_character counts the others",
+                self.name,
+                first.join(", ")
+            );
+        }
+        let unknown =
+            vocabulary.unknown().map_or(0, |unknown| tokens.iter().filter(|token| **token == unknown).count());
+        if unknown > 0 {
+            tracing::warn!(
+                "{}: {unknown} of {} tokens are the unknown one; bits_per_character is too low, since it counts the \
+                 characters behind them",
+                self.name,
+                tokens.len()
+            );
+        }
+        lost
     }
 
     /// The error of a piece that begins at a byte of this part.

@@ -92,6 +92,8 @@ pub struct LabelFolder {
     samples: Vec<(PathBuf, PathBuf)>,
     /// Names of the classes; labels are below their number, or [`VOID`].
     names: Vec<String>,
+    /// The values of the classes in the files, if they are not their numbers.
+    values: Option<Vec<u8>>,
     skipped: usize,
 }
 
@@ -127,7 +129,22 @@ impl LabelFolder {
             _ if root.join("SegmentationClass").is_dir() => VOC.map(str::to_owned).to_vec(),
             _ => (0..classes).map(|class| class.to_string()).collect(),
         };
-        Ok(Self { samples, names, skipped })
+        Ok(Self { samples, names, values: None, skipped })
+    }
+
+    /// The same images, whose label maps hold `values` in place of the numbers of the classes, in their order.
+    ///
+    /// # Errors
+    /// A value that occurs twice; another number of values than of named classes.
+    pub fn with_values(self, values: &[u8]) -> Result<Self, DataError> {
+        if let Some(twice) = (1..values.len()).find(|place| values[..*place].contains(&values[*place])) {
+            return Err(DataError::Config(format!("the values of label maps list {} twice", values[twice])));
+        }
+        if values.len() != self.names.len() {
+            let (found, expected) = (values.len(), self.names.len());
+            return Err(DataError::Config(format!("{found} values of label maps for {expected} classes")));
+        }
+        Ok(Self { values: Some(values.to_vec()), ..self })
     }
 
     /// Number of skipped images.
@@ -233,11 +250,17 @@ impl LabelMapDataset for LabelFolder {
             return Err(DataError::MaskSize { path: path.clone(), found: labels.size(), expected: image.size() });
         }
         let classes = self.names.len();
-        let beyond = |label: &u8| *label != VOID && usize::from(*label) >= classes;
-        if let Some(place) = labels.values().iter().position(beyond) {
+        let class_of = |value: u8| match &self.values {
+            Some(values) => values.iter().position(|listed| *listed == value).map(|class| class as u8),
+            None => (usize::from(value) < classes).then_some(value),
+        };
+        let table: [Option<u8>; 256] =
+            std::array::from_fn(|value| class_of(value as u8).or((value == 255).then_some(VOID)));
+        if let Some(place) = labels.values().iter().position(|value| table[usize::from(*value)].is_none()) {
             let (x, y, label) = (place % labels.width(), place / labels.width(), labels.values()[place]);
-            return Err(DataError::Label { path: path.clone(), x, y, label, classes });
+            let values = self.values.clone();
+            return Err(DataError::Label { path: path.clone(), x, y, label, classes, values });
         }
-        Ok((image, labels))
+        Ok((image, labels.map(|value| table[usize::from(value)].unwrap_or(VOID))))
     }
 }
