@@ -424,6 +424,7 @@ impl DataError {
                 | Self::Stretched { .. }
                 | Self::Label { .. }
                 | Self::MaskSize { .. }
+                | Self::SeveralTargets { .. }
                 | Self::MissingFrame { .. }
         )
     }
