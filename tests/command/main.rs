@@ -13,6 +13,8 @@ mod faults;
 mod help;
 mod import;
 mod judge;
+mod judge_explained;
+mod judge_names;
 mod language;
 mod memory;
 mod new;

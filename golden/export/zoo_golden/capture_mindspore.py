@@ -94,6 +94,11 @@ class Capture:
         for parameter, gradient in zip(parameters, gradients):
             self._keep(f"grad/{parameter.name}", gradient)
 
+    def average(self, parameters: Sequence[mindspore.Parameter]) -> None:
+        """Records the moving average of the parameters after the step, with the names of the parameters."""
+        for parameter in parameters:
+            self._keep(f"ema1/{parameter.name}", parameter)
+
     def _forward(self, name: str):
         def hook(cell, arguments, result):
             call = f"{name}#{self._calls[name]}"

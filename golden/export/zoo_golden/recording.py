@@ -16,7 +16,8 @@ def of_step(folder: str | Path, step: int | None) -> Path:
 
 def describe(folder: Path, made_with: Mapping[str, str], device: str, loss_scale: float, tensors: Mapping[str, dict]) -> None:
     """Writes capture.json: who recorded what, the factor on the gradients, and every tensor as [`described`]."""
-    about = {"zoo_capture": FORMAT, "made_with": dict(made_with), "device": device, "loss_scale": loss_scale, "tensors": dict(tensors)}
+    about = {"zoo_capture": FORMAT, "made_with": dict(made_with), "device": device, "loss_scale": loss_scale}
+    about["tensors"] = dict(tensors)
     (folder / "capture.json").write_text(json.dumps(about) + "\n")
 
 

@@ -17,11 +17,16 @@ impl Judged<'_> {
         let mut hints = Vec::new();
         match &target.quantity {
             Quantity::Loss(name) => hints.extend(array.values.first().and_then(|loss| self.later_step(name, *loss))),
+            // The golden has the values after its first step.
+            Quantity::After { .. } if self.start.step > 0 => {}
             Quantity::After { kind, name } if kind == "buffer" && is_complete => {
                 hints.extend(self.momentum(name, &array.values));
             }
             Quantity::After { kind, name } if kind == PARAMETER && is_complete => {
                 hints.extend(self.decay(name, &array.values));
+            }
+            Quantity::Start(_) if self.start.step > 0 => {
+                hints.push("this step does not start where the recorded step before it has ended".to_owned());
             }
             Quantity::Start(_) | Quantity::Input(_) => {
                 hints.push(format!("start from the values that `zoo golden inputs {}` writes", self.recipe.name));
