@@ -1,6 +1,6 @@
 //! The documentation: what it shows is what the commands print, links lead somewhere, lines fit.
 //!
-//! docs/extend.md describes the markings. `UPDATE_DOCS=1 cargo test --release --test docs` replaces what is shown by
+//! CONTRIBUTING.md describes the markings. `UPDATE_DOCS=1 cargo test --release --test docs` replaces what is shown by
 //! what the commands print.
 
 use assert_cmd::Command;
@@ -64,8 +64,14 @@ fn pages() -> Vec<PathBuf> {
 
 /// The pages whose commands are not for a reader to repeat, too.
 fn all_texts() -> Vec<PathBuf> {
-    let others =
-        ["ARCHITECTURE.md", "CHANGELOG.md", "golden/README.md", "datasets/README.md", "datasets/fonts/README.md"];
+    let others = [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "golden/README.md",
+        "datasets/README.md",
+        "datasets/fonts/README.md",
+    ];
     pages().into_iter().chain(others.map(|path| root().join(path))).collect()
 }
 

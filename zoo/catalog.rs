@@ -9,6 +9,21 @@ use std::sync::OnceLock;
 use tracing::debug;
 use zoo_engine::{Kernels, Level, Options, Tiles, tiles};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
+use zoo_tensors::format;
+
+/// Refuses a file of weights or another format where a recipe belongs, by its name.
+///
+/// # Errors
+/// The file is no text.
+pub fn expect_text(recipe: &str) -> Result<(), Failure> {
+    match format::not_text(Path::new(recipe)) {
+        Ok(Some(what)) => Err(Failure::Usage(format!(
+            "{recipe} is {what}, not a recipe: name the recipe, and weights with --checkpoint"
+        ))),
+        // A name, or a file that cannot be opened, which its reader reports.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
 
 /// Folders with recipes, and the goldens next to them.
 #[derive(Clone, Debug)]
@@ -66,6 +81,7 @@ impl Catalog {
     /// # Errors
     /// All mistakes in the recipe.
     pub fn load(&self, name: &str, profile: Option<&str>, sets: &[String]) -> Result<Loaded, Failure> {
+        expect_text(name)?;
         let options = LoadOptions { profile: profile.map(str::to_owned), sets: sets.to_vec() };
         let loaded = self.library.load(name, &options)?;
         debug!("recipe {}: {}", loaded.recipe.name, loaded.path.display());

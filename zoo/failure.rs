@@ -149,6 +149,17 @@ impl From<NpuError> for Failure {
 }
 
 impl Failure {
+    /// What else can be done, for the reader of the message.
+    pub fn hint(&self) -> Option<&'static str> {
+        let (Self::Data(error)
+        | Self::Input(InputError::Data(error))
+        | Self::Train(TrainError::Data(error) | TrainError::Input(InputError::Data(error)))) = self
+        else {
+            return None;
+        };
+        error.can_be_left_out().then_some("--set data.on_error=skip leaves such entries out and counts them")
+    }
+
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
@@ -161,7 +172,7 @@ impl Failure {
             Self::Unproven(failure) => failure.exit(),
             Self::Weights(error) => weights(error),
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
-            Self::Onnx(_) => Exit::Invalid,
+            Self::Onnx(OnnxError::Operator { .. } | OnnxError::TooLarge(_)) => Exit::Invalid,
             Self::Import { source: ImportError::Malformed(_), .. } => Exit::Missing,
             Self::Import { source: ImportError::Temporary { source }, .. } => unwritable(source),
             Self::Import {
@@ -169,13 +180,22 @@ impl Failure {
                 ..
             } => Exit::Invalid,
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
-            Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
+            Self::Convergence(
+                ConvergenceError::Empty
+                | ConvergenceError::NoTarget { .. }
+                | ConvergenceError::Different { .. }
+                | ConvergenceError::SameSeed { .. }
+                | ConvergenceError::NotDone { .. }
+                | ConvergenceError::NoMargin
+                | ConvergenceError::Margin { .. },
+            )
+            | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
-            Self::Elsewhere(ElsewhereError::Unreadable { .. } | ElsewhereError::Line { .. }) => Exit::Missing,
-            Self::Elsewhere(ElsewhereError::TooFew { .. }) | Self::Results(_) => Exit::Invalid,
+            Self::Elsewhere(error) | Self::Convergence(ConvergenceError::Elsewhere(error)) => elsewhere(error),
+            Self::Results(ResultsError::NotDone(_) | ResultsError::NoValue { .. }) => Exit::Invalid,
             Self::Engine(error) => engine(error),
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
-            Self::Ranks(_) => Exit::Internal,
+            Self::Ranks(RanksError::Gone | RanksError::Apart(_)) => Exit::Internal,
             Self::Npu(error) => npu(error),
             Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) => Exit::Refused,
@@ -208,6 +228,13 @@ fn line(error: &OnnxError) -> String {
     }
 }
 
+fn elsewhere(error: &ElsewhereError) -> Exit {
+    match error {
+        ElsewhereError::Unreadable { .. } | ElsewhereError::Line { .. } => Exit::Missing,
+        ElsewhereError::TooFew { .. } => Exit::Invalid,
+    }
+}
+
 fn graph(error: &GraphError) -> Exit {
     match error {
         GraphError::Shape { .. } | GraphError::Model { .. } => Exit::Invalid,
@@ -218,7 +245,38 @@ fn graph(error: &GraphError) -> Exit {
 fn data(error: &DataError) -> Exit {
     match error {
         DataError::Config(_) => Exit::Invalid,
-        _ => Exit::Missing,
+        DataError::Io { .. }
+        | DataError::Decode { .. }
+        | DataError::Absent { .. }
+        | DataError::UnknownLayout { .. }
+        | DataError::Unavailable { .. }
+        | DataError::NoClasses(_)
+        | DataError::EmptyClass(_)
+        | DataError::Stray { .. }
+        | DataError::ClassMismatch { .. }
+        | DataError::UnlistedClass { .. }
+        | DataError::CifarSize { .. }
+        | DataError::CifarLabel { .. }
+        | DataError::Idx { .. }
+        | DataError::EmptySplit { .. }
+        | DataError::NoImages(_)
+        | DataError::NoAnnotation { .. }
+        | DataError::Annotation { .. }
+        | DataError::Entry { .. }
+        | DataError::ImageSize { .. }
+        | DataError::Stretched { .. }
+        | DataError::Label { .. }
+        | DataError::NoTarget { .. }
+        | DataError::MaskSize { .. }
+        | DataError::MissingFrame { .. }
+        | DataError::EmptyText(_)
+        | DataError::NotUtf8 { .. }
+        | DataError::UnknownCharacter { .. }
+        | DataError::NoTexts(_)
+        | DataError::FewDocuments { .. }
+        | DataError::Tokenizer { .. }
+        | DataError::ShortText { .. }
+        | DataError::NothingReadable { .. } => Exit::Missing,
     }
 }
 
@@ -241,9 +299,9 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
         TrainError::Weights(error) => weights(error),
-        TrainError::Checkpoint(CheckpointError::Unwritable { source, .. }) => unwritable(source),
+        TrainError::Checkpoint(error) => checkpoint(error),
         TrainError::Listen(ListenError { source, .. }) => unwritable(source),
-        TrainError::Checkpoint(_) | TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
+        TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
         | TrainError::Prompt(_)
@@ -254,17 +312,32 @@ fn train(error: &TrainError) -> Exit {
         | TrainError::Share { .. }
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and diverged: its target is missed.
-        TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
+        TrainError::LossNotFinite { .. } | TrainError::NoLabels { .. } | TrainError::VariableNotFinite { .. } => {
+            Exit::Missed
+        }
         TrainError::Ranks(_) | TrainError::Candle(_) => Exit::Internal,
+    }
+}
+
+fn checkpoint(error: &CheckpointError) -> Exit {
+    match error {
+        CheckpointError::Unwritable { source, .. } => unwritable(source),
+        CheckpointError::Unfit { .. }
+        | CheckpointError::Io { .. }
+        | CheckpointError::Format { .. }
+        | CheckpointError::Foreign { .. }
+        | CheckpointError::Garbled { .. }
+        | CheckpointError::Damaged { .. }
+        | CheckpointError::Version { .. }
+        | CheckpointError::Tensor { .. }
+        | CheckpointError::NoneUsable { .. } => Exit::Missing,
     }
 }
 
 fn weights(error: &WeightsError) -> Exit {
     match error {
-        WeightsError::Checkpoint(_)
-        | WeightsError::NoCheckpoint { .. }
-        | WeightsError::Io { .. }
-        | WeightsError::Unreadable { .. } => Exit::Missing,
+        WeightsError::Checkpoint(error) => checkpoint(error),
+        WeightsError::NoCheckpoint { .. } | WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
         WeightsError::Unwritable { source, .. } => unwritable(source),
     }
 }
@@ -290,8 +363,29 @@ fn engine(error: &EngineError) -> Exit {
     match error {
         EngineError::Graph(error) => graph(error),
         EngineError::UnknownNode { .. } | EngineError::NotRounded(_) | EngineError::View { .. } => Exit::Invalid,
-        // Labels come from goldens and data sets.
-        EngineError::Node { source: KernelError::Label { .. }, .. } => Exit::Missing,
-        _ => Exit::Internal,
+        EngineError::Node { source, .. } => match source {
+            // Labels come from goldens and data sets.
+            KernelError::Label { .. } => Exit::Missing,
+            KernelError::Candle(_)
+            | KernelError::Ranks(_)
+            | KernelError::Row(_)
+            | KernelError::Convolution(_)
+            | KernelError::Pool(_)
+            | KernelError::Layout(_)
+            | KernelError::DType(_)
+            | KernelError::Operand { .. }
+            | KernelError::Result { .. }
+            | KernelError::Unexpanded
+            | KernelError::Arity { .. } => Exit::Internal,
+        },
+        EngineError::MissingInput { .. }
+        | EngineError::UnknownInput { .. }
+        | EngineError::Tensor { .. }
+        | EngineError::UnknownVariable(_)
+        | EngineError::Initializer { .. }
+        | EngineError::FastDType(_)
+        | EngineError::Ranks(_)
+        | EngineError::Candle(_)
+        | EngineError::Threads { .. } => Exit::Internal,
     }
 }

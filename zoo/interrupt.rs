@@ -56,6 +56,11 @@ impl Interrupt {
         &self.requested
     }
 
+    /// From now on, Ctrl-C ends the process again.
+    pub fn disarm(&self) {
+        self.armed.store(false, Ordering::SeqCst);
+    }
+
     /// Whether Ctrl-C was pressed.
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)

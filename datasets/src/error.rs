@@ -48,7 +48,7 @@ pub enum DataError {
     #[error(
         "{}: no known layout. Expected {expected}. Found {found}{}",
         root.display(),
-        inner.as_ref().map_or_else(String::new, |inner| format!("; try {}", inner.display()))
+        advice.as_ref().map_or_else(String::new, |advice| format!(". {advice}"))
     )]
     UnknownLayout {
         /// The folder.
@@ -57,8 +57,8 @@ pub enum DataError {
         expected: &'static str,
         /// Its actual content.
         found: String,
-        /// The only folder in it, if that has a known layout.
-        inner: Option<PathBuf>,
+        /// What the content is, or what can be done.
+        advice: Option<String>,
     },
     /// Data that are absent, or in no known layout, with advice.
     #[error(
@@ -97,6 +97,24 @@ pub enum DataError {
         class: String,
         /// The part that has it.
         only_in: PathBuf,
+    },
+    /// Several files or folders of which only one can be used.
+    #[error("several fit {wanted}: {}. Keep one of them", found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Ambiguous {
+        /// What was looked for.
+        wanted: String,
+        /// What fits.
+        found: Vec<PathBuf>,
+    },
+    /// Held-out labels that do not occur in training.
+    #[error("{}: the labels {labels:?} do not occur in {}", path.display(), train.display())]
+    UnseenLabels {
+        /// The file of the held-out labels.
+        path: PathBuf,
+        /// The labels.
+        labels: Vec<u8>,
+        /// The file of the labels to train on.
+        train: PathBuf,
     },
     /// A class folder that the list of classes does not contain.
     #[error("{}: class '{class}' is not listed", list.display())]
@@ -150,6 +168,27 @@ pub enum DataError {
     /// A folder in which images were expected.
     #[error("{}: no usable image (.png, .jpg, .jpeg)", .0.display())]
     NoImages(PathBuf),
+    /// A folder whose entries were all left out.
+    #[error(
+        "{}: no image is left, because {skipped} entr{} cannot be used. Each is named in a warning; with \
+         data.on_error=fail the first is the error",
+        path.display(),
+        if *skipped == 1 { "y" } else { "ies" }
+    )]
+    NoneLeft {
+        /// The folder.
+        path: PathBuf,
+        /// Number of entries left out.
+        skipped: usize,
+    },
+    /// Images to train on without anything to learn.
+    #[error("{}: nothing to learn: {reason}", path.display())]
+    NothingToLearn {
+        /// The folder, or the file with annotations.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// An image without annotation file.
     #[error("{}: no annotation (gt_NAME.txt, NAME.txt) in {}", image.display(), folder.display())]
     NoAnnotation {
@@ -157,6 +196,22 @@ pub enum DataError {
         image: PathBuf,
         /// Where its annotation should be.
         folder: PathBuf,
+    },
+    /// An image without label map.
+    #[error(
+        "{}: no label map {} in {}{}",
+        image.display(),
+        Path::new(image.file_name().unwrap_or_default()).with_extension("png").display(),
+        folder.display(),
+        other.as_ref().map_or_else(String::new, |other| format!(" (found {other}; label maps are PNG files)"))
+    )]
+    NoLabelMap {
+        /// The image.
+        image: PathBuf,
+        /// Where its label map should be.
+        folder: PathBuf,
+        /// A file of the same name in another format.
+        other: Option<String>,
     },
     /// A line of an annotation file, or of a list of classes, that cannot be used.
     #[error("{}:{line}: {reason}", path.display())]
@@ -204,8 +259,14 @@ pub enum DataError {
         resized: Size,
     },
     /// A pixel of a label map that belongs to no class.
-    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \
-             class)", path.display())]
+    #[error(
+        "{}: label {label} at column {x}, row {y} is {}, nor 255 (no class)",
+        path.display(),
+        values.as_ref().map_or_else(
+            || format!("not below {classes}, the number of classes"),
+            |values| format!("not among the values {values:?} of the classes")
+        )
+    )]
     Label {
         /// The label map.
         path: PathBuf,
@@ -217,6 +278,8 @@ pub enum DataError {
         label: u8,
         /// Number of classes.
         classes: usize,
+        /// The values of the classes, if they are not their numbers.
+        values: Option<Vec<u8>>,
     },
     /// A video whose target cannot be seen.
     #[error(
@@ -239,6 +302,18 @@ pub enum DataError {
         /// Size of the image.
         expected: Size,
     },
+    /// A mask that shows another object than the target of its video.
+    #[error(
+        "{}: objects {objects}, but a video has one target: choose it by its number in the masks (`object` of \
+         `frame_folder`)",
+        path.display()
+    )]
+    SeveralTargets {
+        /// The mask.
+        path: PathBuf,
+        /// Numbers or colours of the objects.
+        objects: String,
+    },
     /// A frame without a file, or with a missing number.
     #[error("{}: {reason}", path.display())]
     MissingFrame {
@@ -259,6 +334,14 @@ pub enum DataError {
         line: usize,
         /// Place of the first such byte, from 0.
         byte: usize,
+    },
+    /// A text in an encoding of several bytes per character.
+    #[error("{}: a text in {encoding}, expected UTF-8: convert it (iconv -f {encoding} -t UTF-8)", path.display())]
+    Encoding {
+        /// The file.
+        path: PathBuf,
+        /// Name of the encoding.
+        encoding: &'static str,
     },
     /// A character outside the vocabulary of the network.
     #[error("{name}:{line}:{column}: {character:?} is not in the vocabulary of {known} characters")]
@@ -321,6 +404,30 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The error for a folder without usable images, of which some entries may have been left out.
+    pub(crate) fn empty(path: &Path, skipped: usize) -> Self {
+        let path = path.to_owned();
+        if skipped == 0 { Self::NoImages(path) } else { Self::NoneLeft { path, skipped } }
+    }
+
+    /// Whether [`OnError::Skip`] leaves such an entry out.
+    pub fn can_be_left_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Stray { .. }
+                | Self::EmptyClass(_)
+                | Self::Decode { .. }
+                | Self::NoAnnotation { .. }
+                | Self::NoLabelMap { .. }
+                | Self::Entry { .. }
+                | Self::ImageSize { .. }
+                | Self::Stretched { .. }
+                | Self::Label { .. }
+                | Self::MaskSize { .. }
+                | Self::MissingFrame { .. }
+        )
+    }
+
     /// Adds advice to an error about the place of the data: whether the user `named` it, and where the data are
     /// published. Other errors stay as they are.
     #[must_use]

@@ -1,6 +1,17 @@
-//! Safe reading of files: only regular files are opened, and no more is read than their size at that moment.
+//! Reading of files and folders that others made: what every reader of data goes through.
 //!
-//! Otherwise zoo could wait forever for a pipe, or read a device such as `/dev/zero` until memory is full.
+//! Only regular files are opened, and no more is read than their size at that moment; otherwise zoo could wait forever
+//! for a pipe, or read a device such as `/dev/zero` until memory is full. Texts come without byte order mark and with
+//! one kind of line end ([`read_text`]), folders without what file systems, editors and archives leave in them
+//! ([`entries`], [`Leftovers`]).
+
+mod leftovers;
+mod listing;
+mod text;
+
+pub use leftovers::{Leftovers, is_leftover};
+pub use listing::{entries, natural};
+pub use text::{read_text, read_text_lossy};
 
 use std::fs::{self, File};
 use std::io::{self, Read};

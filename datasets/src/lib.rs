@@ -52,7 +52,7 @@ pub use dataset::{Dataset, Source};
 pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
-pub use linear::{linear_baseline, linear_baseline_bytes};
+pub use linear::{linear_baseline, linear_baseline_bytes, linear_baseline_samples};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
     BoxFolder, BoxPart, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder,

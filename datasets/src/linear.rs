@@ -11,6 +11,8 @@ const BATCH: usize = 100;
 const MOMENTUM: f32 = 0.9;
 /// Learning rate times the number of features: rows are of unit order per feature, so steps shrink with their length.
 const RATE: f32 = 10.0;
+/// Multiplications that a processor core does in less than ten seconds.
+const MOST: f64 = 1e11;
 /// Features that one task of the gradient works on.
 const BLOCK: usize = 512;
 /// Independent partial sums of a dot product, in a fixed order for any vector width.
@@ -18,7 +20,8 @@ const LANES: usize = 32;
 
 /// Accuracy on `val` (top-1, as a fraction) of softmax regression on the pixels of `train`.
 ///
-/// Images are resized to `size` if they have another one; pixels enter as (value - 128) / 64. Plain SGD with momentum
+/// Of data whose classes and pixels would take too long, both sets are sampled ([`linear_baseline_samples`]). Images are
+/// resized to `size` if they have another one; pixels enter as (value - 128) / 64. Plain SGD with momentum
 /// 0.9 on shuffled batches of 100, 5 epochs, rate 10 / number of features, from zero weights. The result does not
 /// depend on the number of threads. `progress` hears how many images were read or learnt from, and of how many.
 ///
@@ -31,22 +34,46 @@ pub fn linear_baseline(
     on_error: OnError,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<f64, DataError> {
-    let of = train.len() * (1 + EPOCHS as usize) + val.len();
+    let [train_places, val_places] = places(train, val, size);
+    let of = train_places.len() * (1 + EPOCHS as usize) + val_places.len();
     let mut done = 0;
     let mut advance = |images| {
         done += images;
         progress(done, of);
     };
-    let train_rows = Rows::read(train, size, on_error, &mut advance)?;
-    let val = Rows::read(val, size, on_error, &mut advance)?;
+    let train_rows = Rows::read(train, &train_places, size, on_error, &mut advance)?;
+    let val = Rows::read(val, &val_places, size, on_error, &mut advance)?;
     let model = Softmax::fit(&train_rows, train.classes().len(), &mut advance);
     let right = (0..val.labels.len()).into_par_iter().filter(|&i| model.predict(&val, i) == val.labels[i]).count();
     Ok(right as f64 / val.labels.len().max(1) as f64)
 }
 
+/// Number of images that [`linear_baseline`] learns from and is evaluated on.
+pub fn linear_baseline_samples(train: &dyn Dataset, val: &dyn Dataset, size: Size) -> [usize; 2] {
+    places(train, val, size).map(|places| places.len())
+}
+
+/// The images that are used: all, or as many that there are about [`MOST`] multiplications.
+fn places(train: &dyn Dataset, val: &dyn Dataset, size: Size) -> [Vec<usize>; 2] {
+    let each = 3.0 * size.area() as f64 * train.classes().len() as f64;
+    // Forward and backward in each epoch, and forward once.
+    let all = each * (2.0 * EPOCHS as f64 * train.len() as f64 + val.len() as f64);
+    let share = MOST / all;
+    [train.len(), val.len()].map(|len| {
+        if share >= 1.0 {
+            return (0..len).collect();
+        }
+        let mut places = shuffled(len, 0, 0);
+        places.truncate(((share * len as f64) as usize).max(BATCH));
+        places.sort_unstable();
+        places
+    })
+}
+
 /// Memory that [`linear_baseline`] takes, in bytes: all pixels, a batch of them as f32, weights and their velocity.
 pub fn linear_baseline_bytes(train: &dyn Dataset, val: &dyn Dataset, size: Size) -> u64 {
-    let (images, classes) = ((train.len() + val.len()) as u64, train.classes().len() as u64);
+    let images = linear_baseline_samples(train, val, size).iter().sum::<usize>() as u64;
+    let classes = train.classes().len() as u64;
     let numbers = (BATCH as u64 + 2 * classes) * size_of::<f32>() as u64;
     3 * size.area() as u64 * (images + numbers)
 }
@@ -59,21 +86,23 @@ struct Rows {
 }
 
 impl Rows {
+    /// Reads the images at some places.
     fn read(
         dataset: &dyn Dataset,
+        places: &[usize],
         size: Size,
         on_error: OnError,
         advance: &mut dyn FnMut(usize),
     ) -> Result<Self, DataError> {
-        if dataset.is_empty() || size.area() == 0 {
+        if places.is_empty() || size.area() == 0 {
             return Err(DataError::Config("a linear baseline needs images of at least one pixel".into()));
         }
         let features = 3 * size.area();
-        let mut pixels = vec![0; dataset.len() * features];
-        let mut labels = Vec::with_capacity(dataset.len());
+        let mut pixels = vec![0; places.len() * features];
+        let mut labels = Vec::with_capacity(places.len());
         for (batch, rows) in pixels.chunks_mut(BATCH * features).enumerate() {
             let read = rows.par_chunks_exact_mut(features).enumerate().map(|(place, row)| {
-                let index = batch * BATCH + place;
+                let index = places[batch * BATCH + place];
                 let image = match (dataset.image(index), on_error) {
                     (Ok(image), _) => image,
                     (Err(_), OnError::Skip) => return Ok(None),

@@ -105,8 +105,9 @@ fn unsupported_processes_are_named() {
     let mut twelve_bits = claims(8, 8);
     twelve_bits[6] = 12;
     assert!(image::decode(&twelve_bits).unwrap_err().to_string().contains("12 bits"));
-    assert!(matches!(image::decode(b"GIF89a"), Err(DecodeError::UnknownFormat)));
-    assert!(matches!(image::decode(b""), Err(DecodeError::UnknownFormat)));
+    assert!(matches!(image::decode(b"GIF89a"), Err(DecodeError::Foreign("a GIF file"))));
+    assert!(matches!(image::decode(b""), Err(DecodeError::Foreign("an empty file"))));
+    assert!(matches!(image::decode(b"no image"), Err(DecodeError::UnknownFormat)));
 }
 
 /// As libpng and the specification say; png 0.18.1 panics, and Pillow leaves the rest out.

@@ -3,7 +3,7 @@
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::{
     Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Image, OnError, Rng, Size, contact_sheet,
-    linear_baseline,
+    linear_baseline, linear_baseline_samples,
 };
 
 fn digits(first: u64, len: usize) -> Characters {
@@ -117,6 +117,18 @@ impl Dataset for Shades {
 fn the_baseline_learns_what_is_linear() {
     let shades = Shades(["r", "g", "b"].map(str::to_owned).to_vec());
     assert!(linear_baseline(&shades, &shades, Size::square(8), OnError::Fail, &mut |_, _| ()).unwrap() > 0.99);
+}
+
+/// Multiplications are bounded, so that many classes or pixels do not take minutes.
+#[test]
+fn the_baseline_samples_what_would_take_too_long() {
+    let shades = Shades(["r", "g", "b"].map(str::to_owned).to_vec());
+    let used = |side| linear_baseline_samples(&shades, &shades, Size::square(side));
+    assert_eq!((used(8), used(8192)), ([300; 2], [100; 2]));
+    let [train, val] = used(2048);
+    assert!(train == val && (200..300).contains(&train), "{train}");
+    let many = Shades((0..10_000).map(|class| class.to_string()).collect());
+    assert_eq!(linear_baseline_samples(&many, &many, Size::square(64)), [100; 2]);
 }
 
 #[test]

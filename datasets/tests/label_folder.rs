@@ -46,7 +46,7 @@ fn parts_are_read_in_order() {
     let (image, map) = train.load(1).unwrap();
     assert_eq!((image.size(), map.values()), (Size::new(3, 2), &[0, 1, 2, 3, VOID, 0][..]));
     assert_eq!(train.classes(), ["0", "1", "2", "3"]);
-    fs::write(dir.path().join("classes.txt"), "sky\nroad\n\ncar\ntree\n").unwrap();
+    fs::write(dir.path().join("classes.txt"), "\u{feff}sky\r\nroad\r\n\r\ncar\r\ntree\r\n").unwrap();
     let val = open(dir.path(), LabelPart::Val, OnError::Fail).unwrap();
     assert_eq!((val.len(), val.classes()[2].as_str()), (1, "car"));
 }
@@ -54,12 +54,13 @@ fn parts_are_read_in_order() {
 #[test]
 fn pascal_voc_is_read_by_its_lists() {
     let dir = TempDir::new().unwrap();
-    for name in ["2007_000032", "2007_000039"] {
+    for (name, extension) in [("2007_000032", "jpg"), ("2007_000039", "JPG")] {
         fs::create_dir_all(dir.path().join("JPEGImages")).unwrap();
         // The content decides what a file is.
         image(&dir.path().join("a.png"));
-        fs::rename(dir.path().join("a.png"), dir.path().join(format!("JPEGImages/{name}.jpg"))).unwrap();
-        labels(&dir.path().join(format!("SegmentationClass/{name}.png")), (3, 2), &[1; 6]);
+        fs::rename(dir.path().join("a.png"), dir.path().join(format!("JPEGImages/{name}.{extension}"))).unwrap();
+        let extension = if extension == "jpg" { "png" } else { "PNG" };
+        labels(&dir.path().join(format!("SegmentationClass/{name}.{extension}")), (3, 2), &[1; 6]);
     }
     let lists = dir.path().join("ImageSets/Segmentation");
     fs::create_dir_all(&lists).unwrap();
@@ -131,4 +132,49 @@ fn what_cannot_be_used_is_named() {
         "{}",
         error(&dir.path().join("nowhere"))
     );
+}
+
+#[test]
+fn parts_have_many_names() {
+    for (train, val) in [
+        ("Training/images Training/masks", "Validation/images Validation/masks"),
+        ("images/training annotations/training", "images/validation annotations/validation"),
+        ("set/train/img set/train/gt", "set/test/img set/test/gt"),
+    ] {
+        let dir = TempDir::new().unwrap();
+        for (part, number) in [(train, 1), (val, 2)] {
+            let (images, maps) = part.split_once(' ').unwrap();
+            image(&dir.path().join(format!("{images}/scan.{number}.PNG")));
+            labels(&dir.path().join(format!("{maps}/scan.{number}.png")), (3, 2), &[number; 6]);
+            labels(&dir.path().join(format!("{maps}/scan.png")), (3, 2), &[0; 6]);
+            fs::write(dir.path().join(format!("{images}/._scan.{number}.PNG")), "x").unwrap();
+        }
+        fs::write(dir.path().join(".DS_Store"), "x").unwrap();
+        for (part, label) in [(LabelPart::Train, 1), (LabelPart::Val, 2)] {
+            let set = open(dir.path(), part, OnError::Fail).unwrap();
+            assert_eq!((set.len(), set.load(0).unwrap().1.values()), (1, &[label; 6][..]), "{train}");
+        }
+    }
+}
+
+#[test]
+fn masks_of_other_values_are_classes_by_a_list() {
+    let dir = divided();
+    let path = dir.path().join("train/labels/a.png");
+    let open = |classes, values: &[u8]| {
+        let folder = LabelFolder::open_root(dir.path(), LabelPart::Train, classes, OnError::Fail)?;
+        folder.with_values(values)
+    };
+    labels(&path, (3, 2), &[0, 255, 255, 0, 0, 255]);
+    assert_eq!(open(2, &[0, 255]).unwrap().load(0).unwrap().1.values(), [0, 1, 1, 0, 0, 1]);
+    labels(&path, (3, 2), &[1, 2, 255, 2, 1, 1]);
+    assert_eq!(open(2, &[1, 2]).unwrap().load(0).unwrap().1.values(), [0, 1, VOID, 1, 0, 0]);
+    labels(&path, (3, 2), &[1, 2, 255, 0, 1, 1]);
+    let message = open(2, &[1, 2]).unwrap().load(0).unwrap_err().to_string();
+    assert!(
+        message
+            .ends_with("label 0 at column 0, row 1 is not among the values [1, 2] of the classes, nor 255 (no class)")
+    );
+    assert!(open(2, &[7, 7]).unwrap_err().to_string().contains("list 7 twice"));
+    assert!(open(3, &[0, 1]).unwrap_err().to_string().contains("2 values of label maps for 3 classes"));
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
 use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
 use zoo_datasets::{
-    Batch, DataError, Dataset, FrameFolders, Layout, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng, Samples,
-    Size, TextFolder, TextFormat, TextPart, open_root,
+    Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng, Samples, Size,
+    TextFolder, TextFormat, TextPart, open_root,
 };
 
 /// A folder of `../shared/data`.
@@ -21,7 +21,7 @@ fn shared(name: &str) -> PathBuf {
 fn photographs_of_many_sizes_become_batches() {
     let folder = shared("imagenet-sample");
     let root = open_root(&folder, OnError::Fail).unwrap();
-    assert_eq!((root.layout, root.train.classes().len()), (Layout::Classes, 40));
+    assert_eq!(root.train.classes().len(), 40);
     assert_eq!(root.train.len() + root.val.len(), 40);
     let pipelines = [
         Pipeline::evaluation(256, 224, Normalize::IMAGENET).unwrap(),
@@ -47,7 +47,7 @@ fn photographs_of_many_sizes_become_batches() {
 fn folders_of_train_and_val_are_found() {
     let folder = shared("cifar10");
     let root = open_root(&folder, OnError::Fail).unwrap();
-    assert_eq!((root.layout, root.train.len(), root.val.len(), root.skipped), (Layout::TrainVal, 5000, 1000, 0));
+    assert_eq!((root.train.len(), root.val.len(), root.skipped), (5000, 1000, 0));
     assert_eq!(root.val.classes()[3], "cat");
     for index in (0..root.val.len()).step_by(83) {
         assert_eq!(root.val.image(index).unwrap().width(), 32);

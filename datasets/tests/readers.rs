@@ -45,14 +45,17 @@ fn samples_are_sorted_bytewise_and_labels_follow_class_names() {
 #[test]
 fn defects_are_named_or_counted() {
     type Matches = fn(&DataError) -> bool;
+    let leftovers =
+        [".DS_Store", "Thumbs.db", "a/._1.png", "a/desktop.ini", ".ipynb_checkpoints/1.png", "__MACOSX/a/1.png"];
     let cases: [(&str, Matches); 4] = [
-        ("a/notes.txt", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("a/notes.txt"))),
+        ("a/notes.md", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("a/notes.md"))),
         ("readme.png", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("readme.png"))),
         ("a/noextension", |e| matches!(e, DataError::Stray { .. })),
         ("empty/", |e| matches!(e, DataError::EmptyClass(path) if path.ends_with("empty"))),
     ];
     for (stray, matches) in cases {
         let dir = folder(&["a/1.png", "b/2.png"]);
+        leftovers.iter().for_each(|leftover| picture(dir.path(), leftover, 0));
         let path = dir.path().join(stray);
         if stray.ends_with('/') {
             fs::create_dir(&path).unwrap()
@@ -124,7 +127,7 @@ fn links_do_not_multiply() {
 fn train_and_val_must_have_the_same_classes() {
     let dir = folder(&["train/a/1.png", "train/b/2.png", "val/a/3.png", "val/b/4.png"]);
     let root = open_root(dir.path(), OnError::Fail).unwrap();
-    assert_eq!((root.layout, root.train.len(), root.val.len()), (Layout::TrainVal, 2, 2));
+    assert_eq!((root.train.len(), root.val.len()), (2, 2));
     assert_eq!(root.train.classes(), root.val.classes());
     picture(dir.path(), "val/c/5.png", 1);
     let failure = error(open_root(dir.path(), OnError::Skip));
@@ -153,7 +156,7 @@ fn a_list_gives_the_order_of_classes_in_both_parts() {
     let sample = |name: &str, label: u32, class: &str| (name.to_owned(), label, class.to_owned());
     let (train, val) = open(None).unwrap();
     assert_eq!((train.classes(), val.classes()), (&["a", "b", "c"].map(String::from)[..], train.classes()));
-    fs::write(&list, "c\n\n a\nb\n").unwrap();
+    fs::write(&list, "\u{feff}c\r\n\r\n a\r\nb").unwrap();
     let (train, val) = open(Some(&list)).unwrap();
     assert_eq!((train.classes(), val.classes()), (&["c", "a", "b"].map(String::from)[..], train.classes()));
     assert_eq!(labelled(&*train), [sample("1.png", 1, "a"), sample("2.png", 2, "b"), sample("3.png", 0, "c")]);
@@ -179,7 +182,7 @@ fn a_folder_of_classes_is_split_by_hash() {
     let paths: Vec<String> = (0..300).map(|i| format!("{}/{i}.png", ["a", "b"][i % 2])).collect();
     let dir = folder(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let root = open_root(dir.path(), OnError::Fail).unwrap();
-    assert_eq!(root.layout, Layout::Classes);
+    assert_eq!(Layout::of(dir.path()).unwrap(), Layout::Classes(dir.path().to_owned()));
     assert_eq!(root.train.len() + root.val.len(), 300);
     // 300 draws of probability 0.1: mean 30, deviation 5.2.
     assert!((10..=50).contains(&root.val.len()), "{}", root.val.len());
@@ -201,8 +204,9 @@ fn cifar_is_found_in_the_folder_or_below() {
     fs::write(below.join("data_batch_1.bin"), vec![3; 2 * 3073]).unwrap();
     fs::write(below.join("test_batch.bin"), vec![4; 3073]).unwrap();
     for root in [dir.path(), &below] {
+        assert_eq!(Layout::of(root).unwrap(), Layout::Cifar10(below.clone()));
         let root = open_root(root, OnError::Fail).unwrap();
-        assert_eq!((root.layout, root.train.len(), root.val.len(), root.val.label(0)), (Layout::Cifar10, 2, 1, 4));
+        assert_eq!((root.train.len(), root.val.len(), root.val.label(0)), (2, 1, 4));
     }
 }
 
@@ -215,16 +219,107 @@ fn an_unknown_layout_says_what_was_looked_for() {
         assert!(message.contains(part), "{message}");
     }
     assert!(matches!(error(open_root(&dir.path().join("none"), OnError::Skip)), DataError::Absent { .. }));
-    // What unpacking leaves: the set one folder below, or still packed.
-    let outer = folder(&["cifar/train/a/1.png", "cifar/val/a/1.png"]);
-    let message = error(open_root(outer.path(), OnError::Fail)).to_string();
-    assert!(message.ends_with(&format!("Found cifar/; try {}", outer.path().join("cifar").display())), "{message}");
     let packed = dir.path().join("set.tar.gz");
     fs::write(&packed, "x").unwrap();
     assert!(error(open_root(&packed, OnError::Fail)).to_string().contains("unpack it first"));
-    // One half of a division is not a division.
-    let half = folder(&["train/a/1.png"]);
-    assert!(matches!(error(open_root(half.path(), OnError::Fail)), DataError::UnknownLayout { .. }));
+}
+
+#[test]
+fn parts_and_classes_are_found_under_many_names() {
+    let divided = |root: &str, train: &str, val: &str| (root.to_owned(), train.to_owned(), val.to_owned());
+    for (parts, expected) in [
+        (["train", "val"], divided("", "train", "val")),
+        (["Train", "Val"], divided("", "Train", "Val")),
+        (["Training", "Testing"], divided("", "Training", "Testing")),
+        (["training_set", "test_set"], divided("", "training_set", "test_set")),
+        (["train", "valid"], divided("", "train", "valid")),
+        (["TRAIN", "dev"], divided("", "TRAIN", "dev")),
+        (["train/images", "validation/images"], divided("", "train/images", "validation/images")),
+        (["archive/dataset/train", "archive/dataset/val"], divided("archive/dataset", "train", "val")),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for (part, class) in [(parts[0], "a"), (parts[0], "b"), (parts[1], "a"), (parts[1], "b")] {
+            picture(dir.path(), &format!("{part}/{class}/1.png"), 1);
+        }
+        for leftover in ["__MACOSX/._train", ".DS_Store", "README.md"] {
+            fs::create_dir_all(dir.path().join(leftover).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(leftover), "x").unwrap();
+        }
+        let (root, train, val) = expected;
+        let layout = Layout::Divided {
+            root: dir.path().join(root).components().collect(),
+            train: train.into(),
+            val: val.into(),
+        };
+        assert_eq!(Layout::of(dir.path()).unwrap(), layout);
+        assert_eq!(layout.open(OnError::Fail).unwrap().train.classes(), ["a", "b"]);
+    }
+    // A test part is held out only if there is no other; a class can be called as a part is.
+    let three = folder(&["train/a/1.png", "test/a/2.png", "val/a/3.png"]);
+    assert!(matches!(Layout::of(three.path()).unwrap(), Layout::Divided { val, .. } if val == Path::new("val")));
+    let vehicles = folder(&["bus/1.png", "car/2.png", "train/3.png"]);
+    assert_eq!(Layout::of(vehicles.path()).unwrap(), Layout::Classes(vehicles.path().to_owned()));
+    let inside = folder(&["pets/cat/1.png", "pets/dog/2.png"]);
+    assert_eq!(Layout::of(inside.path()).unwrap(), Layout::Classes(inside.path().join("pets")));
+    // Images in folders of their classes, as Tiny ImageNet has them.
+    let deeper = folder(&["n01/images/1.png", "n02/images/2.png"]);
+    assert_eq!(Layout::of(deeper.path()).unwrap(), Layout::Classes(deeper.path().to_owned()));
+}
+
+/// What is no class is never trained as one.
+#[test]
+fn unclear_folders_are_refused_by_name() {
+    for (pictures, expected) in [
+        (&["train/a/1.png"][..], "no held-out part beside the training part: val/ or test/"),
+        (&["Test/a/1.png"], "no training part"),
+        (&["Train/a/1.png", "training/a/2.png", "val/a/3.png"], "several fit the part `train`: "),
+        (&["train/1.png", "test/2.png"], "train/1.png: a file next to the class folders"),
+        (&["images/1.png", "masks/2.png"], "images/, masks/: names of contents, not of classes"),
+        (&["images/1.png"], "images/: names of contents, not of classes"),
+        (&["siteA/cat/1.png", "siteA/dog/2.png", "siteB/cat/3.png", "siteB/dog/4.png"], "hold the folders cat, dog: "),
+        (&["cat/train/1.png", "cat/test/2.png", "dog/train/3.png", "dog/test/4.png"], "hold the folders test, train: "),
+        (
+            &["train/x/cat/1.png", "train/x/dog/2.png", "train/y/cat/1.png", "train/y/dog/2.png", "val/x/cat/3.png"],
+            "train: no known layout",
+        ),
+    ] {
+        let dir = folder(pictures);
+        let message = error(open_root(dir.path(), OnError::Fail)).to_string();
+        assert!(message.contains(expected), "{pictures:?}: {message}");
+    }
+}
+
+#[test]
+fn torchvisions_folders_of_mnist_are_read_and_others_named() {
+    let idx = |sizes: &[u32], elements: &[u8]| {
+        let sizes: Vec<u8> = sizes.iter().flat_map(|size| size.to_be_bytes()).collect();
+        [&[0, 0, 8, (sizes.len() / 4) as u8][..], &sizes, elements].concat()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mnist = |set: &str| {
+        let raw = dir.path().join(set).join("raw");
+        fs::create_dir_all(&raw).unwrap();
+        for part in ["train", "t10k"] {
+            fs::write(raw.join(format!("{part}-images-idx3-ubyte")), idx(&[2, 1, 1], &[5, 6])).unwrap();
+            fs::write(raw.join(format!("{part}-labels-idx1-ubyte")), idx(&[2], &[1, 0])).unwrap();
+            fs::write(raw.join(format!("{part}-labels-idx1-ubyte.gz")), "").unwrap();
+        }
+        raw
+    };
+    let raw = mnist("MNIST");
+    for root in [dir.path(), &dir.path().join("MNIST"), &raw] {
+        assert_eq!(Layout::of(root).unwrap(), Layout::Idx(raw.clone()));
+    }
+    assert_eq!(open_root(dir.path(), OnError::Fail).unwrap().val.label(0), 1);
+    mnist("FashionMNIST");
+    let message = error(open_root(dir.path(), OnError::Fail)).to_string();
+    assert!(message.contains("several data sets; try ") && message.ends_with("FashionMNIST"), "{message}");
+    let dir = tempfile::tempdir().unwrap();
+    let python = dir.path().join("cifar-10-batches-py");
+    fs::create_dir(&python).unwrap();
+    ["data_batch_1", "test_batch"].iter().for_each(|file| fs::write(python.join(file), "x").unwrap());
+    let message = error(open_root(dir.path(), OnError::Fail)).to_string();
+    assert!(message.contains("the Python version of CIFAR-10"), "{message}");
 }
 
 proptest! {

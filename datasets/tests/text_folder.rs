@@ -63,6 +63,25 @@ fn defects_are_named_with_file_and_line_or_counted() {
     }
 }
 
+/// As in the original, whose `MakeICDARData` sets the tag of polygons without an area.
+#[test]
+fn the_area_of_a_line_that_is_left_out_is_ignored() {
+    let dir =
+        folder(&[("a", Some("5,5,45,25,45,5,5,25,crossed\r\n5,30,25,30,25,38,5,38\r\n50,5,50,5,50,9,50,9,none\r\n"))]);
+    let set = open(dir.path(), OnError::Skip).unwrap();
+    let (image, regions) = set.load(0).unwrap();
+    assert_eq!((set.skipped(), regions.len()), (3, 3));
+    assert!(regions.iter().all(|region| region.ignore));
+    let targets = TextTargets::new(image.size(), &regions, &TargetConfig::default());
+    assert_eq!(targets.ignored, [true; 3]);
+    let learnt = |x: isize, y: isize| targets.shrink_mask.get(x, y) == Some(1.0);
+    // Both triangles, but not what is above them; the text without transcription; the line without area.
+    assert!(!learnt(8, 15) && !learnt(42, 15) && learnt(25, 7) && !learnt(15, 34) && !learnt(50, 7));
+    assert!(targets.shrink.values().iter().all(|&value| value == 0.0));
+    let augment = TextAugment { size: Size::square(32), ..TextAugment::original() };
+    (0..9).for_each(|seed| _ = augment.apply(&image, &regions, &mut Rng::new(seed, 0, 0)));
+}
+
 #[test]
 fn text_outside_the_image_is_kept_and_ignored_by_the_targets() {
     let dir = folder(&[("a", Some("500,500,560,500,560,540,500,540,far\n-20,5,20,5,20,25,-20,25,half\n"))]);

@@ -45,12 +45,55 @@ fn pixels_that_are_not_finite_are_found_in_the_batch() {
 fn a_recipe_may_skip_what_is_not_finite() {
     let dir = tempfile::tempdir().unwrap();
     let sets = [&preprocess("1e-38")[..], "gradients.skip_loss_above=1e9"];
-    let said = tiny(&dir.path().join("run"), &sets).expect(0);
+    let said = tiny(&dir.path().join("run"), &sets).expect(1);
     let result = said.lines().pop().unwrap();
     assert_eq!((&result["skipped_steps"], &result["steps"]), (&12.into(), &12.into()));
+    assert!(said.err.contains("no step updated anything"), "{}", said.err);
     // Running statistics are as they were, or the held-out set could not be evaluated.
     assert!(said.err.contains("held out: top1"), "{}", said.err);
     assert!(said.lines().iter().all(|event| event["event"] != "failed"));
+}
+
+#[test]
+fn a_batch_without_labels_is_named_or_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let ignored = ["train.batch=1", "train.epochs=1", "loss.softmax_cross_entropy.ignore=0"];
+    let said = tiny(&dir.path().join("ended"), &ignored).expect(1);
+    let reason = "has no loss: all labels of its batch (`label`) are 0, which is ignored";
+    assert!(said.err.contains(reason) && !said.err.contains("learning rate"), "{}", said.err);
+    let said = tiny(&dir.path().join("run"), &[&ignored[..], &["gradients.skip_loss_above=1e9"]].concat()).expect(0);
+    let lines = said.lines();
+    let without = lines.iter().filter(|event| event["event"] == "step" && event["loss"].is_null()).count();
+    let result = lines.last().unwrap();
+    assert!(without > 0 && without < 96 && result["skipped_steps"] == without, "{result}");
+    assert!(said.err.contains("is skipped: it has no loss") && !said.err.contains("loss NaN"), "{}", said.err);
+    let page = std::fs::read_to_string(dir.path().join("run/report.html")).unwrap();
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn scores_that_are_not_finite_are_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    // Pixels that overflow, in evaluations only.
+    let eval = preprocess("1e-38").replace("preprocess.train", "preprocess.eval");
+    let junit = dir.path().join("junit.xml");
+    let mut run = command();
+    run.args(["run", "tiny", "--recipes", "tests/fixtures/recipes", "--no-check", "--format", "json", "--set", &eval]);
+    let said = said(run.arg("--out").arg(&out).arg("--junit").arg(&junit)).expect(1);
+    let result = said.lines().pop().unwrap();
+    assert_eq!(
+        (&result["not_finite"], &result["met"]),
+        (&serde_json::json!(["cross_entropy"]), &().into()),
+        "{result}"
+    );
+    let fault = "cross_entropy is not finite, so the evaluation is no success";
+    assert!(said.err.contains(fault), "{}", said.err);
+    assert!(std::fs::read_to_string(&junit).unwrap().contains(fault));
+    let mut eval = command();
+    eval.args(["eval", "tiny", "--recipes", "tests/fixtures/recipes", "--checkpoint"]).arg(&out);
+    let said = crate::workbench::said(&mut eval).expect(1);
+    assert!(said.err.contains(fault), "{}", said.err);
 }
 
 fn losses(said: &Said) -> Vec<f64> {

@@ -9,6 +9,7 @@ fn tiny(arguments: &[&str]) -> Said {
 
 const STATE: &str = "tests/fixtures/weights/tiny.pth";
 const TRAINING: &str = "tests/fixtures/weights/training.pth";
+const BESIDE: &str = "tests/fixtures/weights/beside.pth";
 
 #[test]
 fn a_state_dict_that_fits_is_taken_over() {
@@ -49,16 +50,64 @@ fn what_does_not_fit_is_listed() {
 }
 
 #[test]
-fn prefixes_are_proposed_and_taken_off() {
-    insta::assert_snapshot!("import-prefix", tiny(&["weights", "import", "tiny", TRAINING]).expect(2).out);
+fn prefixes_are_found_and_taken_off() {
+    insta::assert_snapshot!("import-prefix", tiny(&["weights", "import", "tiny", TRAINING]).expect(0).out);
     let strip = tiny(&["weights", "import", "tiny", TRAINING, "--strip", "module.", "--entry", "state_dict"]).expect(0);
     assert!(strip.out.contains("9 tensors fit, 0 missing"), "{}", strip.out);
     // The same for a training that starts from it.
     let dir = tempfile::tempdir().unwrap();
-    let from = format!("train.init_from={{checkpoint: {TRAINING}, from: module}}");
+    let from = format!("train.init_from={{checkpoint: {TRAINING}}}");
     let run = ["run", "tiny", "--set", "train.epochs=1", "--set", &from, "--out"];
     let trained = tiny(&[&run[..], &[dir.path().join("run").to_str().unwrap()]].concat()).expect(0);
     assert!(trained.err.contains("init_from: 9 of 9 tensors fit"), "{}", trained.err);
+    assert!(trained.err.contains("names without their prefix `module.`"), "{}", trained.err);
+}
+
+/// Weights with a NaN are no success for any command, and the tensor is named.
+#[test]
+fn weights_that_are_not_finite_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("nan.safetensors");
+    let out = dir.path().join("out.safetensors");
+    tiny(&["weights", "import", "tiny", STATE, "--out", file.to_str().unwrap()]).expect(0);
+    // The last value of the last tensor of the file.
+    let mut bytes = std::fs::read(&file).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&file, bytes).unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let import = tiny(&["weights", "import", "tiny", file, "--out", out]).expect(2);
+    assert!(import.out.contains("not finite") && import.out.contains("does not fit"), "{}", import.out);
+    for refused in [
+        ["eval", "tiny", "--checkpoint", file].as_slice(),
+        &["weights", "export", "tiny", "--checkpoint", file, "--out", out],
+        &["export", "tiny", "--checkpoint", file, "--out", out],
+        &[
+            "run",
+            "tiny",
+            "--set",
+            &format!("train.init_from={{checkpoint: {file}}}"),
+            "--out",
+            dir.path().to_str().unwrap(),
+        ],
+    ] {
+        let told = tiny(refused).expect(2).err;
+        assert!(told.contains("1 with values that are not finite: "), "{refused:?}: {told}");
+    }
+    assert!(!Path::new(out).exists());
+}
+
+/// Of the weights and their average in a file the weights are taken, and the choice is told, wherever a file is read.
+#[test]
+fn the_entry_that_was_taken_is_told() {
+    let import = |rest: &[&str]| tiny(&[&["weights", "import", "tiny", BESIDE], rest].concat()).expect(0).out;
+    insta::assert_snapshot!("import-entry", import(&[]));
+    assert!(import(&["--entry", "state_dict_ema"]).contains("entry state_dict_ema against tiny"));
+    let eval = ["eval", "tiny", "--checkpoint", BESIDE];
+    let told = tiny(&eval).expect(0).err;
+    assert!(told.contains("deep.er.net is taken; state_dict_ema fits as well: choose with --entry"), "{told}");
+    let average = tiny(&[&eval[..], &["--entry", "state_dict_ema", "--format", "json"]].concat()).expect(0).json();
+    assert_eq!(average["entry"], "state_dict_ema");
 }
 
 #[test]
@@ -71,9 +120,37 @@ fn unreadable_files_are_no_misfits() {
     assert!(refused(&cut).contains("a damaged zip archive"), "{}", refused(&cut));
     assert!(refused(Path::new("no/such.pth")).contains("no/such.pth: "));
     assert!(refused(dir.path()).contains("no checkpoint in this folder"));
-    assert!(refused(Path::new("README.md")).contains("not a readable safetensors file"));
+    assert!(refused(Path::new("README.md")).contains("a text file: name a file of weights"));
+    let html = dir.path().join("page.pth");
+    std::fs::write(&html, "<!DOCTYPE html>").unwrap();
+    assert!(refused(&html).contains("a web page"), "{}", refused(&html));
     let entry = tiny(&["weights", "import", "tiny", TRAINING, "--entry", "ema"]).expect(3);
-    assert!(entry.err.contains("it has no entry `ema`"), "{}", entry.err);
+    assert!(
+        entry.err.contains("it has no entry `ema` with tensors; those with tensors: `state_dict`"),
+        "{}",
+        entry.err
+    );
+}
+
+/// A file of another kind where a recipe, a trace or a recording belongs.
+#[test]
+fn formats_are_named_where_another_file_belongs() {
+    let dir = tempfile::tempdir().unwrap();
+    let onnx = dir.path().join("net.onnx");
+    std::fs::write(&onnx, b"\x08\x08\x12\x07pytorch").unwrap();
+    let onnx = onnx.to_str().unwrap();
+    for (arguments, code) in [
+        (["eval", onnx].as_slice(), 2),
+        (&["validate", onnx], 2),
+        (&["check", onnx], 2),
+        (&["import", onnx], 3),
+        (&["weights", "import", "tiny", onnx], 3),
+        (&["eval", "tiny", "--checkpoint", onnx], 3),
+        (&["judge", "tiny", onnx, "--golden", "tests/fuzz/seeds/tiny.json"], 3),
+    ] {
+        let told = tiny(arguments).expect(code).err;
+        assert!(told.contains("an ONNX model"), "{arguments:?}: {told}");
+    }
 }
 
 /// One file that is read and written would be lost, whichever way its name is spelt.

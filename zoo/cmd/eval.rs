@@ -8,7 +8,7 @@ use super::{
     run::{data, screen::Evaluating},
     simulated::Simulated,
     trained::{Trained, TrainedArgs, Usual},
-    weights::network,
+    weights::{expect_fit, network},
 };
 use crate::cli::Format;
 use crate::complete;
@@ -30,8 +30,9 @@ use zoo_recipe::{
 };
 use zoo_tasks::{Baseline, DataSets, Sight};
 use zoo_train::checkpoint::DataIdentity;
-use zoo_train::weights::{Fit, Naming};
-use zoo_train::{GoldenVerdict, Job, TrainError, Weights, evaluate, memory};
+use zoo_train::event::unusable;
+use zoo_train::weights::{Naming, Weights};
+use zoo_train::{GoldenVerdict, Job, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
@@ -78,6 +79,9 @@ struct Report {
     run: Option<PathBuf>,
     /// The file of the weights.
     checkpoint: PathBuf,
+    /// The entry of the file, if it holds more than the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<String>,
     /// The evaluated data.
     data: String,
     /// Whether the weights were trained with it; null for weights of other programs.
@@ -89,6 +93,8 @@ struct Report {
     samples: u64,
     /// Mean cross entropy; only for classifiers.
     loss: Option<f64>,
+    /// Whether loss and scores are finite; JSON has no other numbers, so those that are not are null.
+    finite: bool,
     scores: BTreeMap<&'static str, f64>,
     metric: Metric,
     target: Option<f64>,
@@ -106,13 +112,17 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress, Stopping::Evaluation);
     let trained = args.trained.load(Usual::Trained, context)?;
-    let weights = Weights::read(trained.expect_checkpoint()?, None)?;
+    let checkpoint = trained.expect_checkpoint()?;
     let mut recipe = trained.loaded.recipe.clone();
     let sets = open(&trained, args.data.as_deref(), &mut recipe)?;
+    let weights = Weights::read(checkpoint, args.trained.entry(), &network(&recipe)?, &Naming::default())?;
     let own_data = weights.origin.as_ref().map(|origin| origin.data == DataIdentity::new(&sets));
     let model = recipe.resolve()?;
-    expect_own_recipe(&recipe, &weights)?;
+    if weights.origin.as_ref().is_some_and(|origin| origin.recipe != recipe.name) {
+        expect_fit(&weights.fit)?;
+    }
     expect_own_data(args, &trained, &weights, &sets)?;
+    expect_fit(&weights.fit)?;
     let device = args.device.as_deref().or(weights.origin.as_ref().map(|origin| origin.device.as_str()));
     let simulated = Simulated::find(device, Work::Eval, &mut recipe, context)?;
     let job = Job {
@@ -145,29 +155,33 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     };
     drop((spinner, watch));
+    interrupt.disarm();
     if let Some(pictures) = pictures {
         pictures.finish()?;
     }
-    let baselines = data::trivial_answers(job, &context.progress)?;
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
+    let baselines = data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
     let metric = recipe.metric();
-    let achieved = evaluation.score(metric);
+    let achieved = evaluation.score(metric).filter(|value| value.is_finite());
     let reached =
         |Goal { metric, value }: Goal| evaluation.score(metric).is_some_and(|achieved| metric.reaches(achieved, value));
+    let lost = evaluation.not_finite();
     let report = Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
         run: trained.run.map(|run| run.folder),
         checkpoint: weights.file.clone(),
+        entry: weights.fit.entry.clone(),
         data: sets.description.clone(),
         own_data,
         device: job.device_name().to_owned(),
         step: weights.origin.as_ref().map(|origin| origin.step),
         samples: evaluation.samples,
         loss: evaluation.loss,
+        finite: lost.is_empty(),
         scores: evaluation.scores.iter().map(|score| (score.metric.name(), score.value)).collect(),
         metric,
         target: target.map(|target| target.value),
@@ -180,7 +194,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Json => context.out.json(&report)?,
         Format::Text => print(&report, &evaluation.scores, sets.samples.noun(), target, context)?,
     }
-    Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
+    if !lost.is_empty() {
+        context.progress.error(&unusable(&lost));
+    }
+    Ok(if report.met == Some(false) || !report.finite { Exit::Missed } else { Exit::Pass })
 }
 
 /// Opens the data in `given`, or else those of the run, or else those of the recipe.
@@ -195,18 +212,6 @@ fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<
 /// Whether an override names the data.
 fn names_data(trained: &Trained) -> bool {
     trained.loaded.overridden.iter().any(|path| path.as_str().starts_with("data"))
-}
-
-/// Refuses the weights of another recipe that do not fit this one.
-fn expect_own_recipe(recipe: &Recipe, weights: &Weights) -> Result<(), Failure> {
-    if weights.origin.as_ref().is_none_or(|origin| origin.recipe == recipe.name) {
-        return Ok(());
-    }
-    let fit = Fit::new(&network(recipe)?, weights, &Naming::default());
-    match fit.is_enough() {
-        true => Ok(()),
-        false => Err(TrainError::Misfit(Box::new(fit)).into()),
-    }
 }
 
 /// Refuses data other than those of the training, unless requested.

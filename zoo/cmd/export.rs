@@ -1,7 +1,7 @@
 //! `zoo export`: write a network as an ONNX model for inference.
 
 use super::trained::{TrainedArgs, Usual};
-use super::{Context, SCHEMA_VERSION, expect_apart, output};
+use super::{Context, SCHEMA_VERSION, expect_apart, output, weights::read};
 use crate::cli::Format;
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
@@ -16,8 +16,7 @@ use zoo_graph::{Bytes, Graph, Node, Op, ValueId};
 use zoo_onnx::{About, Batch, OPSET};
 use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
-use zoo_train::TrainError;
-use zoo_train::weights::{self, Fit, Naming, Weights};
+use zoo_train::weights;
 
 /// Write a network as an ONNX model for inference.
 ///
@@ -78,7 +77,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     args.memory.expect("this model", needed, |_| "its weights alone exceed this".to_owned())?;
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
-    let weights = trained.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
+    let entry = args.trained.entry();
+    let weights = trained.checkpoint.as_deref().map(|path| load(path, entry, &graph, &mut step)).transpose()?;
     expect_apart(weights.as_deref().into_iter().chain([args.out.as_path()]).chain(args.sample.as_deref()))?;
     args.sample.iter().chain([&args.out]).try_for_each(|file| output::expect_folder(file))?;
     let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
@@ -127,14 +127,10 @@ fn about(recipe: &Recipe) -> About {
 }
 
 /// Loads the weights of a file into the network, or their averages if the file has them; returns the file.
-fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure> {
-    let (weights, naming) = (Weights::read(path, None)?, Naming::default());
-    let fit = Fit::new(graph, &weights, &naming);
-    if !fit.is_enough() {
-        return Err(TrainError::Misfit(Box::new(fit)).into());
-    }
-    for name in &fit.taken {
-        if let Some(tensor) = weights.for_variable(name, &naming) {
+fn load(path: &Path, entry: Option<&str>, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure> {
+    let weights = read(path, entry, graph)?;
+    for name in &weights.fit.taken {
+        if let Some(tensor) = weights.for_variable(name) {
             step.set_variable(name, tensor)?;
         }
     }

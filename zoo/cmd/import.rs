@@ -7,7 +7,8 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use zoo_import::{MAX_BYTES, Proof, Trace};
+use zoo_import::{ImportError, MAX_BYTES, Proof, Trace};
+use zoo_tensors::format;
 
 /// Write the recipe of a PyTorch network from its trace.
 ///
@@ -52,6 +53,10 @@ struct Report<'a> {
 /// Writes the recipe after it is proven to be the same network.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unreadable = |source| Failure::Unreadable { path: args.trace.clone(), source };
+    if let Some(what) = format::not_text(&args.trace).map_err(unreadable)? {
+        let message = format!("{what}, not a trace: python -m zoo_golden trace writes one from the PyTorch network");
+        return Err(Failure::Import { path: args.trace.clone(), source: ImportError::Malformed(message) });
+    }
     let bytes = zoo_datasets::files::read(&args.trace, MAX_BYTES as u64).map_err(unreadable)?;
     let failed = |source| Failure::Import { path: args.trace.clone(), source };
     let trace = Trace::read(&bytes).map_err(failed)?;

@@ -1,37 +1,34 @@
 //! `zoo judge`: judge a training step that ran elsewhere.
 
+mod print;
+
 use super::{
     Context,
     check::{
         self,
         cases::{self, Checked},
-        report,
     },
     output,
     simulated::Simulated,
 };
-use crate::ci::{Case, Fault, JunitArgs, Outcome};
+use crate::ci::{JunitArgs, Suite};
 use crate::cli::{Format, RecipeArgs};
-use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::memory::{MemoryArgs, beyond_now};
-use crate::numbers::{Small, counted};
 use crate::{Exit, Failure, complete};
-use std::io::Write;
+use clap::ValueEnum;
 use std::path::PathBuf;
 use std::time::Instant;
 use zoo_engine::Options;
 use zoo_golden::{
-    Verdict,
+    Stage,
+    facts::rates,
     foreign::{Names, Recording},
-    judge::{Declared, JudgeOptions, JudgeReport, PHASES, judge, memory},
+    judge::{Declared, JudgeOptions, JudgeReport, PHASES, StepsReport, judge, memory},
 };
 use zoo_graph::DType;
 use zoo_npu::{NpuError, Work};
 use zoo_recipe::Recipe;
 use zoo_train::LossScale;
-
-/// Number of unknown names to list.
-const LISTED: usize = 12;
 
 /// Find the first module that differs in a training step that ran elsewhere: on an NPU, in another framework, or in a
 /// port.
@@ -48,14 +45,20 @@ Examples:
   zoo judge resnet18 dump/step0/rank0                 a dump of msprobe, tensors or statistics
   zoo judge resnet18 recorded --arithmetic bf16       recorded with automatic mixed precision
   zoo judge resnet18 dump/step0 --arithmetic ascend910 --loss-scale 1024
+  zoo judge resnet18 dump                             several steps in turn: dump/step0, dump/step1, ...
   zoo judge resnet18 recorded --names names.yaml      maps other names to those of the golden
+  zoo judge resnet18 dump/step0 --allow-missing=update    msprobe does not see the update
   zoo judge resnet18 recorded --format json | jq .first_divergence
 
 Tensors of a recording are named by the keys of the golden: out/MODULE#CALL, loss, grad/NAME,
 param1/NAME, buffer1/NAME, momentum1/NAME, start/NAME, input/NAME. names.yaml maps other names:
   names: {logits: 'out/fc#0'}      a name
   modules: {backbone.stem: conv1}  a module and everything inside; '' removes the prefix
-  ignore: ['aux.*']                not compared")]
+  ignore: ['aux.*']                not compared
+What wrappers add (module., _orig_mod., _fsdp_wrapped_module., the name of the network) is recognised.
+
+Exit codes: 0 everything compared passes, and all of the step was compared or --allow-missing names
+what was not; 1 something differs (fail), or is not recorded (partial); 3 the recording cannot be read.")]
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
@@ -74,16 +77,58 @@ pub struct Args {
     /// File that maps names of the recording to names of the golden; by default names.yaml in its folder, if it exists
     #[arg(long, value_name = "FILE.yaml")]
     names: Option<PathBuf>,
+    /// Write a proposal for --names to this file, if the recording has names that the step does not have
+    #[arg(long, value_name = "FILE.yaml")]
+    propose_names: Option<PathBuf>,
     /// Do not fail if the recording has names that the step does not have
     #[arg(long)]
     allow_unmatched: bool,
-    /// Do not fail if the recording has only a part of a stage
+    /// Accept that the recording lacks tensors, of any stage or of those named: the verdict is then `partial`, with
+    /// exit code 0, if everything else passes
+    #[arg(
+        long,
+        value_name = "STAGES",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    allow_missing: Vec<Part>,
+    /// The recorded steps have the learning rates of the recipe's schedule, and not all that of the golden
     #[arg(long)]
-    allow_missing: bool,
+    schedule: bool,
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
     junit: JunitArgs,
+}
+
+/// What a recording may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Parts of all stages.
+    All,
+    /// Outputs of modules.
+    Forward,
+    /// The loss.
+    Loss,
+    /// Gradients.
+    Backward,
+    /// Parameters, state of the optimizer and statistics after the step.
+    Update,
+}
+
+impl Part {
+    fn stages(self) -> Vec<Stage> {
+        match self {
+            Self::All => vec![Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update],
+            Self::Forward => vec![Stage::Forward],
+            Self::Loss => vec![Stage::Loss],
+            Self::Backward => vec![Stage::Backward],
+            Self::Update => vec![Stage::Update],
+        }
+    }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -106,7 +151,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let mut loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, folder) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
     let half = match args.arithmetic.as_str() {
         "f32" | "fp32" => Some(Declared::F32),
         "f16" | "fp16" => Some(Declared::Half { dtype: DType::F16, loss_scale: args.loss_scale }),
@@ -132,12 +177,18 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         None if beside.is_file() => Names::read(&beside)?,
         None => Names::default(),
     };
-    let recording = Recording::open(&args.recording, &names)?;
+    let steps = Recording::steps(&args.recording, &names)?;
+    let rates = match args.schedule {
+        true => Some(rates(recipe, &golden, &folder, steps.len())?),
+        false => None,
+    };
+    let allow_missing: Vec<Stage> = args.allow_missing.iter().flat_map(|part| part.stages()).collect();
     let options = JudgeOptions {
         declared,
         loss_scale: args.loss_scale,
         allow_unmatched: args.allow_unmatched,
-        allow_missing: args.allow_missing,
+        allow_missing: &allow_missing,
+        rates: rates.as_deref(),
         engine: Options::of(recipe),
     };
     if let Ok(more) = memory(recipe, &golden, options.engine) {
@@ -145,39 +196,38 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         args.memory.expect(&what, beyond_now(more), |_| "the batch is given by the golden".to_owned())?;
     }
     let begun = Instant::now();
-    let mut bar = context.progress.phases(PHASES);
+    let mut bar = context.progress.phases(PHASES * steps.len());
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    let report = judge(recipe, &golden, &recording, &options, &mut progress)?;
+    let reports = judge(recipe, &golden, &steps, &options, &mut progress)?;
     drop(bar);
-    let sets = &args.recipe.change.sets;
-    let name = format!("{} recorded in {}", report.recipe, report.arithmetic);
-    let checked = Checked { name, file: &loaded.path, sets, time: begun.elapsed() };
-    let mut suite = cases::suite(checked, &report.stages, report.first_divergence.as_ref())?;
-    suite.cases.push(names_case(&report));
-    context.ci.record(suite);
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, sets, &mut context.out)?,
+    if let Some(file) = &args.propose_names
+        && let Some(proposal) = reports.iter().map(|report| &report.proposal).find(|proposal| !proposal.is_empty())
+    {
+        output::write_beside(file, &print::names_yaml(proposal), context)?;
     }
-    Ok(if report.verdict == Verdict::Fail { Exit::Missed } else { Exit::Pass })
+    let sets = &args.recipe.change.sets;
+    let time = begun.elapsed() / u32::try_from(reports.len()).unwrap_or(1).max(1);
+    for report in &reports {
+        let step = if reports.len() > 1 { format!(", step {}", report.step) } else { String::new() };
+        let name = format!("{} recorded in {}{step}", report.recipe, report.arithmetic);
+        let checked = Checked { name, file: &loaded.path, sets, time };
+        context.ci.record(suite(checked, report)?);
+    }
+    let accepted = reports.iter().all(JudgeReport::is_accepted);
+    match (context.format, <[JudgeReport; 1]>::try_from(reports)) {
+        (Format::Json, Ok([report])) => context.out.json(&report)?,
+        (Format::Json, Err(reports)) => context.out.json(&StepsReport::of(reports))?,
+        (Format::Text, Ok([report])) => print::report(&report, sets, &mut context.out)?,
+        (Format::Text, Err(reports)) => print::steps(&StepsReport::of(reports), sets, &mut context.out)?,
+    }
+    Ok(if accepted { Exit::Pass } else { Exit::Missed })
 }
 
-/// The test case of the names of the recording.
-fn names_case(report: &JudgeReport) -> Case {
-    let unmatched = &report.unmatched;
-    let outcome = match unmatched.is_empty() || report.unmatched_allowed {
-        true => Outcome::Pass,
-        false => Outcome::Fail(Fault {
-            message: format!(
-                "{} of the recording that the step does not have",
-                counted(unmatched.len() as u64, "name")
-            ),
-            details: unmatched.join("\n"),
-            place: None,
-            first: report.stages.iter().all(|stage| stage.verdict != Verdict::Fail),
-        }),
-    };
-    Case { name: "names".to_owned(), outcome }
+/// A test case per stage, one for the names of the recording, and one for its coverage.
+fn suite(checked: Checked<'_>, report: &JudgeReport) -> Result<Suite, Failure> {
+    let mut suite = cases::suite(checked, &report.stages, report.first_divergence.as_ref())?;
+    suite.cases.extend([print::names_case(report), print::coverage_case(report)]);
+    Ok(suite)
 }
 
 /// The device whose arithmetic was named.
@@ -190,53 +240,4 @@ fn device(name: &str, recipe: &mut Recipe, context: &Context) -> Result<Option<S
         }
         found => found,
     }
-}
-
-fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {
-    let (recipe, arithmetic) = (paint(HEADING, &report.recipe), &report.arithmetic);
-    writeln!(out, "{recipe}  {} ({}) in {arithmetic} against {}\n", report.recording, report.format, report.golden)?;
-    write!(out, "{}", report::stages(&report.stages, ["compared", "floor"]))?;
-    if !report.end_to_end.is_empty() {
-        let off = report
-            .end_to_end
-            .iter()
-            .map(|item| format!("{} {}", item.name.replace("@root#0", "output"), Small(item.error)));
-        writeln!(out, "off the golden: {}", off.collect::<Vec<_>>().join(", "))?;
-    }
-    let not_compared: Vec<String> = report.not_compared.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    if !not_compared.is_empty() {
-        writeln!(out, "{}", paint(DIM, format!("not compared: {}", not_compared.join(", "))))?;
-    }
-    if report.statistics_only > 0 {
-        let note = format!(
-            "{}: only maximum, minimum, mean and norm are compared. They cannot detect elements that changed places, \
-             or an error that leaves all four unchanged. Errors are inherited, because operands are not known",
-            counted(report.statistics_only as u64, "tensor") + " by statistics only"
-        );
-        writeln!(out, "{}", paint(WARN, note))?;
-    }
-    for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
-        report::failures(stage, out)?;
-    }
-    if let Some(divergence) = &report.first_divergence {
-        report::first_divergence(divergence, sets, out)?;
-    }
-    if !report.unmatched.is_empty() {
-        let how = if report.unmatched_allowed { paint(DIM, "allowed") } else { paint(BAD, "not allowed") };
-        let what = counted(report.unmatched.len() as u64, "name");
-        writeln!(out, "\n{what} of the recording that the step does not have ({how}; names.yaml can map them):")?;
-        for name in report.unmatched.iter().take(LISTED) {
-            writeln!(out, "  {name}")?;
-        }
-        if report.unmatched.len() > LISTED {
-            writeln!(out, "  {}", paint(DIM, format!("... and {} more", report.unmatched.len() - LISTED)))?;
-        }
-    }
-    let stages = report.stages.iter().any(|stage| stage.verdict == Verdict::Fail);
-    let verdict = match (report.verdict, stages) {
-        (Verdict::Fail, false) => format!("{}: names that the step does not have", paint(BAD, "fail")),
-        _ => report::verdict_line(&report.stages, report.verdict),
-    };
-    writeln!(out, "\n{}: {verdict}", report.recipe)?;
-    Ok(())
 }

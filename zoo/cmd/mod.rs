@@ -306,6 +306,9 @@ impl Context {
             Some(errors) => self.progress.line(&errors.to_string()),
             None => self.progress.error(&failure.to_string()),
         }
+        if let Some(hint) = failure.hint() {
+            self.progress.line(&format!("hint: {hint}"));
+        }
         self.ci.failure(failure);
         if self.format == Format::Json {
             let error = failure.to_string();

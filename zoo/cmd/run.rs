@@ -225,7 +225,7 @@ impl Series<'_> {
     /// Trains with each of the seeds, and judges the runs together.
     fn repeat(&self, job: Job<'_>, seeds: &[u64], context: &mut Context) -> Result<Exit, Failure> {
         let title = self.plan.title();
-        let (mut folders, mut diverged) = (Vec::new(), false);
+        let (mut folders, mut failed) = (Vec::new(), false);
         for seed in seeds {
             let mut recipe = job.recipe.clone();
             recipe.train.seed = *seed;
@@ -237,16 +237,20 @@ impl Series<'_> {
                     if context.format == Format::Text {
                         writeln!(context.out, "{}", paint(HEADING, format!("seed {seed}")))?;
                     }
-                    finished(&result, &path, context)?;
+                    failed |= finished(&result, &path, context)? != Exit::Pass;
                 }
                 Ok(None) => return Ok(Exit::Interrupted),
                 // A training that diverged is a result, which its log contains.
                 Err(
-                    failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }),
+                    failure @ Failure::Train(
+                        TrainError::LossNotFinite { .. }
+                        | TrainError::NoLabels { .. }
+                        | TrainError::VariableNotFinite { .. },
+                    ),
                 ) if context.ranks.size() == 1 => {
                     context.progress.error(&format!("seed {seed}: {failure}"));
                     context.ci.record(diverging(format!("{title} seed {seed}"), &failure));
-                    diverged = true;
+                    failed = true;
                 }
                 Err(other) => return Err(other),
             }
@@ -256,7 +260,7 @@ impl Series<'_> {
         }
         if job.recipe.target.is_none() {
             info!("no target to judge the runs by");
-            return Ok(if diverged { Exit::Missed } else { Exit::Pass });
+            return Ok(if failed { Exit::Missed } else { Exit::Pass });
         }
         verdict::judge(&folders, &Rules::default(), verdict::Form::LastLine, context)
     }
@@ -358,6 +362,7 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
             golden: GoldenVerdict::Fail,
             device: HOST.to_owned(),
             skipped_steps: 0,
+            not_finite: Vec::new(),
         }))?,
         Format::Text => {
             let refused = paint(BAD, "not trained");
@@ -372,8 +377,12 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 /// A value of the last evaluation as text.
-fn reached(metric: Metric, achieved: Option<f64>) -> String {
-    achieved.map_or("not measured".to_owned(), |achieved| metric.format(achieved))
+fn reached(result: &RunResult, metric: Metric, achieved: Option<f64>) -> String {
+    match achieved {
+        Some(achieved) => metric.format(achieved),
+        None if result.not_finite.contains(&metric) => "not finite".to_owned(),
+        None => "not measured".to_owned(),
+    }
 }
 
 /// A case per metric of the target.
@@ -383,13 +392,17 @@ fn targets(name: String, result: &RunResult) -> Suite {
     let mut cases: Vec<Case> = Vec::new();
     for (metric, target, achieved) in first.into_iter().chain(also) {
         let fault = || Fault {
-            message: format!("{metric} {}, target {}", reached(metric, achieved), metric.format(target)),
+            message: format!("{metric} {}, target {}", reached(result, metric, achieved), metric.format(target)),
             first: true,
             ..Fault::default()
         };
         let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
         let outcome = if met { Judged::Pass } else { Judged::Fail(fault()) };
         cases.push(Case { name: format!("target {metric}"), outcome });
+    }
+    if let Some(message) = result.fault() {
+        let fault = Fault { message, first: cases.is_empty(), ..Fault::default() };
+        cases.push(Case { name: "scores".to_owned(), outcome: Judged::Fail(fault) });
     }
     if cases.is_empty() {
         let why = "the recipe has no target for these data".to_owned();
@@ -410,7 +423,8 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
     if !context.ranks.is_first() {
         return Ok(Exit::Pass);
     }
-    let missed = result.met == Some(false);
+    let fault = result.fault();
+    let missed = result.met == Some(false) || fault.is_some();
     if context.format == Format::Text {
         let linear = result.linear_baseline.map(|b| format!("a linear classifier: {}", percent(b)));
         let beside = |metric: Metric| {
@@ -430,10 +444,10 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
             Some(target) => verdict(metric, target, achieved.is_some_and(|achieved| metric.reaches(achieved, target))),
             None => ", no target".to_owned(),
         };
-        writeln!(context.out, "{metric} {}{}{first}", reached(metric, achieved), beside(metric))?;
+        writeln!(context.out, "{metric} {}{}{first}", reached(result, metric, achieved), beside(metric))?;
         for Reached { metric, target, achieved, met } in result.also.iter().copied() {
             let verdict = verdict(metric, target, met);
-            writeln!(context.out, "{metric} {}{}{verdict}", reached(metric, achieved), beside(metric))?;
+            writeln!(context.out, "{metric} {}{}{verdict}", reached(result, metric, achieved), beside(metric))?;
         }
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
@@ -441,6 +455,9 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         let (epochs, golden) = (counted(result.epochs, "epoch"), proof::word(result.golden));
         writeln!(context.out, "{epochs} in {time}, golden {golden}")?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
+    }
+    if let Some(fault) = fault {
+        context.progress.error(&fault);
     }
     Ok(if missed { Exit::Missed } else { Exit::Pass })
 }

@@ -20,9 +20,13 @@ pub(super) struct TrainedArgs {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// A checkpoint, a run folder (its newest checkpoint is used), or a state_dict: .safetensors, .pth, .pt
+    /// A checkpoint, a run folder (its newest checkpoint is used), or a state_dict: .safetensors, .pth, .pt, shards with
+    /// an index, .ckpt of MindSpore
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
+    /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best
+    #[arg(long, value_name = "KEY", requires = "checkpoint")]
+    entry: Option<String>,
 }
 
 /// The profile with which a recipe is loaded if neither the command line nor a run names one.
@@ -53,6 +57,11 @@ pub(super) struct Run {
 }
 
 impl TrainedArgs {
+    /// The entry of the file of weights, if one is named.
+    pub(super) fn entry(&self) -> Option<&str> {
+        self.entry.as_deref()
+    }
+
     /// Loads the recipe. Settings of the run folder are used and reported.
     ///
     /// # Errors

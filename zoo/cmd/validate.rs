@@ -1,7 +1,7 @@
 //! `zoo validate`: list all mistakes in recipes.
 
 use super::{Context, SCHEMA_VERSION};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, expect_text};
 use crate::cli::Format;
 use crate::complete;
 use crate::console::{GOOD, paint};
@@ -53,6 +53,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     for (index, name) in names.iter().enumerate() {
         bar.position(index as u64);
         bar.message(name.clone());
+        expect_text(name)?;
         let mut diagnostics: Vec<Diagnostic> = catalog.library().validate(name).into_iter().collect();
         if diagnostics.iter().all(|d| d.severity != Severity::Error) {
             diagnostics.extend(misfits(name, &catalog, &devices)?);

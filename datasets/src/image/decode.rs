@@ -20,6 +20,9 @@ pub enum DecodeError {
     /// Neither the signature of PNG nor of JPEG.
     #[error("neither a PNG nor a JPEG file")]
     UnknownFormat,
+    /// The content of another format.
+    #[error("{0}, but only PNG and JPEG files are read")]
+    Foreign(&'static str),
     /// The header claims an image beyond [`MAX_SIDE`] or [`MAX_PIXELS`].
     #[error("{size} pixels exceed the limits of {MAX_SIDE} per side and {MAX_PIXELS} in total")]
     TooLarge {
@@ -55,9 +58,30 @@ impl Format {
         } else if bytes.starts_with(b"\xff\xd8") {
             Ok(Self::Jpeg)
         } else {
-            Err(DecodeError::UnknownFormat)
+            Err(foreign(bytes).map_or(DecodeError::UnknownFormat, DecodeError::Foreign))
         }
     }
+}
+
+/// What bytes are, of that which often has the name of an image.
+fn foreign(bytes: &[u8]) -> Option<&'static str> {
+    let begins = |start: &[u8]| bytes.starts_with(start);
+    let at = |place: usize, part: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(part));
+    let found = [
+        (bytes.is_empty(), "an empty file"),
+        (begins(b"GIF8"), "a GIF file"),
+        (begins(b"BM"), "a BMP file"),
+        (begins(b"RIFF") && at(8, b"WEBP"), "a WebP file"),
+        (begins(b"II*\0") || begins(b"MM\0*"), "a TIFF file"),
+        (at(4, b"ftypavif") || at(4, b"ftypavis"), "an AVIF file"),
+        (at(4, b"ftyphe") || at(4, b"ftypmif1"), "a HEIC file"),
+        (begins(b"\xff\x0a") || at(4, b"JXL "), "a JPEG XL file"),
+        (at(4, b"jP  ") || begins(b"\xff\x4f\xff\x51"), "a JPEG 2000 file"),
+        (begins(b"P5\n") || begins(b"P6\n"), "a PNM file"),
+        (begins(b"version https://git-lfs"), "a pointer of Git LFS (`git lfs pull` gets the file)"),
+        (begins(b"<"), "a page or another text in XML"),
+    ];
+    found.iter().find_map(|(fits, what)| fits.then_some(*what))
 }
 
 /// Refuses sizes beyond the limits, and empty images.
@@ -140,8 +164,19 @@ fn decode_png(bytes: &[u8]) -> Result<Image, DecodeError> {
     let decoder = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png).into_decoder().map_err(invalid)?;
     let (width, height) = decoder.dimensions();
     let size = check_size(Size::new(width as usize, height as usize))?;
-    let pixels = rgb_pixels(DynamicImage::from_decoder(decoder).map_err(invalid)?);
+    // Of a grey file with a transparent level the decoder makes one with alpha. Depth and colour type are the bytes 24
+    // and 25 of every file, in its header.
+    let grey = bytes.get(24..26) == Some(&[16, 0]);
+    let pixels = match DynamicImage::from_decoder(decoder).map_err(invalid)? {
+        DynamicImage::ImageLumaA16(image) if grey => image.pixels().flat_map(|p| [clipped(p[0]); 3]).collect(),
+        image => rgb_pixels(image),
+    };
     Image::new(size, pixels).ok_or_else(|| DecodeError::Invalid("pixel count does not match the header".into()))
+}
+
+/// A grey level of 16 bits: Pillow clips it, but takes the high byte of colours and of grey with alpha.
+fn clipped(level: u16) -> u8 {
+    level.min(255) as u8
 }
 
 fn rgb_pixels(image: DynamicImage) -> Vec<u8> {
@@ -151,7 +186,7 @@ fn rgb_pixels(image: DynamicImage) -> Vec<u8> {
         DynamicImage::ImageLuma8(image) => image.into_raw().into_iter().flat_map(|v| [v; 3]).collect(),
         DynamicImage::ImageLumaA8(image) => image.pixels().flat_map(|p| [p[0]; 3]).collect(),
         DynamicImage::ImageRgba8(image) => image.pixels().flat_map(|p| [p[0], p[1], p[2]]).collect(),
-        DynamicImage::ImageLuma16(image) => image.into_raw().into_iter().flat_map(|v| [v.min(255) as u8; 3]).collect(),
+        DynamicImage::ImageLuma16(image) => image.into_raw().into_iter().flat_map(|v| [clipped(v); 3]).collect(),
         DynamicImage::ImageLumaA16(image) => image.pixels().flat_map(|p| [high(p[0]); 3]).collect(),
         DynamicImage::ImageRgb16(image) => image.into_raw().into_iter().map(high).collect(),
         DynamicImage::ImageRgba16(image) => image.pixels().flat_map(|p| [high(p[0]), high(p[1]), high(p[2])]).collect(),

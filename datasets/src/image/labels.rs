@@ -8,12 +8,13 @@ use super::decode::{DecodeError, check_palette, check_size};
 use super::{MAX_PIXELS, Size};
 use crate::grid::Grid;
 
-/// The indices of a PNG file with a palette of 256 colours at most, or the levels of a grey one of 8 bits at most: what
-/// Pillow's `Image.open(path)` gives without a conversion (of 1 bit: with `convert("L")`). Levels of fewer than 8 bits
-/// are scaled to 0..255, so the 4 levels of 2 bits are 0, 85, 170 and 255; indices are not.
+/// The indices of a PNG file with a palette of 256 colours at most, or the levels of a grey one: what Pillow's
+/// `Image.open(path)` gives without a conversion (of 1 bit: with `convert("L")`). Levels of fewer than 8 bits are scaled
+/// to 0..255, so the 4 levels of 2 bits are 0, 85, 170 and 255; indices are not, nor are levels of 16 bits.
 ///
 /// # Errors
-/// If the bytes are no such file, are damaged, or claim more than the limits; and colours in place of classes.
+/// If the bytes are no such file, are damaged, or claim more than the limits; colours in place of classes, and levels
+/// above 255.
 pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
     let invalid = |error: DecodingError| DecodeError::Invalid(error.to_string());
     if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
@@ -33,11 +34,12 @@ pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
         (ColorType::Grayscale, BitDepth::Two) => (2, 85),
         (ColorType::Grayscale, BitDepth::Four) => (4, 17),
         (ColorType::Indexed | ColorType::Grayscale, BitDepth::Eight) => (8, 1),
+        (ColorType::Grayscale, BitDepth::Sixteen) => (16, 1),
         (colour, depth) => {
             let found = format!("{colour:?} of {} bits", depth as u8);
             return Err(DecodeError::Invalid(format!(
-                "{found} are colours, not classes: the classes of a label map are palette entries, or grey levels of \
-                 at most 8 bits"
+                "{found} are colours, not classes: the classes of a label map are palette entries or grey levels. Write \
+                 the number of its class for each pixel, in Pillow Image.fromarray(classes.astype(\"uint8\")).save(PATH)"
             )));
         }
     };
@@ -47,6 +49,16 @@ pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
     reader.next_frame(&mut packed).map_err(invalid)?;
     let mut labels = Vec::with_capacity(size.area());
     for row in packed.chunks_exact(line) {
+        if bits == 16 {
+            let levels = row.as_chunks::<2>().0.iter().map(|level| u16::from_be_bytes(*level));
+            for level in levels.take(size.width) {
+                let label = u8::try_from(level).map_err(|_| {
+                    DecodeError::Invalid(format!("the grey level {level} of 16 bits is beyond 255, the last label"))
+                })?;
+                labels.push(label);
+            }
+            continue;
+        }
         let of_byte = |byte: &u8| {
             let byte = *byte;
             (0..8 / bits).rev().map(move |place| ((byte >> (place * bits)) & (u8::MAX >> (8 - bits))) * scale)
@@ -88,6 +100,13 @@ mod tests {
             let found = decoded((9, 1), BitDepth::One, &[0b1010_0001, 0b1000_0000]);
             assert_eq!(found.values(), [1, 0, 1, 0, 0, 0, 0, 1, 1].map(|level| level * of_1_bit));
         }
+    }
+
+    #[test]
+    fn levels_of_16_bits_are_labels_up_to_255() {
+        let file = |rows: &[u8]| decode_labels(&png((2, 1), (ColorType::Grayscale, BitDepth::Sixteen), rows));
+        assert_eq!(file(&[0, 7, 0, 255]).unwrap().values(), [7, 255]);
+        assert!(file(&[0, 7, 1, 0]).unwrap_err().to_string().contains("the grey level 256 of 16 bits"));
     }
 
     #[test]

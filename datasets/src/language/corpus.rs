@@ -5,7 +5,8 @@ use std::{ops::Range, path::Path};
 use walkdir::WalkDir;
 
 use super::{Text, Unencodable, Vocabulary};
-use crate::{DataError, files};
+use crate::DataError;
+use crate::files::{self, Leftovers};
 
 /// Most bytes of text that are read.
 const MOST_BYTES: u64 = 1 << 30;
@@ -36,7 +37,7 @@ impl Corpus {
     }
 
     /// A file in UTF-8, or the files `*.txt` of a folder and the folders in it, in the order of their paths. Byte order
-    /// marks are left out; a line ends with its file.
+    /// marks are left out, lines end as in Unix ([`files::read_text`]), and each file ends with a line.
     ///
     /// # Errors
     /// Files that cannot be read, are empty, or are not UTF-8; a folder without such files.
@@ -50,12 +51,16 @@ impl Corpus {
             corpus.add(path)?;
             return Ok(corpus);
         }
-        for entry in WalkDir::new(path).sort_by_file_name() {
+        let mut leftovers = Leftovers::below(path);
+        let walk = WalkDir::new(path).sort_by_file_name().into_iter();
+        for entry in walk.filter_entry(|entry| entry.depth() == 0 || !leftovers.take(entry.path())) {
             let entry = entry.map_err(|error| {
                 let path = error.path().unwrap_or(path).to_owned();
                 DataError::Io { path, source: error.into() }
             })?;
-            if entry.file_type().is_file() && entry.path().extension().is_some_and(|extension| extension == "txt") {
+            if entry.file_type().is_file()
+                && entry.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
+            {
                 corpus.add(entry.path())?;
                 if !corpus.content.ends_with('\n') {
                     corpus.content.push('\n');
@@ -67,18 +72,12 @@ impl Corpus {
 
     fn add(&mut self, path: &Path) -> Result<(), DataError> {
         let left = MOST_BYTES.saturating_sub(self.content.len() as u64);
-        let bytes = files::read(path, left).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-        let content = String::from_utf8(bytes).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-            DataError::NotUtf8 { path: path.to_owned(), line, byte: valid.len() }
-        })?;
-        let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+        let content = files::read_text(path, left)?;
         if content.is_empty() {
             return Err(DataError::EmptyText(path.to_owned()));
         }
         self.files.push((self.content.len(), path.display().to_string()));
-        self.content.push_str(content);
+        self.content.push_str(&content);
         Ok(())
     }
 
@@ -135,7 +134,36 @@ impl Part<'_> {
     pub fn encode(&self, vocabulary: &Vocabulary) -> Result<Text, DataError> {
         let text = self.text();
         let tokens = vocabulary.encode(text).map_err(|error| self.unencodable(error, 0, vocabulary))?;
-        Ok(Text { name: self.name.clone(), tokens, characters: text.chars().count() })
+        let characters = text.chars().count() - self.lost(&tokens, vocabulary);
+        Ok(Text { name: self.name.clone(), tokens, characters })
+    }
+
+    /// Warns of what the tokens do not say: characters without token, whose number is returned, and unknown words.
+    pub(super) fn lost(&self, tokens: &[u32], vocabulary: &Vocabulary) -> usize {
+        const SHOWN: usize = 5;
+        let dropped = vocabulary.dropped(self.text());
+        let lost = dropped.iter().map(|(_, count)| count).sum();
+        if lost > 0 {
+            let first: Vec<String> = dropped.iter().take(SHOWN).map(|(c, count)| format!("{c:?} ({count})")).collect();
+            let more = if dropped.len() > SHOWN { ", ..." } else { "" };
+            tracing::warn!(
+                "{}: the tokenizer has no token for {lost} characters and no unknown token, so they are left out: {}{more}. \
+                 bits_per_character counts the others",
+                self.name,
+                first.join(", ")
+            );
+        }
+        let unknown =
+            vocabulary.unknown().map_or(0, |unknown| tokens.iter().filter(|token| **token == unknown).count());
+        if unknown > 0 {
+            tracing::warn!(
+                "{}: {unknown} of {} tokens are the unknown one; bits_per_character is too low, since it counts the \
+                 characters behind them",
+                self.name,
+                tokens.len()
+            );
+        }
+        lost
     }
 
     /// The error of a piece that begins at a byte of this part.

@@ -44,8 +44,9 @@ impl Documents {
             let start = line.as_ptr() as usize - text.as_ptr() as usize;
             vocabulary.encode(line).map_err(|error| part.unencodable(error, start, vocabulary))
         };
-        let sentences = lines.par_iter().map(encode).collect::<Result<_, _>>()?;
-        let characters = lines.iter().map(|line| line.chars().count()).sum();
+        let sentences: Vec<Vec<u32>> = lines.par_iter().map(encode).collect::<Result<_, _>>()?;
+        let characters: usize = lines.iter().map(|line| line.chars().count()).sum();
+        let characters = characters - part.lost(&sentences.concat(), vocabulary);
         Ok(Self { name: part.name().to_owned(), sentences, characters, documents })
     }
 

@@ -125,6 +125,22 @@ impl Vocabulary {
         }
     }
 
+    /// The characters of a text that become no token, and how often each occurs.
+    pub(super) fn dropped(&self, text: &str) -> Vec<(char, usize)> {
+        match self {
+            Self::Characters(_) => Vec::new(),
+            Self::Subwords(subwords) => subwords.dropped(text),
+        }
+    }
+
+    /// The token of unknown words, if there is one.
+    pub(super) fn unknown(&self) -> Option<u32> {
+        match self {
+            Self::Characters(_) => None,
+            Self::Subwords(subwords) => subwords.unknown(),
+        }
+    }
+
     /// The text of tokens; special tokens of character sets have none.
     ///
     /// # Errors

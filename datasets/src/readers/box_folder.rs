@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{read_image, sorted};
+use super::folder::read_image;
 use super::label_folder::{CLASSES, VOC, lines};
 use super::layout::{expect_folder, unknown};
+use super::stems::Stems;
 use super::{coco, voc};
 use crate::detection::{BoundingBox, BoxDataset, Object, Role};
+use crate::files::entries;
 use crate::image::Size;
 use crate::{DataError, Image, OnError};
 
@@ -78,7 +80,7 @@ impl BoxFolder {
     /// train on, images without a single object are left out, as in torchvision's `references/detection`.
     ///
     /// # Errors
-    /// If neither layout exists, no image is left, or a file cannot be read; and with [`OnError::Fail`] for an image
+    /// If neither layout exists, no image is left, no object is left to train on, or a file cannot be read; and with [`OnError::Fail`] for an image
     /// without file or annotation, and an unusable annotation. With [`OnError::Skip`] these are logged, counted and
     /// skipped.
     pub fn open_root(root: &Path, part: BoxPart, on_error: OnError) -> Result<Self, DataError> {
@@ -92,13 +94,36 @@ impl BoxFolder {
             }
             Self::voc(root, &list, on_error)?
         };
-        if part == BoxPart::Train {
-            folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
-        }
         if folder.images.is_empty() {
-            return Err(DataError::NoImages(root.to_owned()));
+            return Err(DataError::empty(root, folder.skipped));
+        }
+        if part == BoxPart::Train {
+            let images = folder.images.len();
+            let boxes: usize = folder.images.iter().map(|image| image.objects.len()).sum();
+            folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
+            if folder.images.is_empty() {
+                return Err(DataError::NothingToLearn {
+                    path: root.to_owned(),
+                    reason: folder.without_objects(images, boxes),
+                });
+            }
         }
         Ok(folder)
+    }
+
+    /// Why none of some images with some boxes has an object to learn.
+    fn without_objects(&self, images: usize, boxes: usize) -> String {
+        let boxes = match boxes {
+            0 => "there are no boxes".to_owned(),
+            n => format!(
+                "all {n} boxes are crowds (`iscrowd` of COCO) or `difficult` (PASCAL VOC), which are not learned"
+            ),
+        };
+        let skipped = match self.skipped {
+            0 => String::new(),
+            n => format!("; {n} entries were left out because they cannot be used"),
+        };
+        format!("none of the {images} training images has an object: {boxes}{skipped}")
     }
 
     fn coco(root: &Path, file: &Path, on_error: OnError) -> Result<Self, DataError> {
@@ -119,17 +144,18 @@ impl BoxFolder {
             _ => VOC.map(str::to_owned).to_vec(),
         };
         let (mut images, mut skipped) = (Vec::new(), 0);
+        let (photographs, descriptions) = (root.join("JPEGImages"), root.join("Annotations"));
+        let mut of_photographs = Stems::of(&photographs, &["jpg", "jpeg", "png"]);
+        let mut of_descriptions = Stems::of(&descriptions, &["xml"]);
         for name in lines(list)? {
-            let annotation = root.join("Annotations").join(format!("{name}.xml"));
-            let photographs = root.join("JPEGImages");
-            let found = ["jpg", "jpeg", "png"].map(|ending| photographs.join(format!("{name}.{ending}")));
-            let Some(path) = found.iter().find(|path| path.is_file()) else {
-                let source = std::io::ErrorKind::NotFound.into();
-                on_error.leave_out(DataError::Io { path: found[0].clone(), source }, &mut skipped)?;
+            let Some(path) = of_photographs.find(&name)? else {
+                let (path, source) = (photographs.join(format!("{name}.jpg")), std::io::ErrorKind::NotFound.into());
+                on_error.leave_out(DataError::Io { path, source }, &mut skipped)?;
                 continue;
             };
+            let annotation = of_descriptions.find(&name)?.unwrap_or_else(|| descriptions.join(format!("{name}.xml")));
             match voc::read(&annotation, &classes, on_error, &mut skipped) {
-                Ok((size, objects)) => images.push(BoxedImage { path: path.clone(), annotation, size, objects }),
+                Ok((size, objects)) => images.push(BoxedImage { path, annotation, size, objects }),
                 Err(error) => on_error.leave_out(error, &mut skipped)?,
             }
         }
@@ -159,7 +185,7 @@ fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(&start) && name.ends_with(".json")
     };
-    let mut found = sorted(&folder)?.into_iter().filter(fits);
+    let mut found = entries(&folder)?.into_iter().filter(fits);
     match (found.next(), found.next()) {
         (Some(first), Some(second)) => {
             let message = format!("{} and {}: only one of them can be read", first.display(), second.display());

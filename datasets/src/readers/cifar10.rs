@@ -1,6 +1,5 @@
 //! The binary version of CIFAR-10 (<https://www.cs.toronto.edu/~kriz/cifar.html>).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::layout::expect_folder;
@@ -79,17 +78,11 @@ pub(super) const TEST_FILE: &str = "test_batch.bin";
 /// The files `data_batch_*.bin` in `dir`, sorted by name.
 pub(super) fn training_files(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     expect_folder(dir, "data_batch_1.bin to data_batch_5.bin and test_batch.bin")?;
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let path = entry.map_err(io)?.path();
+    let fits = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with("data_batch_") && name.ends_with(".bin") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
+        name.starts_with("data_batch_") && name.ends_with(".bin")
+    };
+    Ok(files::entries(dir)?.into_iter().filter(fits).collect())
 }
 
 impl Dataset for Cifar10 {
@@ -126,6 +119,8 @@ impl Dataset for Cifar10 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {

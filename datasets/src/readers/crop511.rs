@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::folder::read_image;
-use super::frames::{check_mask_size, read_mask};
 use super::layout::expect_folder;
+use super::masks::{check_mask_size, read_mask};
 use crate::geometry::Point;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame, context_side};
 use crate::{DataError, OnError, files};
@@ -51,11 +51,10 @@ impl Crop511 {
     /// tools.
     pub fn open(root: &Path, index: &Path, has_masks: bool, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, "crops, VIDEO/FRAME.TRACK.x.jpg")?;
-        let io = |source| DataError::Io { path: index.to_owned(), source };
         let refuse = |line: usize, reason: String| DataError::Annotation { path: index.to_owned(), line, reason };
-        let bytes = files::read(index, MAX_INDEX).map_err(io)?;
+        let text = files::read_text(index, MAX_INDEX)?;
         let videos: Map<String, Value> =
-            serde_json::from_slice(&bytes).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
         let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
         let mut leave_out = |place: String, reason: String| {
             on_error.leave_out(DataError::Entry { path: index.to_owned(), entry: place, reason }, &mut set.skipped)
@@ -88,7 +87,7 @@ impl Crop511 {
             }
         }
         if set.tracks.is_empty() {
-            return Err(DataError::NoImages(root.to_owned()));
+            return Err(DataError::empty(root, set.skipped));
         }
         Ok(set)
     }

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
 use super::layout::expect_folder;
+use super::stems::has_extension;
+use crate::files::{self, Leftovers, entries};
 use crate::image::{self, MAX_PIXELS};
-use crate::{DataError, Dataset, Image, OnError, Size, Source, files};
+use crate::{DataError, Dataset, Image, OnError, Size, Source};
 
 /// Longest file that is read: an uncompressed image of the largest size, and some room for headers.
 const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
@@ -19,7 +20,7 @@ const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
 /// given ([`open_divided`](crate::open_divided)).
 ///
 /// Samples are sorted bytewise by their path below the root. Files are read when they are used; opening only lists
-/// them.
+/// them. What file systems, editors and archives leave behind is ignored ([`files::is_leftover`]).
 #[derive(Debug, Clone)]
 pub struct ImageFolder {
     root: PathBuf,
@@ -89,7 +90,9 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn walk(&mut self) -> Result<(), DataError> {
-        let mut walk = WalkDir::new(self.root).min_depth(1).follow_links(true).into_iter();
+        let mut leftovers = Leftovers::below(self.root);
+        let walk = WalkDir::new(self.root).min_depth(1).follow_links(true).into_iter();
+        let mut walk = walk.filter_entry(move |entry| !leftovers.take(entry.path()));
         let mut linked = HashSet::new();
         while let Some(entry) = walk.next() {
             let result = match entry {
@@ -165,24 +168,16 @@ fn class_of(path: &str) -> &str {
     path.split_once('/').map_or(path, |(class, _)| class)
 }
 
-/// The entries of a folder, sorted by name.
-pub(super) fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let io = |source| DataError::Io { path: folder.to_owned(), source };
-    let entries = fs::read_dir(folder).map_err(io)?;
-    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
-    paths.sort();
-    Ok(paths)
-}
-
 /// The images in a folder, sorted by name.
 pub(super) fn images_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    Ok(sorted(folder)?.into_iter().filter(|path| is_image(path)).collect())
+    Ok(entries(folder)?.into_iter().filter(|path| is_image(path)).collect())
 }
 
-/// True for the file extensions of images.
+/// The file extensions of images.
+pub(super) const IMAGES: [&str; 3] = ["jpg", "jpeg", "png"];
+
 fn is_image(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    has_extension(path, &IMAGES)
 }
 
 impl Dataset for ImageFolder {

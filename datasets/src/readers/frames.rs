@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{images_in, read_image, sorted};
+use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
-use super::outlines::read_outlines;
+use super::masks::{Target, check_mask_size};
+use super::outlines::{read_absences, read_outlines};
+use super::stems::{Stems, stem};
+use crate::files::{entries, natural};
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
-use crate::image::Size;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame};
 use crate::{DataError, OnError};
 
-/// Videos whose frames are image files, sorted by name.
+/// Videos whose frames are image files, in the order of their numbers.
 #[derive(Debug, Clone)]
 pub struct FrameFolders {
     videos: Vec<Video>,
@@ -23,19 +25,33 @@ struct Video {
     folder: PathBuf,
     /// Image and mask of each frame.
     frames: Vec<(PathBuf, Option<PathBuf>)>,
+    /// The target in the masks.
+    target: Target,
     /// Outline of the target in each frame, where outlines are given.
     outlines: Vec<Option<Polygon>>,
 }
 
-/// File of outlines next to the frames of VOT.
-const OUTLINES: &str = "groundtruth.txt";
+/// File of outlines next to the frames of a video: that of VOT, GOT-10k and LaSOT, and that of OTB.
+const OUTLINES: [&str; 2] = ["groundtruth.txt", "groundtruth_rect.txt"];
+
+/// Files that say in which frames the target is absent, next to those of outlines: GOT-10k's, and LaSOT's two.
+const ABSENCES: [&str; 3] = ["absence.label", "full_occlusion.txt", "out_of_view.txt"];
+
+/// Folders of frames next to the file of outlines: VOT's, and that of LaSOT and OTB. Others have the frames beside it.
+const FRAMES: [&str; 2] = ["color", "img"];
+
+/// The file of outlines in the folder of a video.
+fn outlines_in(video: &Path) -> Option<PathBuf> {
+    OUTLINES.map(|name| video.join(name)).into_iter().find(|path| path.is_file())
+}
 
 /// Folders of DAVIS below which there is one folder per video, by resolution.
 const RESOLUTIONS: [&str; 3] = ["480p", "Full-Resolution", "1080p"];
 
 /// The files of a folder of videos.
 const LAYOUTS: &str = "JPEGImages/480p/VIDEO/* with Annotations/480p/VIDEO/* (DAVIS), VIDEO/*.jpg with \
-                       VIDEO/groundtruth.txt (VOT), or the frames of one video";
+                       VIDEO/groundtruth.txt (VOT, GOT-10k), VIDEO/img/*.jpg with VIDEO/groundtruth.txt or \
+                       VIDEO/groundtruth_rect.txt (LaSOT, OTB), or the frames of one video";
 
 impl FrameFolders {
     /// One video: the images of `frames`, and the masks of the same names (`.png`) in `masks` where there are any.
@@ -46,15 +62,17 @@ impl FrameFolders {
     /// frame without mask counts as unknown.
     pub fn open(frames: &Path, masks: Option<&Path>, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        set.add(frames, masks, on_error)?;
+        set.add(frames, masks, None, on_error)?;
         Ok(set)
     }
 
-    /// All videos of a DAVIS root: `JPEGImages/480p/NAME/*.jpg` with `Annotations/480p/NAME/*.png`.
+    /// All videos of a DAVIS root: `JPEGImages/480p/NAME/*.jpg` with `Annotations/480p/NAME/*.png`. The target is the
+    /// object `object` of the masks; without a number, masks show one object.
     ///
     /// # Errors
-    /// If there are no such folders, and as [`open`](Self::open).
-    pub fn open_davis(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+    /// If there are no such folders, and as [`open`](Self::open); and with [`OnError::Fail`] for a video whose first
+    /// mask shows several objects. With [`OnError::Skip`] it is logged and counted.
+    pub fn open_davis(root: &Path, object: Option<u8>, on_error: OnError) -> Result<Self, DataError> {
         let below = |part: &str, resolution: &str| root.join(part).join(resolution);
         let fits = |resolution: &&&str| below("JPEGImages", resolution).is_dir();
         let Some(resolution) = RESOLUTIONS.iter().find(fits) else {
@@ -63,46 +81,49 @@ impl FrameFolders {
         };
         let images = below("JPEGImages", resolution);
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(&images)?.into_iter().filter(|path| path.is_dir()) {
+        for folder in entries(&images)?.into_iter().filter(|path| path.is_dir()) {
             let masks = below("Annotations", resolution).join(folder.file_name().unwrap_or_default());
-            set.add(&folder, Some(&masks), on_error)?;
+            set.add(&folder, Some(&masks), object, on_error)?;
         }
         if set.videos.is_empty() {
-            return Err(DataError::NoImages(images));
+            return Err(DataError::empty(&images, set.skipped));
         }
         Ok(set)
     }
 
-    /// All videos of a VOT root: `NAME/*.jpg` or `NAME/color/*.jpg` with `NAME/groundtruth.txt`.
+    /// All videos of a VOT root: `NAME/*.jpg`, `NAME/color/*.jpg` or `NAME/img/*.jpg` with `NAME/groundtruth.txt` or
+    /// `NAME/groundtruth_rect.txt`.
     ///
     /// # Errors
     /// If there are no such folders, and as [`open`](Self::open).
     pub fn open_vot(root: &Path, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
-        for folder in sorted(root)?.into_iter().filter(|path| path.join(OUTLINES).is_file()) {
-            set.add_outlined(&folder, on_error)?;
+        for folder in entries(root)? {
+            if let Some(outlines) = outlines_in(&folder) {
+                set.add_outlined(&folder, &outlines, on_error)?;
+            }
         }
         if set.videos.is_empty() {
-            return Err(DataError::NoImages(root.to_owned()));
+            return Err(DataError::empty(root, set.skipped));
         }
         Ok(set)
     }
 
-    /// The videos in `root`: those of DAVIS, those of VOT, or the images in it as one.
+    /// The videos in `root`: those of DAVIS (with the target `object`), those of VOT, or the images in it as one.
     ///
     /// # Errors
     /// As the layout that was found.
-    pub fn open_root(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+    pub fn open_root(root: &Path, object: Option<u8>, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, LAYOUTS)?;
         if root.join("JPEGImages").is_dir() {
-            return Self::open_davis(root, on_error);
+            return Self::open_davis(root, object, on_error);
         }
-        if root.join(OUTLINES).is_file() {
+        if let Some(outlines) = outlines_in(root) {
             let mut set = Self { videos: Vec::new(), skipped: 0 };
-            set.add_outlined(root, on_error)?;
+            set.add_outlined(root, &outlines, on_error)?;
             return Ok(set);
         }
-        if sorted(root)?.iter().any(|path| path.join(OUTLINES).is_file()) {
+        if entries(root)?.iter().any(|path| outlines_in(path).is_some()) {
             return Self::open_vot(root, on_error);
         }
         if images_in(root)?.is_empty() {
@@ -111,15 +132,18 @@ impl FrameFolders {
         Self::open(root, None, on_error)
     }
 
-    fn add_outlined(&mut self, folder: &Path, on_error: OnError) -> Result<(), DataError> {
-        let colour = folder.join("color");
-        self.add(if colour.is_dir() { &colour } else { folder }, None, on_error)?;
-        let (outlines, skipped) = read_outlines(&folder.join(OUTLINES), on_error)?;
+    fn add_outlined(&mut self, folder: &Path, outlines: &Path, on_error: OnError) -> Result<(), DataError> {
+        let frames = FRAMES.map(|name| folder.join(name)).into_iter().find(|path| path.is_dir());
+        self.add(frames.as_deref().unwrap_or(folder), None, None, on_error)?;
+        let (mut outlines, skipped) = read_outlines(outlines, on_error)?;
         self.skipped += skipped;
-        if let Some(video) = self.videos.last_mut() {
-            video.folder = folder.to_owned();
-            video.outlines = outlines;
+        let Some(video) = self.videos.last_mut() else { return Ok(()) };
+        for path in ABSENCES.map(|name| folder.join(name)).into_iter().filter(|path| path.is_file()) {
+            let absences = read_absences(&path, video.frames.len())?;
+            outlines.iter_mut().zip(absences).filter(|(_, absent)| *absent).for_each(|(outline, _)| *outline = None);
         }
+        video.folder = folder.to_owned();
+        video.outlines = outlines;
         Ok(())
     }
 
@@ -128,12 +152,21 @@ impl FrameFolders {
         self.skipped
     }
 
-    fn add(&mut self, folder: &Path, masks: Option<&Path>, on_error: OnError) -> Result<(), DataError> {
+    fn add(
+        &mut self,
+        folder: &Path,
+        masks: Option<&Path>,
+        object: Option<u8>,
+        on_error: OnError,
+    ) -> Result<(), DataError> {
         expect_folder(folder, "the frames of a video")?;
         let mut frames = Vec::new();
         let mut last: Option<u64> = None;
-        for path in images_in(folder)? {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut paths = images_in(folder)?;
+        paths.sort_by(|one, other| natural(&stem(one), &stem(other)));
+        let mut of_masks = masks.map(|masks| (masks, Stems::of(masks, &["png"])));
+        for path in paths {
+            let stem = stem(&path);
             let number = stem.parse::<u64>().ok();
             if let (Some(last), Some(number)) = (last, number)
                 && number > last.saturating_add(1)
@@ -147,12 +180,15 @@ impl FrameFolders {
                     .leave_out(DataError::MissingFrame { path: path.clone(), reason: missing }, &mut self.skipped)?;
             }
             last = number;
-            let mask = match masks.map(|masks| masks.join(format!("{stem}.png"))) {
-                Some(mask) if mask.is_file() => Some(mask),
-                Some(mask) => {
-                    let reason = format!("no mask for {}", path.display());
-                    on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
-                    None
+            let mask = match &mut of_masks {
+                Some((masks, of_masks)) => {
+                    let found = of_masks.find(&stem)?;
+                    if found.is_none() {
+                        let mask = masks.join(format!("{stem}.png"));
+                        let reason = format!("no mask for {}", path.display());
+                        on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
+                    }
+                    found
                 }
                 None => None,
             };
@@ -161,25 +197,12 @@ impl FrameFolders {
         if frames.is_empty() {
             return Err(DataError::NoImages(folder.to_owned()));
         }
-        self.videos.push(Video { folder: folder.to_owned(), frames, outlines: Vec::new() });
+        match Target::of(object, frames.iter().filter_map(|(_, mask)| mask.as_ref())) {
+            Ok(target) => self.videos.push(Video { folder: folder.to_owned(), frames, target, outlines: Vec::new() }),
+            Err(error) => on_error.leave_out(error, &mut self.skipped)?,
+        }
         Ok(())
     }
-}
-
-/// Reads a mask: all pixels that are not black.
-pub(super) fn read_mask(path: &Path) -> Result<Mask, DataError> {
-    let image = read_image(path)?;
-    let inside = image.pixels().as_chunks::<3>().0.iter().map(|pixel| *pixel != [0; 3]).collect();
-    // One value per pixel, so there is always a mask.
-    Ok(Mask::new(image.size(), inside).unwrap_or_else(|| Mask::filled(image.size(), false)))
-}
-
-/// Refuses a mask of another size than its image.
-pub(super) fn check_mask_size(mask: &Mask, expected: Size, path: &Path) -> Result<(), DataError> {
-    if mask.size() == expected {
-        return Ok(());
-    }
-    Err(DataError::MaskSize { path: path.to_owned(), found: mask.size(), expected })
 }
 
 impl VideoDataset for FrameFolders {
@@ -196,11 +219,12 @@ impl VideoDataset for FrameFolders {
     }
 
     fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError> {
-        let (image, mask) = &self.videos[index].frames[frame];
+        let Video { frames, target, .. } = &self.videos[index];
+        let (image, mask) = &frames[frame];
         let picture = read_image(image)?;
         let mask = match mask {
             Some(path) => {
-                let mask = read_mask(path)?;
+                let mask = target.pixels(path)?;
                 check_mask_size(&mask, picture.size(), path)?;
                 Some(mask)
             }
@@ -224,7 +248,7 @@ impl VideoDataset for FrameFolders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Image, write_png};
+    use crate::image::{Image, Size, write_png};
     use std::fs;
 
     /// Frames of 20 x 10 pixels, and masks of a pixel or, where a size is given, of that size.
@@ -251,7 +275,7 @@ mod tests {
     #[test]
     fn targets_come_from_masks() {
         let dir = davis(&["00000", "00001"], &[("00000", SIZE), ("00001", SIZE)]);
-        let set = FrameFolders::open_davis(dir.path(), OnError::Fail).unwrap();
+        let set = FrameFolders::open_davis(dir.path(), None, OnError::Fail).unwrap();
         assert_eq!((set.len(), set.frames(0), set.skipped()), (1, 2, 0));
         let frame = set.frame(0, 1).unwrap();
         // Pixels 2 to 4 of row 1.
@@ -263,20 +287,63 @@ mod tests {
     #[test]
     fn missing_frames_and_masks_are_named_or_counted() {
         let gap = davis(&["00000", "00003"], &[("00000", SIZE), ("00003", SIZE)]);
-        let error = FrameFolders::open_davis(gap.path(), OnError::Fail).unwrap_err().to_string();
+        let error = FrameFolders::open_davis(gap.path(), None, OnError::Fail).unwrap_err().to_string();
         assert!(error.contains("00003.png: frames 1 to 2 are missing"), "{error}");
-        assert_eq!(FrameFolders::open_davis(gap.path(), OnError::Skip).unwrap().skipped(), 1);
+        assert_eq!(FrameFolders::open_davis(gap.path(), None, OnError::Skip).unwrap().skipped(), 1);
         let without = davis(&["00000", "00001"], &[("00000", SIZE)]);
-        let error = FrameFolders::open_davis(without.path(), OnError::Fail).unwrap_err().to_string();
+        let error = FrameFolders::open_davis(without.path(), None, OnError::Fail).unwrap_err().to_string();
         assert!(error.contains("Annotations/480p/tennis/00001.png: no mask for"), "{error}");
-        let set = FrameFolders::open_davis(without.path(), OnError::Skip).unwrap();
+        let set = FrameFolders::open_davis(without.path(), None, OnError::Skip).unwrap();
         assert_eq!((set.skipped(), set.frame(0, 1).unwrap().mask), (1, None));
+    }
+
+    #[test]
+    fn a_target_is_absent_where_its_outline_is_or_a_flag_says_so() {
+        for (outlines, frames) in [("groundtruth.txt", "img"), ("groundtruth_rect.txt", "img"), ("groundtruth.txt", "")]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let video = dir.path().join("bird");
+            fs::create_dir_all(video.join(frames)).unwrap();
+            for number in 1..=4 {
+                let image = Image::filled(Size::new(20, 10), [50; 3]);
+                write_png(&image, &video.join(frames).join(format!("{number:04}.png"))).unwrap();
+            }
+            fs::write(video.join(outlines), "2\t2\t5\t5\nNaN\tNaN\tNaN\tNaN\n3\t2\t5\t5\n4\t2\t5\t5\n").unwrap();
+            let seen = || {
+                let set = FrameFolders::open_root(dir.path(), None, OnError::Fail).unwrap();
+                let visible = (0..4).map(|frame| set.frame(0, frame).unwrap().target.is_some()).collect::<Vec<_>>();
+                assert_eq!(visible, (0..4).map(|frame| set.outline(0, frame).is_some()).collect::<Vec<_>>());
+                visible
+            };
+            assert_eq!(seen(), [true, false, true, true]);
+            fs::write(video.join("full_occlusion.txt"), "0,0,1,0").unwrap();
+            fs::write(video.join("out_of_view.txt"), "0,0,0,1").unwrap();
+            assert_eq!(seen(), [true, false, false, false]);
+            fs::write(video.join("absence.label"), "1\n0\n").unwrap();
+            let error = FrameFolders::open_root(dir.path(), None, OnError::Fail).unwrap_err().to_string();
+            assert!(error.ends_with("absence.label:2: 2 flags for 4 frames"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mask_of_several_objects_needs_a_choice() {
+        let dir = davis(&["00000", "00001"], &[("00000", SIZE), ("00001", SIZE)]);
+        let mut mask = Image::filled(SIZE, [0; 3]);
+        mask.pixels_mut()[..6].copy_from_slice(&[1, 1, 1, 2, 2, 2]);
+        write_png(&mask, &dir.path().join("Annotations/480p/tennis/00000.png")).unwrap();
+        let open = |object, on_error| FrameFolders::open_root(dir.path(), object, on_error);
+        let error = open(None, OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains("tennis/00000.png: objects 1, 2"), "{error}");
+        assert!(matches!(open(None, OnError::Skip), Err(DataError::NoneLeft { skipped: 1, .. })));
+        let set = open(Some(2), OnError::Fail).unwrap();
+        assert_eq!(set.frame(0, 0).unwrap().target.unwrap().centre, Point::new(1.0, 0.0));
+        assert_eq!(set.frame(0, 1).unwrap().target, None);
     }
 
     #[test]
     fn a_mask_of_another_size_is_named() {
         let dir = davis(&["00000"], &[("00000", Size::new(20, 11))]);
-        let set = FrameFolders::open_davis(dir.path(), OnError::Fail).unwrap();
+        let set = FrameFolders::open_davis(dir.path(), None, OnError::Fail).unwrap();
         let error = set.frame(0, 0).unwrap_err().to_string();
         assert!(error.contains("00000.png: a mask of 20x11 pixels for an image of 20x10"), "{error}");
     }
@@ -284,14 +351,14 @@ mod tests {
     #[test]
     fn folders_without_frames_are_refused() {
         let dir = davis(&[], &[]);
-        assert!(matches!(FrameFolders::open_davis(dir.path(), OnError::Skip), Err(DataError::NoImages(_))));
+        assert!(matches!(FrameFolders::open_davis(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
         assert!(matches!(
-            FrameFolders::open_davis(&dir.path().join("x"), OnError::Skip),
+            FrameFolders::open_davis(&dir.path().join("x"), None, OnError::Skip),
             Err(DataError::Absent { .. })
         ));
         assert!(matches!(FrameFolders::open(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
         let empty = tempfile::tempdir().unwrap();
-        let error = FrameFolders::open_root(empty.path(), OnError::Fail).unwrap_err().to_string();
+        let error = FrameFolders::open_root(empty.path(), None, OnError::Fail).unwrap_err().to_string();
         assert!(error.contains("Expected JPEGImages/480p/VIDEO/*") && error.ends_with("Found nothing"), "{error}");
     }
 }

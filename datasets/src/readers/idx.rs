@@ -1,5 +1,6 @@
 //! IDX files of images and their labels, as MNIST is published in them (<http://yann.lecun.com/exdb/mnist/>).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::layout::expect_folder;
@@ -203,6 +204,22 @@ impl IdxImages {
         Ok(Self { images, labels, path, size, classes })
     }
 
+    /// Both parts of the data set in `dir`, with the classes of the training part.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the test part has a label that the training part lacks.
+    pub fn open_parts(dir: &Path) -> Result<[Self; 2], DataError> {
+        let (train, mut test) = (Self::open(dir, IdxPart::Train)?, Self::open(dir, IdxPart::Test)?);
+        let labels = |set: &Self| set.labels.elements().iter().copied().collect::<BTreeSet<u8>>();
+        let labels: Vec<u8> = labels(&test).difference(&labels(&train)).copied().collect();
+        if !labels.is_empty() {
+            let [train, path] = [IdxPart::Train, IdxPart::Test].map(|part| part.file(dir, Content::Labels));
+            return Err(DataError::UnseenLabels { path, labels, train });
+        }
+        test.classes.clone_from(&train.classes);
+        Ok([train, test])
+    }
+
     /// Whether `dir` holds the images to train on, packed or not.
     pub fn lie_in(dir: &Path) -> bool {
         let file = IdxPart::Train.file(dir, Content::Images);
@@ -310,6 +327,20 @@ mod tests {
         );
         fs::rename(&images, dir.path().join("train-images-idx3-ubyte.gz")).unwrap();
         assert!(refused(dir.path()).contains("only train-images-idx3-ubyte.gz exists: unpack it first"));
+    }
+
+    #[test]
+    fn both_parts_have_the_classes_of_the_training_part() {
+        let dir = folder();
+        fs::write(dir.path().join("t10k-images-idx3-ubyte"), idx(&[1, 1, 1], &[7])).unwrap();
+        for (label, expected) in [(1, None), (3, Some("labels [3] do not occur in")), (5, Some("labels [5] do not"))] {
+            fs::write(dir.path().join("t10k-labels-idx1-ubyte"), idx(&[1], &[label])).unwrap();
+            match (IdxImages::open_parts(dir.path()), expected) {
+                (Ok([train, test]), None) => assert_eq!((test.classes(), test.len()), (train.classes(), 1)),
+                (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (found, _) => panic!("{label}: {:?}", found.err()),
+            }
+        }
     }
 
     proptest! {

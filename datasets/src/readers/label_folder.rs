@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{images_in, read_file, read_image};
+use super::folder::{IMAGES, images_in, read_file, read_image};
+use super::label_pairs::paired;
 use super::layout::{expect_folder, unknown};
+use super::parts::{divided, folders_in, name, only, plain};
+use super::stems::Stems;
 use crate::image::decode_labels;
 use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
 use crate::{DataError, Image, OnError, files};
@@ -49,13 +52,35 @@ pub enum LabelPart {
 }
 
 impl LabelPart {
-    fn name(self) -> &'static str {
+    /// This one of both parts.
+    fn of<T>(self, [train, val]: [T; 2]) -> T {
         match self {
-            Self::Train => "train",
-            Self::Val => "val",
+            Self::Train => train,
+            Self::Val => val,
         }
     }
 }
+
+/// Usual names of the folders of images and of label maps, as [`plain`] gives them.
+const OF_IMAGES: [&str; 10] =
+    ["images", "image", "imgs", "img", "jpegimages", "leftimg8bit", "photos", "pictures", "rgb", "input"];
+const OF_LABELS: [&str; 15] = [
+    "labels",
+    "label",
+    "masks",
+    "mask",
+    "annotations",
+    "annotation",
+    "gts",
+    "gt",
+    "gtfine",
+    "groundtruth",
+    "segmentation",
+    "segmentations",
+    "segmentationclass",
+    "labelmaps",
+    "targets",
+];
 
 /// The files of both layouts.
 const LAYOUTS: &str = "train/images with train/labels and their val parts, or JPEGImages with SegmentationClass and \
@@ -67,12 +92,16 @@ pub struct LabelFolder {
     samples: Vec<(PathBuf, PathBuf)>,
     /// Names of the classes; labels are below their number, or [`VOID`].
     names: Vec<String>,
+    /// The values of the classes in the files, if they are not their numbers.
+    values: Option<Vec<u8>>,
     skipped: usize,
 }
 
 impl LabelFolder {
-    /// A part of the data set in `root`: `PART/images/*.jpg` with `PART/labels/*.png` of the same names, or PASCAL
-    /// VOC's `JPEGImages` with `SegmentationClass` and the names in `ImageSets/Segmentation/PART.txt`.
+    /// A part of the data set in `root`, or in the only folder in it: `PART/images/*.jpg` with `PART/labels/*.png` of
+    /// the same names ([other usual names](paired) are understood), `images/PART` with `labels/PART`, or PASCAL VOC's
+    /// `JPEGImages` with `SegmentationClass` and the names in `ImageSets/Segmentation/PART.txt`. Parts can have any
+    /// usual names (`Training`, `validation`); a test part is held out if there is no other.
     ///
     /// The classes are the lines of `classes.txt` if there is one, or else those of PASCAL VOC in its layout, or else
     /// `classes` numbers. Labels are below their number, or [`VOID`].
@@ -82,48 +111,109 @@ impl LabelFolder {
     /// [`OnError::Skip`] these are logged, counted and skipped.
     pub fn open_root(root: &Path, part: LabelPart, classes: usize, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, LAYOUTS)?;
-        let own = root.join(part.name());
-        let (images, labels, images_found) = if own.join("images").is_dir() && own.join("labels").is_dir() {
-            (own.join("images"), own.join("labels"), images_in(&own.join("images"))?)
-        } else {
-            let list = root.join("ImageSets/Segmentation").join(format!("{}.txt", part.name()));
-            let (images, labels) = (root.join("JPEGImages"), root.join("SegmentationClass"));
-            if !list.is_file() || !images.is_dir() || !labels.is_dir() {
-                return Err(unknown(root, LAYOUTS, None));
+        let inner = inner(root)?;
+        let root = inner.as_deref().unwrap_or(root);
+        let mut skipped = 0;
+        let (images, samples) = match folders(root, part)? {
+            Some([images, labels]) => {
+                let found = images_in(&images)?;
+                (images, paired(found, &labels, on_error, &mut skipped)?)
             }
-            let of_list = lines(&list)?.iter().map(|name| images.join(format!("{name}.jpg"))).collect();
-            (images, labels, of_list)
+            None => listed(root, part, on_error, &mut skipped)?,
         };
+        if samples.is_empty() {
+            return Err(DataError::NoImages(images));
+        }
         let names = match root.join(CLASSES) {
             file if file.is_file() => lines(&file)?,
             _ if root.join("SegmentationClass").is_dir() => VOC.map(str::to_owned).to_vec(),
             _ => (0..classes).map(|class| class.to_string()).collect(),
         };
-        let mut folder = Self { samples: Vec::new(), names, skipped: 0 };
-        for image in images_found {
-            let map = labels.join(image.file_stem().unwrap_or_default()).with_extension("png");
-            match (image.is_file(), map.is_file()) {
-                (true, true) => folder.samples.push((image, map)),
-                (true, false) => {
-                    on_error
-                        .leave_out(DataError::NoAnnotation { image, folder: labels.clone() }, &mut folder.skipped)?;
-                }
-                (false, _) => {
-                    let source = std::io::ErrorKind::NotFound.into();
-                    on_error.leave_out(DataError::Io { path: image, source }, &mut folder.skipped)?;
-                }
-            }
+        Ok(Self { samples, names, values: None, skipped })
+    }
+
+    /// The same images, whose label maps hold `values` in place of the numbers of the classes, in their order.
+    ///
+    /// # Errors
+    /// A value that occurs twice; another number of values than of named classes.
+    pub fn with_values(self, values: &[u8]) -> Result<Self, DataError> {
+        if let Some(twice) = (1..values.len()).find(|place| values[..*place].contains(&values[*place])) {
+            return Err(DataError::Config(format!("the values of label maps list {} twice", values[twice])));
         }
-        if folder.samples.is_empty() {
-            return Err(DataError::NoImages(images));
+        if values.len() != self.names.len() {
+            let (found, expected) = (values.len(), self.names.len());
+            return Err(DataError::Config(format!("{found} values of label maps for {expected} classes")));
         }
-        Ok(folder)
+        Ok(Self { values: Some(values.to_vec()), ..self })
     }
 
     /// Number of skipped images.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
+}
+
+/// The only folder in `root`, which archives leave, unless `root` itself holds the data.
+fn inner(root: &Path) -> Result<Option<PathBuf>, DataError> {
+    match folders_in(root)?.as_slice() {
+        [only] if divided(std::slice::from_ref(only))? == [None, None] => {
+            Ok(Some(inner(only)?.unwrap_or(only.clone())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The folders of images and of label maps of a part: in the folder of the part, or the part in both.
+fn folders(root: &Path, part: LabelPart) -> Result<Option<[PathBuf; 2]>, DataError> {
+    let both = |folder: &Path| {
+        let found = folders_in(folder)?;
+        let of = |names: &[&str], what: &str| {
+            let fits = |path: &&PathBuf| names.contains(&plain(&name(path)).as_str());
+            only(found.iter().filter(fits).collect(), || format!("the folder of {what}"))
+        };
+        let (images, labels) = (of(&OF_IMAGES, "images")?, of(&OF_LABELS, "label maps")?);
+        Ok::<_, DataError>(images.zip(labels))
+    };
+    if let Some(own) = part.of(divided(&folders_in(root)?)?) {
+        return Ok(both(&own)?.map(<[PathBuf; 2]>::from));
+    }
+    let Some((images, labels)) = both(root)? else { return Ok(None) };
+    let [images, labels] = [images, labels].map(|folder| divided(&folders_in(&folder)?));
+    Ok(part.of(images?).zip(part.of(labels?)).map(<[PathBuf; 2]>::from))
+}
+
+/// The pairs of PASCAL VOC, by the list of a part, and the folder of images.
+fn listed(
+    root: &Path,
+    part: LabelPart,
+    on_error: OnError,
+    skipped: &mut usize,
+) -> Result<(PathBuf, Vec<(PathBuf, PathBuf)>), DataError> {
+    let (images, labels) = (root.join("JPEGImages"), root.join("SegmentationClass"));
+    let lists = root.join("ImageSets/Segmentation");
+    if ![&lists, &images, &labels].into_iter().all(|folder| folder.is_dir()) {
+        return Err(unknown(root, LAYOUTS, None));
+    }
+    let Some(list) = part.of(divided(&files::entries(&lists)?)?) else {
+        return Err(unknown(&lists, LAYOUTS, None));
+    };
+    let (mut photographs, mut maps) = (Stems::of(&images, &IMAGES), Stems::of(&labels, &["png"]));
+    let mut pairs = Vec::new();
+    for name in lines(&list)? {
+        let image = images.join(format!("{name}.jpg"));
+        let pair = photographs.find(&name).and_then(|found| {
+            let source = std::io::ErrorKind::NotFound.into();
+            let image = found.ok_or(DataError::Io { path: image, source })?;
+            let map = maps.find(&name)?;
+            let missing = || DataError::NoLabelMap { image: image.clone(), folder: labels.clone(), other: None };
+            Ok((image.clone(), map.ok_or_else(missing)?))
+        });
+        match pair {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => on_error.leave_out(error, skipped)?,
+        }
+    }
+    Ok((images, pairs))
 }
 
 /// The lines of a list that are not empty.
@@ -133,8 +223,7 @@ pub(super) fn lines(path: &Path) -> Result<Vec<String>, DataError> {
 
 /// The lines of a list that are not empty, with their numbers, from 1.
 pub(super) fn numbered_lines(path: &Path) -> Result<Vec<(usize, String)>, DataError> {
-    let bytes = files::read(path, MAX_LIST).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = files::read_text(path, MAX_LIST)?;
     let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     Ok(lines.map(|(number, line)| (number, line.to_owned())).collect())
 }
@@ -161,11 +250,17 @@ impl LabelMapDataset for LabelFolder {
             return Err(DataError::MaskSize { path: path.clone(), found: labels.size(), expected: image.size() });
         }
         let classes = self.names.len();
-        let beyond = |label: &u8| *label != VOID && usize::from(*label) >= classes;
-        if let Some(place) = labels.values().iter().position(beyond) {
+        let class_of = |value: u8| match &self.values {
+            Some(values) => values.iter().position(|listed| *listed == value).map(|class| class as u8),
+            None => (usize::from(value) < classes).then_some(value),
+        };
+        let table: [Option<u8>; 256] =
+            std::array::from_fn(|value| class_of(value as u8).or((value == 255).then_some(VOID)));
+        if let Some(place) = labels.values().iter().position(|value| table[usize::from(*value)].is_none()) {
             let (x, y, label) = (place % labels.width(), place / labels.width(), labels.values()[place]);
-            return Err(DataError::Label { path: path.clone(), x, y, label, classes });
+            let values = self.values.clone();
+            return Err(DataError::Label { path: path.clone(), x, y, label, classes, values });
         }
-        Ok((image, labels))
+        Ok((image, labels.map(|value| table[usize::from(value)].unwrap_or(VOID))))
     }
 }

@@ -1,20 +1,21 @@
 //! Errors for folders that do not contain what they should.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::DataError;
+use super::foreign::foreign;
+use crate::{DataError, files};
 
 /// Refuses a path that is not a folder.
 pub(super) fn expect_folder(path: &Path, expected: &'static str) -> Result<(), DataError> {
     if path.is_dir() { Ok(()) } else { Err(DataError::Absent { path: path.to_owned(), expected }) }
 }
 
-/// The error for a folder with unknown content. `inner` is the only folder in it, if that has a known layout.
-pub(super) fn unknown(root: &Path, expected: &'static str, inner: Option<PathBuf>) -> DataError {
-    match describe(root) {
-        Ok(found) => DataError::UnknownLayout { root: root.to_owned(), expected, found, inner },
-        Err(error) => error,
+/// The error for a folder with unknown content, with advice; by default about the format of its files, if that is known.
+pub(super) fn unknown(root: &Path, expected: &'static str, advice: Option<String>) -> DataError {
+    let found = describe(root);
+    match (found, advice.map_or_else(|| foreign(root), |advice| Ok(Some(advice)))) {
+        (Ok(found), Ok(advice)) => DataError::UnknownLayout { root: root.to_owned(), expected, found, advice },
+        (Err(error), _) | (_, Err(error)) => error,
     }
 }
 
@@ -30,14 +31,12 @@ fn describe(dir: &Path) -> Result<String, DataError> {
 }
 
 /// Sorted names in a folder; those of folders end in a slash.
-pub(super) fn names(dir: &Path) -> Result<Vec<String>, DataError> {
-    let io = |source| DataError::Io { path: dir.to_owned(), source };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let slash = if entry.path().is_dir() { "/" } else { "" };
-        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
-    }
+fn names(dir: &Path) -> Result<Vec<String>, DataError> {
+    let name = |path: PathBuf| {
+        let slash = if path.is_dir() { "/" } else { "" };
+        format!("{}{slash}", path.file_name().unwrap_or_default().to_string_lossy())
+    };
+    let mut names: Vec<String> = files::entries(dir)?.into_iter().map(name).collect();
     names.sort_unstable();
     Ok(names)
 }

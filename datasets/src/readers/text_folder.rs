@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
-use super::text_lines::{TextFormat, parse_text_regions};
+use super::parts::name;
+use super::stems::{Stems, stem};
+use super::text_lines::{LineError, TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
 use crate::{DataError, Image, OnError, files};
 
@@ -54,24 +56,28 @@ impl TextFolder {
     /// # Errors
     /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for an image without annotation, an
     /// annotation that is too long, and a malformed line or a self-intersecting polygon (with its number). With
-    /// [`OnError::Skip`] these are logged, counted and skipped. A file without lines is an image without text.
+    /// [`OnError::Skip`] these are logged, counted and skipped; where such a line says where its text is, that area is
+    /// ignored. A file without lines is an image without text.
     pub fn open(images: &Path, annotations: &Path, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
         for folder in [images, annotations] {
             expect_folder(folder, "images, with their annotations in another folder")?;
         }
         let paths = images_in(images)?;
+        let mut of_annotations = Stems::of(annotations, &["txt"]);
         let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
         for path in paths {
-            match annotation_of(&path, annotations).and_then(|file| Ok((read_annotation(&file)?, file))) {
-                Ok((bytes, file)) => {
-                    let regions = folder.regions(&bytes, &file, format, on_error)?;
+            match annotation_of(&path, annotations, &mut of_annotations)
+                .and_then(|file| Ok((files::read_text_lossy(&file, MAX_ANNOTATION)?, file)))
+            {
+                Ok((text, file)) => {
+                    let regions = folder.regions(&text, &file, format, on_error)?;
                     folder.samples.push((path, regions));
                 }
                 Err(error) => on_error.leave_out(error, &mut folder.skipped)?,
             }
         }
         if folder.samples.is_empty() {
-            return Err(DataError::NoImages(images.to_owned()));
+            return Err(DataError::empty(images, folder.skipped));
         }
         Ok(folder)
     }
@@ -96,21 +102,24 @@ impl TextFolder {
         self.skipped
     }
 
-    /// The text in the bytes of an annotation file.
+    /// The text in an annotation file.
     fn regions(
         &mut self,
-        bytes: &[u8],
+        text: &str,
         file: &Path,
         format: TextFormat,
         on_error: OnError,
     ) -> Result<Vec<TextRegion>, DataError> {
         let mut regions = Vec::new();
-        for region in parse_text_regions(bytes, format) {
+        for region in parse_text_regions(text.as_bytes(), format) {
             match region {
                 Ok(region) => regions.push(region),
-                Err(error) => {
-                    let error = DataError::Annotation { path: file.to_owned(), line: error.line, reason: error.reason };
-                    on_error.leave_out(error, &mut self.skipped)?;
+                Err(LineError { line, reason, place }) => {
+                    on_error
+                        .leave_out(DataError::Annotation { path: file.to_owned(), line, reason }, &mut self.skipped)?;
+                    // As background, it would teach that there is no text.
+                    let ignored = |polygon| TextRegion { polygon, text: String::new(), ignore: true };
+                    regions.extend(place.map(ignored));
                 }
             }
         }
@@ -118,18 +127,15 @@ impl TextFolder {
     }
 }
 
-/// The annotation file of an image.
-fn annotation_of(image: &Path, annotations: &Path) -> Result<PathBuf, DataError> {
-    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let (name, stem) = (part(image.file_name()), part(image.file_stem()));
-    let names = [format!("gt_{stem}.txt"), format!("{stem}.txt"), format!("{name}.txt"), format!("poly_gt_{stem}.txt")];
-    let found = names.iter().map(|name| annotations.join(name)).find(|path| path.is_file());
-    found.ok_or_else(|| DataError::NoAnnotation { image: image.to_owned(), folder: annotations.to_owned() })
-}
-
-fn read_annotation(path: &Path) -> Result<Vec<u8>, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    files::read(path, MAX_ANNOTATION).map_err(io)
+/// The annotation file of an image, among the texts of a folder.
+fn annotation_of(image: &Path, folder: &Path, texts: &mut Stems) -> Result<PathBuf, DataError> {
+    let (name, stem) = (name(image), stem(image));
+    for wanted in [format!("gt_{stem}"), stem.clone(), name, format!("poly_gt_{stem}")] {
+        if let Some(found) = texts.find(&wanted)? {
+            return Ok(found);
+        }
+    }
+    Err(DataError::NoAnnotation { image: image.to_owned(), folder: folder.to_owned() })
 }
 
 impl TextDataset for TextFolder {

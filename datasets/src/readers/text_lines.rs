@@ -9,17 +9,32 @@ pub enum TextFormat {
     /// ICDAR 2015: `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text can contain commas, `###` is ignored.
     Icdar2015,
     /// Total-Text: `x1,y1,...,xn,yn,text` with three or more points, as DB's copy has it, or the original `x: [[...]],
-    /// y: [[...]], ornt: [u'c'], transcriptions: [u'...']`; `#` (and `###`) is ignored.
+    /// y: [[...]], ornt: [u'c'], transcriptions: [u'...']`; `#` (and `###`) is ignored. Texts with commas are
+    /// read where they cannot be taken for coordinates.
     TotalText,
 }
 
 /// The error of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LineError {
     /// Number of the line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub reason: String,
+    /// Where the text is, as far as the line says so; the polygon may cross itself or enclose nothing.
+    pub place: Option<Polygon>,
+}
+
+/// Why a line cannot be used, and where its text is as far as that is known.
+struct Refused {
+    reason: String,
+    place: Option<Polygon>,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { reason, place: None }
+    }
 }
 
 /// Longest line that is shown in a message.
@@ -32,13 +47,13 @@ pub fn parse_text_regions(bytes: &[u8], format: TextFormat) -> Vec<Result<TextRe
     records(&content)
         .map(|(line, record)| {
             let region = match format {
-                TextFormat::Icdar2015 => separated(&record, Some(4)),
+                TextFormat::Icdar2015 => quadrilateral(&record),
                 TextFormat::TotalText if record.starts_with("x:") => original(&record),
-                TextFormat::TotalText => separated(&record, None),
+                TextFormat::TotalText => polygon(&record),
             };
-            region.map_err(|reason| {
+            region.map_err(|Refused { reason, place }| {
                 let shown: String = record.chars().take(SHOWN).collect();
-                LineError { line, reason: format!("{reason}: '{shown}'") }
+                LineError { line, reason: format!("{reason}: '{}'", shown.trim_end()), place }
             })
         })
         .collect()
@@ -46,7 +61,8 @@ pub fn parse_text_regions(bytes: &[u8], format: TextFormat) -> Vec<Result<TextRe
 
 /// Lines with their numbers, from 1. The original files of Total-Text break long lists; such lines are joined.
 fn records(content: &str) -> impl Iterator<Item = (usize, String)> {
-    let mut lines = content.lines().enumerate().map(|(i, line)| (i + 1, line.trim())).peekable();
+    // White space at the end belongs to the text.
+    let mut lines = content.lines().enumerate().map(|(i, line)| (i + 1, line.trim_start())).peekable();
     std::iter::from_fn(move || {
         let (number, first) = lines.by_ref().find(|(_, line)| !line.is_empty())?;
         let mut record = first.to_owned();
@@ -64,26 +80,55 @@ fn records(content: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Coordinates and text between commas: `corners` points, or as many as there are before the text.
-fn separated(record: &str, corners: Option<usize>) -> Result<TextRegion, String> {
+/// A line of ICDAR 2015: eight coordinates and a text between commas.
+fn quadrilateral(record: &str) -> Result<TextRegion, Refused> {
+    const COORDINATES: usize = 8;
     let fields: Vec<&str> = record.split(',').collect();
-    let numbers = match corners {
-        Some(corners) => 2 * corners,
-        None => fields.len().saturating_sub(1) / 2 * 2,
-    };
-    if fields.len() <= numbers {
-        return Err(format!("{} fields, expected {numbers} coordinates and a text", fields.len()));
+    if fields.len() > COORDINATES {
+        return region(points(&fields[..COORDINATES])?, &fields[COORDINATES..].join(","), &["###"]);
     }
-    if numbers < 6 {
-        return Err(format!("{} fields, expected three points or more and a text", fields.len()));
+    let reason = format!("{} fields, expected {COORDINATES} coordinates and a text", fields.len());
+    Err(Refused { reason, place: points(&fields).and_then(outline).ok() })
+}
+
+/// A line of DB's copy of Total-Text: the coordinates of three or more points and a text between commas. The text can
+/// contain commas, so coordinates end where a field is no coordinate; in a line of numbers alone the text begins as
+/// late as possible.
+fn polygon(record: &str) -> Result<TextRegion, Refused> {
+    let fields: Vec<&str> = record.split(',').collect();
+    let leading = fields.iter().take_while(|field| is_coordinate(field)).count().min(fields.len() - 1);
+    let is_number = |field: &&str| number(field).is_ok();
+    let text = &fields[leading..];
+    let text_is_numeric = text.iter().all(is_number);
+    // A broken coordinate, with the second one of its point and more behind it.
+    if let [first, second, _, ..] = text
+        && number(second).is_ok()
+    {
+        number(first)?;
     }
-    let values = fields[..numbers].iter().map(|field| number(field)).collect::<Result<Vec<f64>, String>>()?;
-    let points = values.as_chunks::<2>().0.iter().map(|&[x, y]| Point::new(x, y)).collect();
-    region(points, &fields[numbers..].join(","))
+    // The first number of a text of numbers, such as the 1 of `1,000,000`.
+    let coordinates = if text_is_numeric { leading / 2 * 2 } else { leading };
+    if coordinates < 6 {
+        return Err(format!("{leading} coordinates, expected those of three points or more and a text").into());
+    }
+    let points = points(&fields[..coordinates / 2 * 2])?;
+    let refuse = |reason: String| Err(Refused { reason, place: outline(points.clone()).ok() });
+    if coordinates % 2 == 1 {
+        return refuse(format!("{coordinates} coordinates before the text, an odd number"));
+    }
+    // Seven points and a number, or six and a text such as `3,14,15`.
+    if text_is_numeric && fields.len() - coordinates == 1 && points.len() > 3 && points.len() % 2 == 1 {
+        return refuse(format!(
+            "numbers alone, so the text can begin after {} coordinates or after {coordinates}. Put the text between \
+             quotation marks",
+            coordinates - 2
+        ));
+    }
+    region(points, &fields[coordinates..].join(","), &["#", "###"])
 }
 
 /// A record of Total-Text's original files.
-fn original(record: &str) -> Result<TextRegion, String> {
+fn original(record: &str) -> Result<TextRegion, Refused> {
     let list = |name: &str| {
         let rest = record.split_once(name).map(|(_, rest)| rest).ok_or_else(|| format!("no list `{name}`"))?;
         let inside = rest.split_once("[[").and_then(|(_, rest)| rest.split_once("]]"));
@@ -92,11 +137,20 @@ fn original(record: &str) -> Result<TextRegion, String> {
     };
     let (x, y) = (list("x:")?, list("y:")?);
     if x.len() != y.len() {
-        return Err(format!("{} x coordinates but {} y coordinates", x.len(), y.len()));
+        return Err(format!("{} x coordinates but {} y coordinates", x.len(), y.len()).into());
     }
     let text = record.split_once("transcriptions:").map_or("", |(_, text)| text).trim();
-    let text = text.trim_start_matches('[').trim_end_matches(']').trim_start_matches('u').trim_matches(['\'', '"']);
-    region(x.into_iter().zip(y).map(|(x, y)| Point::new(x, y)).collect(), text)
+    let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let quoted = text.strip_prefix('u').unwrap_or(text);
+    let between = |quote: char| quoted.strip_prefix(quote)?.strip_suffix(quote);
+    let text = between('\'').or_else(|| between('"')).unwrap_or(text);
+    region(x.into_iter().zip(y).map(|(x, y)| Point::new(x, y)).collect(), text, &["#", "###"])
+}
+
+/// The points of coordinates in turn.
+fn points(fields: &[&str]) -> Result<Vec<Point>, String> {
+    let values = fields.iter().map(|field| number(field)).collect::<Result<Vec<f64>, String>>()?;
+    Ok(values.as_chunks::<2>().0.iter().map(|&[x, y]| Point::new(x, y)).collect())
 }
 
 fn number(field: &str) -> Result<f64, String> {
@@ -104,13 +158,25 @@ fn number(field: &str) -> Result<f64, String> {
     value.ok_or_else(|| format!("'{}' is not a coordinate", field.trim().chars().take(SHOWN).collect::<String>()))
 }
 
-fn region(points: Vec<Point>, text: &str) -> Result<TextRegion, String> {
-    let polygon = Polygon::new(points).map_err(|error| error.to_string())?;
+/// True for a number that can be a coordinate. Those of a text can begin with zeros: `1,000,000`.
+fn is_coordinate(field: &str) -> bool {
+    let digits = field.trim().trim_start_matches('-');
+    let has_leading_zero = digits.starts_with('0') && digits[1..].starts_with(|c: char| c.is_ascii_digit());
+    !has_leading_zero && number(field).is_ok()
+}
+
+fn outline(points: Vec<Point>) -> Result<Polygon, String> {
+    Polygon::new(points).map_err(|error| error.to_string())
+}
+
+/// The text between some points; those in `ignored` are not to be read.
+fn region(points: Vec<Point>, text: &str, ignored: &[&str]) -> Result<TextRegion, Refused> {
+    let polygon = outline(points)?;
     if !polygon.is_simple() {
-        return Err("the polygon crosses itself or encloses nothing".to_owned());
+        let reason = "the polygon crosses itself or encloses nothing".to_owned();
+        return Err(Refused { reason, place: Some(polygon) });
     }
-    let text = text.trim().to_owned();
-    Ok(TextRegion { polygon, ignore: matches!(text.as_str(), "###" | "#"), text })
+    Ok(TextRegion { polygon, ignore: ignored.contains(&text.trim()), text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -164,7 +230,10 @@ mod tests {
             ("1,2,3,4,5,inf,7,8,a", TextFormat::Icdar2015, "'inf' is not a coordinate"),
             ("0,0,9,9,9,0,0,9,a", TextFormat::Icdar2015, "crosses itself"),
             ("0,0,1e9,0,9,9,0,9,a", TextFormat::Icdar2015, "point 1"),
-            ("1,2,3,4,a", TextFormat::TotalText, "three points"),
+            ("1,2,3,4,a", TextFormat::TotalText, "4 coordinates, expected those of three points or more"),
+            ("4,4,20,3,40,4,40,20,20,21,4,20,5,word", TextFormat::TotalText, "13 coordinates before the text, an odd"),
+            ("4,4,20,3,40,4,40,20,20,21,4,20,3,14,15", TextFormat::TotalText, "after 12 coordinates or after 14"),
+            ("4,4,20,3,40,4,40,20,nan,21,4,20,a", TextFormat::TotalText, "'nan' is not a coordinate"),
             ("x: [[1 2 3]], y: [[1 2]], ornt: [u'h']", TextFormat::TotalText, "3 x coordinates but 2"),
             ("x: [1 2 3], y: 4", TextFormat::TotalText, "no list in double brackets after `x:`"),
         ];
@@ -174,6 +243,39 @@ mod tests {
             assert!(all[0].is_ok(), "{line}");
             let error = all[1].as_ref().unwrap_err();
             assert!(error.line == 3 && error.reason.contains(expected), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_kept_whole() {
+        for text in
+            ["1,000,000", "12,50", "2014", "007", "000", "a,b", "\"quoted\", twice ", "end ", "", "###", "\u{65e5}"]
+        {
+            let line = format!("4,4,20,3,40,4,40,20,20,21,4,20,{text}");
+            let curved = one(&line, TextFormat::TotalText).unwrap();
+            assert_eq!((curved.polygon.points().len(), curved.text.as_str()), (6, text), "{line}");
+            let straight = one(&format!("4,4,40,4,40,20,4,20,{text}"), TextFormat::Icdar2015).unwrap();
+            assert_eq!((straight.polygon.points().len(), straight.text.as_str()), (4, text));
+            assert_eq!((curved.ignore, straight.ignore), (text == "###", text == "###"));
+        }
+        assert!(!one("4,4,40,4,40,20,4,20,#", TextFormat::Icdar2015).unwrap().ignore);
+        for (quoted, text) in [("[u'a,b']", "a,b"), ("[u\"'TIS\"]", "'TIS"), ("['x]']", "x]"), ("[u'u']", "u")] {
+            let line = format!("x: [[1 9 9]], y: [[1 1 9]], ornt: [u'h'], transcriptions: {quoted}");
+            assert_eq!(one(&line, TextFormat::TotalText).unwrap().text, text);
+        }
+    }
+
+    #[test]
+    fn a_refused_line_says_where_its_text_is_if_it_can() {
+        for (line, format, points) in [
+            ("0,0,9,9,9,0,0,9,a", TextFormat::Icdar2015, Some(4)),
+            ("0,0,9,0,9,9,0,9", TextFormat::Icdar2015, Some(4)),
+            ("0,0,9,0,9,x,0,9,a", TextFormat::Icdar2015, None),
+            ("4,4,20,3,40,4,40,20,20,21,4,20,5,word", TextFormat::TotalText, Some(6)),
+            ("1,2,3,4,a", TextFormat::TotalText, None),
+        ] {
+            let place = one(line, format).unwrap_err().place;
+            assert_eq!(place.map(|polygon| polygon.points().len()), points, "{line}");
         }
     }
 

@@ -26,8 +26,7 @@ pub(super) fn read(
 ) -> Result<(Size, Vec<Object>), DataError> {
     let refuse =
         |line: u32, reason: String| DataError::Annotation { path: path.to_owned(), line: line as usize, reason };
-    let bytes = files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = files::read_text_lossy(path, MAX_FILE)?;
     let options = ParsingOptions { allow_dtd: false, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&text, options).map_err(|error| {
         // A file that is cut off ends in its last line.

@@ -112,6 +112,33 @@ class Captures(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "not called"), Capture(self.folder, self.network) as capture:
             capture.loss(torch.tensor(1.0))
 
+    def test_steps_have_folders_of_their_own(self):
+        averaged = torch.optim.swa_utils.AveragedModel(self.network)
+        for step in range(2):
+            self.optimizer.zero_grad()
+            with Capture(self.folder, self.network, self.optimizer, step=step, loss_scale=8.0) as capture:
+                loss = nn.functional.cross_entropy(self.network(self.image), self.label)
+                (8.0 * loss).backward()
+                self.optimizer.step()
+                averaged.update_parameters(self.network)
+                capture.average(averaged)
+        first, second = (load_file(self.folder / f"step{step}" / "step.safetensors") for step in range(2))
+        self.assertTrue(torch.equal(first["param1/fc.weight"], second["start/fc.weight"]))
+        self.assertIn("ema1/module.fc.weight", second)
+        about = json.loads((self.folder / "step1" / "capture.json").read_text())
+        self.assertEqual(about["loss_scale"], 8.0)
+
+    def test_wrapped_networks_are_recorded_with_the_names_of_the_wrapper(self):
+        wrapped = nn.DataParallel(self.network)
+        with Capture(self.folder, wrapped, self.optimizer) as capture:
+            loss = nn.functional.cross_entropy(wrapped(self.image), self.label)
+            capture.loss(loss)
+            loss.backward()
+            self.optimizer.step()
+        found = load_file(self.folder / "step.safetensors")
+        self.assertIn("out/module.conv#0", found)
+        self.assertIn("momentum1/module.fc.weight", found)
+
     def test_nothing_stays_behind(self):
         self.step()
         self.assertFalse(self.network._forward_hooks or self.network.conv._forward_hooks)

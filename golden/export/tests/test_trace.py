@@ -259,25 +259,52 @@ class Command(unittest.TestCase):
             words = ["port", "torchvision:squeezenet1_1", "--classes", "5", "--size", "64", "-o", folder]
             self.assertEqual(run([*words, "--trace-only"]), 0)
             document = json.loads((Path(folder) / "squeezenet1_1.trace.json").read_text())
-            self.assertEqual(document["training"]["optimizer"], {"sgd": {"momentum": 0.9}})
+            self.assertEqual(document["training"]["optimizer"], {"sgd": {"momentum": 0.9, "weight_decay": 0}})
             self.assertEqual(run([*words, "--zoo", "no-such-command"]), 3)
             self.assertIn("no-such-command is not there", said.getvalue())
 
-    def test_only_optimizers_with_a_momentum_get_one(self):
-        words = ["torchvision:resnet18", "-o", "x", "--optimizer"]
-        for given, optimizer in (
-            (["sgd"], {"sgd": {"momentum": 0.9}}),
-            (["sgd", "--momentum", "0.5"], {"sgd": {"momentum": 0.5}}),
-            (["rmsprop"], {"rmsprop": {"momentum": 0.9}}),
-            (["rmsprop_tf"], {"rmsprop": {"momentum": 0.9, "form": "tensorflow"}}),
-            (["adam"], {"adam": {}}),
-            (["adamw", "--eps", "1e-6"], {"adamw": {"eps": 1e-6}}),
-            (["adagrad"], {"adagrad": {}}),
+    def test_the_recipe_gets_every_setting_of_the_optimizer_that_makes_the_golden(self):
+        moments = {"beta1": 0.9, "beta2": 0.999}
+        for given, expected in (
+            ("sgd", {"sgd": {"momentum": 0.9, "weight_decay": 0}}),
+            ("sgd --momentum 0 --weight-decay 0.1", {"sgd": {"momentum": 0, "weight_decay": 0.1}}),
+            ("rmsprop", {"rmsprop": {"alpha": 0.99, "eps": 1e-8, "momentum": 0.9, "centered": False, "form": "pytorch", "weight_decay": 0}}),
+            ("rmsprop_tf --alpha 0", {"rmsprop": {"alpha": 0, "eps": 1e-10, "momentum": 0.9, "centered": False, "form": "tensorflow", "weight_decay": 0}}),
+            ("adam --beta2 0.5", {"adam": {"beta1": 0.9, "beta2": 0.5, "eps": 1e-8, "weight_decay": 0}}),
+            ("adamw --eps 1e-6", {"adamw": {**moments, "eps": 1e-6, "weight_decay": 0.01}}),
+            ("adagrad", {"adagrad": {"lr_decay": 0, "initial_accumulator_value": 0, "eps": 1e-10, "weight_decay": 0}}),
+            ("lamb", {"lamb": {**moments, "eps": 1e-6, "weight_decay": 0.01}}),
         ):
-            self.assertEqual(training(parse([*words, *given]), "step.json")["optimizer"], optimizer)
+            if given.startswith(("rmsprop_tf", "lamb")):
+                try:
+                    import timm  # noqa: F401
+                except ModuleNotFoundError:
+                    continue
+            options = parse(["torchvision:resnet18", "-o", "x", "--optimizer", *given.split()])
+            self.assertEqual(training(options, nn.Linear(2, 2), "step.json")["optimizer"], expected)
+
+    def test_parameters_without_decay_are_named(self):
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.norm, self.rms = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.RMSNorm(4)
+                self.attention, self.fc = nn.MultiheadAttention(4, 2), nn.Linear(4, 2)
+                self.relative_position_bias_table = nn.Parameter(torch.zeros(9, 2))
+
+        norms, attention = {"norm.weight", "norm.bias", "rms.weight"}, {"attention.in_proj_bias", "attention.out_proj.bias"}
+        for words, expected in (
+            ("bn", norms),
+            ("bias", {"conv.bias", "norm.bias", "fc.bias"} | attention),
+            ("dense", {"fc.weight", "fc.bias", "attention.out_proj.weight", "attention.out_proj.bias"}),
+            ("positions", {"relative_position_bias_table"}),
+            ("bn,positions", norms | {"relative_position_bias_table"}),
+        ):
+            options = parse(["x:y", "-o", "x", "--weight-decay", "0.1", "--no-decay", words])
+            self.assertEqual(set(training(options, Network(), "step.json")["undecayed"]), expected, words)
+        self.assertEqual(training(parse(["x:y", "-o", "x", "--no-decay", "bn"]), Network(), "step.json")["undecayed"], [])
 
     def test_what_recipes_do_not_get_is_refused(self):
-        for given, reason in ((["--l2-in-loss", "1e-4"], "--weight-decay is"), (["--optimizer", "adam", "--momentum", "0.9"], "--momentum is for")):
+        for given, reason in ((["--l2-in-loss", "1e-4"], "--weight-decay is"), (["--optimizer", "adam", "--momentum", "0.9"], "--momentum is for"), (["--optimizer", "adam", "--eps", "0"], "above 0")):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 parse(["torchvision:resnet18", "-o", "x", *given])
             self.assertIn(reason, said.getvalue())

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,6 +13,9 @@ from . import cross_entropy, export, gain_rules, grouped
 from .batch import Batch
 from .conditions import NORMALISATIONS
 from .networks import StillFunctions, load
+from .optimizers import optimizer_class, usual
+
+OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -55,13 +59,18 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         type=_gain,
         help="scale of initial parameters by shell pattern; the last match wins",
     )
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="optimizer of torch, or rmsprop_tf of timm (TensorFlow's form)")
+    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="optimizer of torch; rmsprop_tf (TensorFlow's form) and lamb are those of timm")
     add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop; 0.9 if port is not told")
     add("--nesterov", action="store_true", help="use Nesterov momentum (SGD)")
     add("--alpha", type=float, help="alpha of RMSprop; by default that of the optimizer")
+    add("--centered", action="store_true", help="divide by the deviation of the gradient (RMSprop)")
+    add("--beta1", type=float, help="by default that of the optimizer (Adam, AdamW, LAMB)")
+    add("--beta2", type=float, help="the same")
+    add("--lr-decay", type=float, help="decay of the learning rate in Adagrad")
+    add("--initial-accumulator-value", type=float, help="start of the sum of squares in Adagrad")
     add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")
-    add("--weight-decay", type=float, default=0.0)
-    add("--no-decay", default="", help="parameters without weight decay, comma-separated: bn (normalisations), bias (named bias), dense (dense layers), positions (tables of relative positions)")
+    add("--weight-decay", type=float, help="by default that of the optimizer")
+    add("--no-decay", default="", help="parameters without weight decay, comma-separated: bn (normalisations), bias (whose names end with bias, normalisations too), dense (dense layers), positions (tables of relative positions)")
     add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters in the loss")
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
@@ -79,29 +88,57 @@ def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> arg
         parser.error("--indices is for --tokens")
     for setting, takers in SETTINGS.items():
         if getattr(options, setting) and options.optimizer not in takers:
-            parser.error(f"--{setting} is for {' and '.join(takers)}")
+            parser.error(f"--{_flag(setting)} is for {' and '.join(takers)}")
+    if options.weight_decay is None:
+        options.weight_decay = usual(options.optimizer, "weight_decay")
+    for setting in ("eps", "clip_grad_norm"):
+        if (value := getattr(options, setting)) is not None and value <= 0:
+            parser.error(f"--{_flag(setting)} must be above 0")
+    for setting in ("momentum", "alpha", "beta1", "beta2", "label_smoothing"):
+        if not 0 <= (getattr(options, setting) or 0) < 1:
+            parser.error(f"--{_flag(setting)} must be at least 0 and below 1")
+    for setting in ("weight_decay", "lr_decay", "initial_accumulator_value"):
+        if (getattr(options, setting) or 0) < 0:
+            parser.error(f"--{_flag(setting)} must not be negative")
     return options
 
 
-def _rmsprop_tf(*arguments, **settings) -> torch.optim.Optimizer:
-    from timm.optim import RMSpropTF
-
-    return RMSpropTF(*arguments, **settings)
+def _flag(setting: str) -> str:
+    return setting.replace("_", "-")
 
 
-OPTIMIZERS = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-    "rmsprop_tf": _rmsprop_tf,
-    "adagrad": torch.optim.Adagrad,
-}
+def optimizer(options: argparse.Namespace, network: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer that the options describe: the only source of its settings, for golden and recipe."""
+
+    def decays(module: nn.Module, local: str) -> bool:
+        if isinstance(module, NORMALISATIONS) and "bn" in options.no_decay:
+            return False
+        if isinstance(module, nn.Linear) and "dense" in options.no_decay:
+            return False
+        if local == "relative_position_bias_table":
+            return "positions" not in options.no_decay
+        return not (local.endswith("bias") and "bias" in options.no_decay)
+
+    groups = grouped(network, options.lr, options.weight_decay, decays)
+    given = {name: getattr(options, name) for name, takers in SETTINGS.items() if options.optimizer in takers}
+    settings = {name: value for name, value in given.items() if value is not None}
+    own = usual(options.optimizer, "betas")
+    betas = tuple(settings.pop(name, default) for name, default in zip(("beta1", "beta2"), own or ()))
+    settings |= {"betas": betas} if own else {}
+    settings |= {"max_grad_norm": None} if options.optimizer == "lamb" else {}
+    return optimizer_class(options.optimizer)(groups, **settings)
+
+
 SETTINGS = {
     "momentum": ("sgd", "rmsprop", "rmsprop_tf"),
     "nesterov": ("sgd",),
     "alpha": ("rmsprop", "rmsprop_tf"),
-    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad"),
+    "centered": ("rmsprop", "rmsprop_tf"),
+    "beta1": ("adam", "adamw", "lamb"),
+    "beta2": ("adam", "adamw", "lamb"),
+    "lr_decay": ("adagrad",),
+    "initial_accumulator_value": ("adagrad",),
+    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb"),
 }
 """Which optimizers have a setting, beside learning rate and decay."""
 
@@ -121,23 +158,11 @@ def main(arguments: list[str] | None = None) -> dict:
     return golden(options, load(options.model, options.classes), options.output)
 
 
-def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) -> dict:
-    """Writes the golden of a network that leaves nothing to chance."""
+def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, moved_runs: int = 1) -> dict:
+    """Writes the golden of a network that leaves nothing to chance; `moved_runs` as in `export`."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
-
-    kept = {"bn": NORMALISATIONS, "dense": nn.Linear}
-
-    def decays(module: nn.Module, local: str) -> bool:
-        whole = any(isinstance(module, kinds) for word, kinds in kept.items() if word in options.no_decay)
-        spared = {"bias": "bias", "positions": "relative_position_bias_table"}
-        return not (whole or any(local == name for word, name in spared.items() if word in options.no_decay))
-
-    def optimizer(network: nn.Module) -> torch.optim.Optimizer:
-        groups = grouped(network, options.lr, options.weight_decay, decays)
-        settings = {name: value for name in SETTINGS if (value := getattr(options, name))}
-        return OPTIMIZERS[options.optimizer](groups, **settings)
 
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
@@ -147,7 +172,7 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
             path,
             network,
             cross_entropy(options.label_smoothing, options.l2_in_loss),
-            optimizer,
+            partial(optimizer, options),
             batch.all(),
             forward=batch.forward,
             name=options.name or options.model.rpartition(":")[2],
@@ -157,6 +182,7 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
             hyper=hyper,
             samples=options.samples,
             lifted_variant=not options.no_lifted,
+            moved_runs=moved_runs,
         )
     losses = ", ".join(f"{step['loss']:.6f}" for step in document["losses_f64"])
     print(f"{path}: losses {losses}", file=sys.stderr)
@@ -167,6 +193,10 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
 
 def run(arguments: list[str]) -> int:
     """`port ...` ports a network; anything else makes a golden."""
+    if arguments[:1] == ["random"]:
+        from .random.command import main as random
+
+        return random(arguments[1:])
     if arguments[:1] != ["port"]:
         main(arguments)
         return 0

@@ -10,6 +10,12 @@
 
     $ zoo judge resnet18 recorded
 
+Several steps are recorded in turn, each with its number; `zoo judge resnet18 recorded` judges them in turn:
+
+    for n in range(3):
+        with Capture("recorded", network, optimizer, step=n) as capture:
+            ...
+
 Weights and inputs are those that `zoo golden inputs` writes. The recording contains, under the keys of golden/README.md:
 parameters and running statistics before the step (`start/`), the arguments of the network (`in/@root#0.N`), the outputs of
 modules (`out/MODULE#CALL`), losses, gradients before clipping (`grad/`), and after the step parameters (`param1/`), running
@@ -24,18 +30,28 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .exporter import StateBuffers, _tensors
-from .recording import describe, described
+from .recording import describe, described, of_step
 
 
 class Capture:
     """A context manager around one step; the folder is written when it ends, unless by an exception.
 
-    network: without wrappers such as DistributedDataParallel (`ddp.module`), whose names would not be the recipe's.
+    network: the module that the step calls. Names that wrappers such as DistributedDataParallel add are recognised.
     optimizer: None if the step ends with the gradients.
+    step: the number of the step, from 0, if several are recorded.
+    loss_scale: the factor on the loss before `backward` (`scaler.get_scale()`), and so on the recorded gradients.
     """
 
-    def __init__(self, folder: str | Path, network: nn.Module, optimizer: torch.optim.Optimizer | None = None):
-        self.folder, self.network, self.optimizer = Path(folder), network, optimizer
+    def __init__(
+        self,
+        folder: str | Path,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        step: int | None = None,
+        loss_scale: float = 1.0,
+    ):
+        self.folder, self.network, self.optimizer, self.loss_scale = of_step(folder, step), network, optimizer, loss_scale
         self.tensors: dict[str, torch.Tensor] = {}
         self.buffers = StateBuffers(network)
         self._hooks: list = []
@@ -66,6 +82,12 @@ class Capture:
     def loss(self, loss: torch.Tensor, name: str = "loss") -> None:
         """Records a loss: the total, or a part by its name in the recipe."""
         self._keep(f"loss/{name}", loss)
+
+    def average(self, network: nn.Module) -> None:
+        """Records the moving average of the parameters after the step, which another module of the same structure holds, such as
+        torch.optim.swa_utils.AveragedModel."""
+        for name, parameter in network.named_parameters():
+            self._keep(f"ema1/{name}", parameter)
 
     def _forward(self, name: str):
         def hook(module, arguments, keywords, result):
@@ -111,7 +133,7 @@ class Capture:
         save_file(self.tensors, self.folder / "step.safetensors", metadata={"format": "pt"})
         device = str(next((p.device for p in self.network.parameters()), "cpu"))
         tensors = {key: described(tensor.shape, _statistics(tensor)) for key, tensor in self.tensors.items()}
-        describe(self.folder, {"torch": torch.__version__}, device, tensors)
+        describe(self.folder, {"torch": torch.__version__}, device, self.loss_scale, tensors)
 
 
 def _statistics(tensor: torch.Tensor) -> dict[str, float]:

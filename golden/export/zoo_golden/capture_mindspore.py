@@ -24,7 +24,7 @@ import numpy as np
 from mindspore import nn
 from safetensors.numpy import save_file
 
-from .recording import describe, described
+from .recording import describe, described, of_step
 
 _SLOTS = {
     "moments": "momentum", "accum": "momentum",
@@ -39,10 +39,20 @@ class Capture:
     """A context manager around one step; the folder is written when it ends, unless by an exception.
 
     optimizer: None if the step ends with the gradients.
+    step: the number of the step, from 0, if several are recorded, each in its own `Capture`.
+    loss_scale: the factor on the loss, and so on the recorded gradients.
     """
 
-    def __init__(self, folder: str | Path, network: nn.Cell, optimizer: nn.Optimizer | None = None):
-        self.folder, self.network, self.optimizer = Path(folder), network, optimizer
+    def __init__(
+        self,
+        folder: str | Path,
+        network: nn.Cell,
+        optimizer: nn.Optimizer | None = None,
+        *,
+        step: int | None = None,
+        loss_scale: float = 1.0,
+    ):
+        self.folder, self.network, self.optimizer, self.loss_scale = of_step(folder, step), network, optimizer, loss_scale
         self.tensors: dict[str, np.ndarray] = {}
         self._hooks: list = []
         self._calls: Counter[str] = Counter()
@@ -113,7 +123,8 @@ class Capture:
         self.folder.mkdir(parents=True, exist_ok=True)
         save_file(self.tensors, self.folder / "step.safetensors")
         tensors = {key: described(array.shape, _statistics(array)) for key, array in self.tensors.items()}
-        describe(self.folder, {"mindspore": mindspore.__version__}, mindspore.get_context("device_target"), tensors)
+        device = mindspore.get_context("device_target")
+        describe(self.folder, {"mindspore": mindspore.__version__}, device, self.loss_scale, tensors)
 
 
 def _statistics(array: np.ndarray) -> dict[str, float]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from .hashes import hashes, signed
 
-NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 TRANSPOSED = nn.modules.conv._ConvTransposeNd
 SMALL = np.float32(0.1)
 """Bound of biases, and the spread of normalisation weights about one."""
@@ -76,7 +76,7 @@ def lift(network: nn.Module, gain: Gain) -> bool:
         return False
     lifted = False
     for prefix, module in network.named_modules():
-        if isinstance(module, NORMALISATIONS) and module.bias is not None:
+        if isinstance(module, NORMALISATIONS) and getattr(module, "bias", None) is not None:
             module.bias.add_(float(np.float32(4.0 * gain(f"{prefix}.bias"))))
             lifted = True
     return lifted

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ ROOT_SAMPLES = 4096
 """The same for outputs of the whole network, which keep their shape; also their number of samples when larger."""
 _DEGENERATE = 1e-10
 """A gradient below this fraction of the median gradient is rounding: its exact value is zero."""
+_F64_OF_F32 = 2.0**-29
+"""Rounding in f64, relative to that in f32."""
 _TELLS = 1e-10
 """A tenth of the tolerance in f64: smaller distances of the moved run decide nothing and are left out."""
 
@@ -34,11 +37,11 @@ class Recording:
         key: str,
         truth: torch.Tensor,
         rounded: list[torch.Tensor],
-        moved: torch.Tensor | None = None,
+        moved: Sequence[torch.Tensor] = (),
         start: torch.Tensor | None = None,
         kind: str | None = None,
     ):
-        """Records `truth` (f64), its largest distance from `rounded` (f32 runs) and from `moved` (an f64 run moved in its last
+        """Records `truth` (f64), its largest distance from `rounded` (f32 runs) and from `moved` (f64 runs moved in their last
         place), and with `start` the change since then."""
         truth = truth.detach()
         norm, largest = truth.norm().item(), truth.abs().max().item()
@@ -66,7 +69,9 @@ class Recording:
         entry["f32_max"] = _ratio(error_max, largest)
         if start is not None:
             entry["delta_f32_rel"] = _ratio(error, entry["delta_l2"])
-        distance = 0.0 if moved is None else (moved.detach() - truth).norm().item()
+        distance = max(((values.detach() - truth).norm().item() for values in moved), default=0.0)
+        if norm == 0 and (distance or error):
+            entry["rounding_l2"] = max(distance, error * _F64_OF_F32)
         for figure, scale in (("f64_rel", norm), ("delta_f64_rel", entry.get("delta_l2", 0.0))):
             if tells(distance, scale):
                 entry[figure] = distance / scale

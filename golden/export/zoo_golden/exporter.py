@@ -3,18 +3,21 @@
 f32 runs twice, with oneDNN's kernels and with torch's own: ReLU inputs near zero flip by chance, and one such flip changes gradients
 by far more than rounding does. The larger distance of the two from f64 is the noise floor.
 
-f64 runs twice too, the second time with inputs, parameters and outputs of innermost modules perturbed in their last place. The
-effect after three steps shows how much of a result in f64 is rounding error.
+f64 runs again, once or several times, with inputs, parameters and outputs of innermost modules perturbed in their last place. The
+largest effect after three steps shows how much of a result in f64 is rounding error.
 """
 
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torchvision
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from . import document, hashes
 from .conditions import NORMALISATIONS, Gain, Input, fill, lift
@@ -22,10 +25,14 @@ from .document import Recording
 from .networks import OneType
 from .optimizers import describe, starts
 
+T = TypeVar("T")
+
 Loss = Callable[[object, dict[str, torch.Tensor], nn.Module], dict[str, torch.Tensor]]
 """(outputs, inputs, network) -> named scalars with at least `loss`, which is differentiated."""
 
 _STEPS = 3
+_ROUNDED = 2
+"""Runs in f32."""
 _LAST_PLACE = 2.0**-52
 _LIFTED_RULE = (
     "every normalisation bias = f32(bias + f32(4*gain)); forward and gradients of one step only: "
@@ -48,6 +55,7 @@ def export(
     hyper: dict | None = None,
     samples: int = document.IN_ORDER,
     lifted_variant: bool = True,
+    moved_runs: int = 1,
 ) -> dict:
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
@@ -56,9 +64,11 @@ def export(
     lifted_variant: False for networks that normalise before each ReLU and after it: without a ReLU that cuts, all their
     gradients vanish but for rounding.
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
+    moved_runs: number of perturbed runs. One may move a tensor by little by chance; each takes as much memory as the f64 run.
     """
     init = fill(network, salt, gain)
-    runs = Runs(network, loss, forward, inputs, optimizer, clip_grad_norm)
+    conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm)
+    runs = Runs(*conditions, moved_runs=moved_runs)
     recording = Recording(samples)
     losses = [runs.gradients(recording)]
     described = describe(runs.truth.optimizer, runs.truth.network, clip_grad_norm)
@@ -77,7 +87,7 @@ def export(
     lifted = copy.deepcopy(network)
     if lifted_variant and lift(lifted, gain):
         variant = Recording(samples)
-        once = _losses([Runs(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)])
+        once = _losses([Runs(lifted, *conditions[1:], moved_runs=moved_runs).gradients(variant)])
         variant.mark_degenerate()
         variants["lifted"] = {
             **once,
@@ -149,17 +159,15 @@ class Run:
     def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
         self.dtype = dtype
-        if dtype is torch.float64:
-            _make_exact(self.network)
         self.optimizer = optimizer(self.network)
         self.loss, self.forward, self.clip_grad_norm, self.onednn = loss, forward, clip_grad_norm, onednn
         self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
 
     @torch.no_grad()
-    def move(self) -> None:
+    def move(self, seed: int) -> None:
         """Moves inputs, parameters and from now on results of innermost modules in their last place, up or down by chance: what one
         rounding of each does."""
-        chance = torch.Generator().manual_seed(0)
+        chance = torch.Generator().manual_seed(seed)
 
         def moved(values: torch.Tensor) -> torch.Tensor:
             up = torch.randint(0, 2, values.shape, generator=chance, dtype=torch.float64)
@@ -176,7 +184,8 @@ class Run:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype):
+        exact = _Exact() if self.dtype is torch.float64 else nullcontext()
+        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), exact:
             losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
@@ -216,15 +225,16 @@ class StateBuffers:
 class Runs:
     """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 moved in its last place (`moved`), in lockstep."""
 
-    def __init__(self, *conditions):
+    def __init__(self, *conditions, moved_runs: int):
         self.truth = Run(*conditions, dtype=torch.float64)
-        self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]
-        self.moved = Run(*conditions, dtype=torch.float64)
-        self.moved.move()
+        self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]  # as many as _ROUNDED
+        self.moved = [Run(*conditions, dtype=torch.float64) for _ in range(moved_runs)]
+        for seed, run in enumerate(self.moved):
+            run.move(seed)
         self.buffers = [StateBuffers(run.network) for run in self._all()]
 
     def gradients(self, recording: Recording | None = None) -> tuple[dict, dict, dict]:
-        """Losses in f64, in f32 (the value farther off) and of the moved run; with `recording`, module outputs and unclipped gradients go into it.
+        """Losses in f64, in f32 and of the moved runs (the values farthest off); with `recording`, module outputs and unclipped gradients go into it.
 
         Gradients are left clipped.
         """
@@ -235,9 +245,13 @@ class Runs:
                 recording.add(key, tensor, *_others([others[key][0] for others in outputs[1:]]), kind=kind)
             for name, parameter, others in self._parameters():
                 recording.add(f"grad/{name}", parameter.grad, *_others([other.grad for other in others]))
-        truth, *rounded, moved = (values | run.clip() for values, run in zip(losses, self._all()))
-        farther = {key: max((losses[key] for losses in rounded), key=lambda v: abs(v - value)) for key, value in truth.items()}
-        return truth, farther, moved
+        truth, *others = (values | run.clip() for values, run in zip(losses, self._all()))
+
+        def farther(runs: list[dict]) -> dict:
+            return {key: max((losses[key] for losses in runs), key=lambda v: abs(v - value)) for key, value in truth.items()}
+
+        rounded, moved = _others(others)
+        return truth, farther(rounded), farther(moved)
 
     def update(self) -> None:
         for run in self._all():
@@ -256,7 +270,7 @@ class Runs:
             recording.add(f"buffer{step}/{name}", truth, *_others([other for _, other in others]))
 
     def _all(self) -> tuple[Run, ...]:
-        return (self.truth, *self.rounded, self.moved)
+        return (self.truth, *self.rounded, *self.moved)
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter, list[nn.Parameter]]]:
         """Name, f64 value and the other runs' values of every parameter that has a gradient."""
@@ -266,21 +280,23 @@ class Runs:
                 yield name, truth, list(rest)
 
 
-def _others(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """What the runs beside the truth made of a tensor: those in f32, and the moved one."""
-    *rounded, moved = tensors
-    return rounded, moved
+def _others(results: list[T]) -> tuple[list[T], list[T]]:
+    """Results of the runs beside the truth: of those in f32, and of the moved ones."""
+    return results[:_ROUNDED], results[_ROUNDED:]
 
 
 def _is_real(result: object) -> bool:
     return isinstance(result, torch.Tensor) and result.is_floating_point()
 
 
-def _make_exact(network: nn.Module) -> None:
-    """torch's gradient of Hardsigmoid has the 1/6 of f32, 3e-8 off, in f64 too (2.15, CPU)."""
-    for module in network.modules():
-        if isinstance(module, nn.Hardsigmoid):
-            module.forward = lambda x: nn.functional.relu6(x + 3) / 6
+class _Exact(TorchFunctionMode):
+    """torch's gradient of hardsigmoid has the 1/6 of f32, 3e-8 off, in f64 too (2.15, CPU)."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is nn.functional.hardsigmoid:
+            x = args[0] if args else kwargs["input"]
+            return nn.functional.relu6(x + 3) / 6
+        return function(*args, **(kwargs or {}))
 
 
 def _is_empty(module: nn.Module) -> bool:

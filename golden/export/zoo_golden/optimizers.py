@@ -1,11 +1,33 @@
 """The description of the optimizer in the JSON file, derived from the optimizer object."""
 
-from typing import NamedTuple
+import inspect
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 _GROUP = ("params", "lr", "weight_decay")
+
+
+def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
+    """The class of an optimizer of `--optimizer`."""
+    if name in ("rmsprop_tf", "lamb"):
+        from timm.optim import Lamb, RMSpropTF
+
+        return RMSpropTF if name == "rmsprop_tf" else Lamb
+    return {
+        "sgd": torch.optim.SGD,
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "rmsprop": torch.optim.RMSprop,
+        "adagrad": torch.optim.Adagrad,
+    }[name]
+
+
+def usual(name: str, setting: str) -> Any:
+    """The value that an optimizer itself gives to a setting; None if it has no such setting."""
+    known = inspect.signature(optimizer_class(name)).parameters
+    return known[setting].default if setting in known else None
 
 
 class _Rule(NamedTuple):
@@ -75,7 +97,7 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
     if type(optimizer) is torch.optim.SGD:
         _require(shared, dampening=0, maximize=False)
         update = "(g + wd*p + momentum*v)" if shared["nesterov"] else "v"
-        form = {"kind": f"SGD: v = momentum*v + (g + wd*p); p -= lr*{update}; v starts as the first (g + wd*p)"}
+        form: dict[str, Any] = {"kind": f"SGD: v = momentum*v + (g + wd*p); p -= lr*{update}; v starts as the first (g + wd*p)"}
         if shared["nesterov"]:
             form["nesterov"] = True
         form["momentum"] = shared["momentum"]
@@ -109,6 +131,17 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
         for group in optimizer.param_groups
     ]
     return form
+
+
+def section(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:
+    """For the trace: the optimizer as recipes name it, with every setting, and the parameters without decay if others have some."""
+    form = describe(optimizer, network, None)
+    settings = {key: form[key] for key in ("momentum", "nesterov", "eps") if key in form}
+    settings |= dict(zip(("beta1", "beta2"), form.get("betas", ()))) | form.get("settings", {})
+    decay = max(group["weight_decay"] for group in form["groups"])
+    kept = [group["params"] for group in form["groups"] if group["weight_decay"] != decay]
+    name = form["kind"].partition(":")[0].lower()
+    return {"optimizer": {name: settings | {"weight_decay": decay}}, "undecayed": [key for keys in kept for key in keys]}
 
 
 def starts(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:

@@ -15,13 +15,17 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .__main__ import SETTINGS, checked, golden, training_options
+from .__main__ import SETTINGS, checked, golden, optimizer, training_options
 from .batch import Batch
 from .networks import build, still
+from .optimizers import section
 from .trace import TraceError, batch_sizes, trace
 
 LARGEST_TRACE = 64 << 20
 """Bytes of the largest trace that `zoo import` reads."""
+
+_LARGE = 5_000_000
+"""Parameters of a large network."""
 
 USUAL_MOMENTUM = 0.9
 """Momentum of the optimizers that have one, unless it is given."""
@@ -71,7 +75,7 @@ def port(options: argparse.Namespace) -> int:
     folder = Path(options.output)
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
     network = built(options).train()
-    document = trace_network(network, options) | {"training": training(options, manifest)}
+    document = trace_network(network, options) | {"training": training(options, network, manifest)}
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > LARGEST_TRACE:
         raise TraceError(_too_large(document, len(text)))
@@ -94,12 +98,17 @@ def port(options: argparse.Namespace) -> int:
         raise TraceError(f"{recipe} is written, but no golden: {reason}; --no-golden stops after the recipe")
     still(network)
     try:
-        golden(options, network, folder / f"golden/{name}/step")
+        golden(options, network, folder / f"golden/{name}/step", moved_runs(network))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
         return 0
     return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
+
+
+def moved_runs(network: nn.Module) -> int:
+    """Three perturbed runs tell more of the conditioning of a step than one; large networks have no memory for them."""
+    return 3 if sum(parameter.numel() for parameter in network.parameters()) < _LARGE else 1
 
 
 def built(options: argparse.Namespace) -> nn.Module:
@@ -183,19 +192,13 @@ def save_weights(network: nn.Module, path: Path) -> None:
     save_file({key: state[key].contiguous() for key in reversed(named.values())}, path)
 
 
-def training(options: argparse.Namespace, manifest: str) -> dict:
+def training(options: argparse.Namespace, network: nn.Module, manifest: str) -> dict:
     """What the recipe says of loss and optimizer."""
-    settings = {key: value for key in ("momentum", "nesterov", "alpha", "eps") if (value := getattr(options, key))}
-    settings |= {"weight_decay": options.weight_decay} if options.weight_decay else {}
-    settings |= {"no_decay": sorted(options.no_decay, reverse=True)} if options.no_decay else {}
-    kind = options.optimizer
-    if kind == "rmsprop_tf":
-        kind, settings = "rmsprop", settings | {"form": "tensorflow"}
     return {
         "batch": options.batch,
         "lr": options.lr,
         "label_smoothing": options.label_smoothing,
-        "optimizer": {kind: settings},
+        **section(optimizer(options, network), network),
         "clip_grad_norm": options.clip_grad_norm,
         "golden": manifest,
     }

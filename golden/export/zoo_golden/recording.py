@@ -9,9 +9,14 @@ FORMAT = 1
 """Version of `capture.json`."""
 
 
-def describe(folder: Path, made_with: Mapping[str, str], device: str, tensors: Mapping[str, dict]) -> None:
-    """Writes capture.json: who recorded what, and every tensor as [`described`]."""
-    about = {"zoo_capture": FORMAT, "made_with": dict(made_with), "device": device, "tensors": dict(tensors)}
+def of_step(folder: str | Path, step: int | None) -> Path:
+    """The folder of a step: `step0`, `step1` and so on in the given one, or the given one itself if only one step is recorded."""
+    return Path(folder) if step is None else Path(folder) / f"step{step}"
+
+
+def describe(folder: Path, made_with: Mapping[str, str], device: str, loss_scale: float, tensors: Mapping[str, dict]) -> None:
+    """Writes capture.json: who recorded what, the factor on the gradients, and every tensor as [`described`]."""
+    about = {"zoo_capture": FORMAT, "made_with": dict(made_with), "device": device, "loss_scale": loss_scale, "tensors": dict(tensors)}
     (folder / "capture.json").write_text(json.dumps(about) + "\n")
 
 

@@ -36,6 +36,10 @@ pub const DEGENERATE_FACTOR: f64 = 1e3;
 /// Another order of summation may give rounding errors that are larger by this factor.
 pub const ORDERS: f64 = 10.0;
 
+/// Relative distance between the reference's f64 run and one moved in its last place from which on f64 has no digit of a
+/// tensor: its elements are rounding errors.
+pub const NO_DIGITS: f64 = 0.01;
+
 /// Whether a tensor is degenerate. `f32_error` is the relative error of its f32 run. A degenerate tensor has an exact
 /// value of zero and consists of rounding errors (for example, a bias before a normalisation), so f32 keeps no
 /// correct digit of it. A ReLU that takes the other branch never changes a gradient by as much as its size: the
@@ -69,6 +73,14 @@ impl Precision {
         match self {
             Self::F64 => f32_error * (f64::EPSILON / f64::from(f32::EPSILON)),
             Self::F32 => f32_error,
+        }
+    }
+
+    /// A rounding error in f64, as it would be in this arithmetic.
+    pub fn from_f64(self, error: f64) -> f64 {
+        match self {
+            Self::F64 => error,
+            Self::F32 => error * (f64::from(f32::EPSILON) / f64::EPSILON),
         }
     }
 
@@ -192,6 +204,7 @@ mod tests {
             f32_rel: 1e-6,
             f32_max: 1e-6,
             f64_rel: 0.0,
+            rounding_l2: 0.0,
             delta_l2: None,
             delta_f32_rel: None,
             delta_f64_rel: None,

@@ -25,14 +25,7 @@ pub const PIXEL_TOLERANCE: f64 = 1.0 / (1u64 << 23) as f64;
 /// # Errors
 /// A file that exists but cannot be read.
 pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<Item>, GoldenError> {
-    let (path, table) = match &golden.manifest.schedule {
-        Some(table) => (golden.path.clone(), table.clone()),
-        None => {
-            let path = folder.join("schedule.json");
-            let Some(table) = read_json::<ScheduleTable>(&path)? else { return Ok(Vec::new()) };
-            (path, table)
-        }
-    };
+    let Some((path, table)) = table(golden, folder)? else { return Ok(Vec::new()) };
     let mut items = vec![
         same("train.epochs", recipe.train.epochs as f64, table.epochs as f64),
         same("train.batch", recipe.train.batch as f64, table.batch as f64),
@@ -51,6 +44,30 @@ pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<I
         Item::measured(format!("lr of step {step}"), error, SCHEDULE_TOLERANCE)
     }));
     Ok(items)
+}
+
+/// The golden's learning rates with their file, or those of `schedule.json`.
+fn table(golden: &Golden, folder: &Path) -> Result<Option<(PathBuf, ScheduleTable)>, GoldenError> {
+    if let Some(table) = &golden.manifest.schedule {
+        return Ok(Some((golden.path.clone(), table.clone())));
+    }
+    let path = folder.join("schedule.json");
+    Ok(read_json::<ScheduleTable>(&path)?.map(|table| (path, table)))
+}
+
+/// The learning rates of the first steps by the recipe's schedule, with the length of a training that the golden names.
+///
+/// # Errors
+/// Neither the golden nor a `schedule.json` says how many steps an epoch has.
+pub fn rates(recipe: &Recipe, golden: &Golden, folder: &Path, steps: usize) -> Result<Vec<f64>, GoldenError> {
+    let Some((_, table)) = table(golden, folder)? else {
+        let message = "neither the golden nor schedule.json beside it says how many steps an epoch has: without that, \
+                       the schedule has no learning rates"
+            .to_owned();
+        return Err(GoldenError::Malformed { path: folder.to_owned(), message });
+    };
+    let length = Length::new(table.steps_per_epoch, table.epochs, recipe.train.max_steps);
+    Ok((0..steps).map(|step| recipe.schedule.lr(step, length)).collect())
 }
 
 fn same(name: &str, ours: f64, truth: f64) -> Item {

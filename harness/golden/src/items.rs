@@ -48,6 +48,7 @@ pub(crate) fn outputs<'m>(
     items.extend(
         listed.filter(|k| !taps.iter().any(|t| t == k)).map(|k| Item::wrong(k, "the recipe has no such module call")),
     );
+    degenerate::forgive(&mut items, OUT, tensors, precision, degenerate::rounding_level_of_value, &read);
     items
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn gradients<'m>(
         .collect();
     let listed = tensors.keys().filter_map(|k| k.strip_prefix(GRAD));
     items.extend(listed.filter(|k| !names.contains(k)).map(|k| Item::wrong(k, "the step computes no such gradient")));
-    degenerate::forgive(&mut items, GRAD, tensors, precision, &read);
+    degenerate::forgive(&mut items, GRAD, tensors, precision, degenerate::rounding_level, &read);
     items
 }
 

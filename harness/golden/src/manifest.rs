@@ -268,6 +268,10 @@ pub struct TensorFacts {
     /// place; omitted if small.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub f64_rel: f64,
+    /// Norm of the rounding errors in f64 if the reference's value is exactly zero, which other orders of summation do
+    /// not give; omitted if they do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounding_l2: f64,
     /// Norm of the change since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_l2: Option<f64>,

@@ -149,6 +149,7 @@ fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<Strin
         f32_rel: floor(rel),
         f32_max: if truth.stats.absmax > 0.0 { worst / truth.stats.absmax } else { 0.0 },
         f64_rel: 0.0,
+        rounding_l2: 0.0,
         delta_l2: start.map(|s| s.delta_l2),
         delta_f32_rel: start.map(|s| floor(relative_l2(&delta(rounded), &delta(truth), s.delta_l2, numel))),
         delta_f64_rel: None,

@@ -12,7 +12,9 @@ pub enum Verdict {
     Pass,
     /// Something is not within tolerance.
     Fail,
-    /// The golden has no data for it.
+    /// Everything compared is within tolerance, and not everything was compared.
+    Partial,
+    /// There are no data for it.
     Absent,
 }
 
@@ -21,6 +23,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Pass => "pass",
             Self::Fail => "fail",
+            Self::Partial => "partial",
             Self::Absent => "absent",
         })
     }

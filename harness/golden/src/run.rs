@@ -16,7 +16,7 @@ use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use zoo_engine::{Inputs, Scalars, Step};
-use zoo_graph::{Graph, GraphError, NodeId, Phase, Shape, TapState, ValueId, VariableRole};
+use zoo_graph::{Graph, GraphError, NodeId, Phase, Shape, TapState, ValueId, Variable, VariableRole};
 use zoo_recipe::{Recipe, ResolvedModel};
 
 /// A recipe's step under a golden's conditions.
@@ -368,12 +368,20 @@ fn indices(golden: &Golden, name: &str, values: &[f64]) -> Result<Vec<u32>, Gold
 pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Result<(), GoldenError> {
     let manifest = &golden.manifest;
     let graph = step.graph();
-    let variables: Vec<(String, VariableRole, zoo_graph::TensorType)> =
-        graph.variables.iter().map(|v| (v.name.clone(), v.role.clone(), graph.ty(v.value).clone())).collect();
-    for (name, role, ty) in variables {
-        let mut values: Vec<f32> = match (golden.start(&name, ty.shape.numel()), manifest.init.get(&name)) {
+    // A moving average starts as its parameter.
+    let starts_as = |v: &Variable| {
+        let of = if let VariableRole::Average { parameter } = v.role { graph.variable(parameter) } else { v };
+        of.name.clone()
+    };
+    let variables: Vec<(String, String, VariableRole, zoo_graph::TensorType)> = graph
+        .variables
+        .iter()
+        .map(|v| (v.name.clone(), starts_as(v), v.role.clone(), graph.ty(v.value).clone()))
+        .collect();
+    for (name, start, role, ty) in variables {
+        let mut values: Vec<f32> = match (golden.start(&start, ty.shape.numel()), manifest.init.get(&start)) {
             (Some(stored), _) => stored.iter().map(|v| *v as f32).collect(),
-            (None, Some(rule)) => weights::initial(rule, &manifest.salt, &name, ty.shape.numel()),
+            (None, Some(rule)) => weights::initial(rule, &manifest.salt, &start, ty.shape.numel()),
             (None, None) => vec![0.0; ty.shape.numel()],
         };
         let scale = name.strip_suffix(".bias").and_then(|layer| manifest.init.get(&format!("{layer}.weight")));

@@ -24,6 +24,7 @@ mod attention;
 mod axes;
 mod constant;
 mod cosine;
+mod decay;
 mod error;
 mod fold;
 mod formula;
@@ -81,7 +82,25 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     if let Some(evaluation) = &evaluation {
         modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
     }
-    let text = recipe::text(trace, &network, name)?;
+    let mut training = trace.training.clone().unwrap_or_default();
+    let (mut imported, roles) = proven(trace, &training, &network, name)?;
+    if !training.undecayed.is_empty() {
+        // The layers tell normalisations and biases apart, so the exceptions from the decay are written at last.
+        decay::spare(&mut training.optimizer, &training.undecayed, &roles);
+        imported = proven(trace, &training, &network, name)?.0;
+    }
+    imported.proof.evaluation = evaluation.is_some();
+    Ok(imported)
+}
+
+/// The recipe with this training, and the roles of its parameters.
+fn proven(
+    trace: &Trace,
+    training: &Training,
+    network: &operation::Network,
+    name: &str,
+) -> Result<(Imported, decay::Roles), ImportError> {
+    let text = recipe::text(trace, training, network, name)?;
     let temporary = |source| ImportError::Temporary { source };
     let folder = tempfile::tempdir().map_err(temporary)?;
     std::fs::write(folder.path().join(format!("{name}.yaml")), &text).map_err(temporary)?;
@@ -90,8 +109,8 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let invalid = |errors| ImportError::Invalid(Box::new(errors));
     let recipe = recipe.map_err(invalid)?.recipe;
     let model = recipe.resolve().map_err(invalid)?;
-    let proof = proof::same(&network, &model)?;
-    let parameters = proof::shapes(trace, &recipe, &model)?;
-    let proof = Proof { parameters, evaluation: evaluation.is_some(), ..proof };
-    Ok(Imported { text, proof })
+    let proof = proof::same(network, &model)?;
+    let roles = proof::shapes(trace, &recipe, &model)?;
+    let proof = Proof { parameters: roles.len(), ..proof };
+    Ok((Imported { text, proof }, roles))
 }

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use zoo_recipe::layers::{Axis, Description, DotProductAttention};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
+use crate::decay::Roles;
 use crate::error::unbuildable;
 use crate::operation::{Network, Operation, Tensor, Unit, What, Windows};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
@@ -305,11 +306,11 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     Ok(Proof { operations, modules: traced.modules.len(), parameters: 0, evaluation: false })
 }
 
-/// Compares the graph of a recipe with shapes and parameters of the trace.
+/// Compares the graph of a recipe with shapes and parameters of the trace, and returns the roles of its parameters.
 ///
 /// # Errors
 /// As [`same`], and parameters that no operation uses.
-pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<usize, ImportError> {
+pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<Roles, ImportError> {
     let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
     let graph = build(recipe, model, &options).map_err(|error| unbuildable(recipe, error))?;
     let own: BTreeMap<&str, Vec<usize>> = graph
@@ -352,7 +353,7 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
             return Err(ImportError::Differs(message));
         }
     }
-    Ok(count)
+    Ok(graph.parameters().map(|(_, variable)| (variable.name.clone(), variable.role.clone())).collect())
 }
 
 /// Shapes of the results of modules, by path, call and key.

@@ -19,11 +19,11 @@ use crate::{ImportError, structure, write};
 const MOST_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=36;
 const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 
-/// The recipe of a traced network, under this name.
+/// The recipe of a traced network with this training, under this name.
 ///
 /// # Errors
 /// The first unsupported operation.
-pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
+pub fn text(trace: &Trace, training: &Training, network: &Network, name: &str) -> Result<String, ImportError> {
     let (mut items, _) = structure::layers(network)?;
     items.extend(network.output.clone().map(Item::Tap));
     let mut body = lay_out(items, "");
@@ -35,7 +35,7 @@ pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, Impo
     let output = network.output.as_ref();
     let outputs = output.map(|output| format!("  outputs: {{{0}: {0}}}\n", scalar(output))).unwrap_or_default();
     let mut text = head(trace, name);
-    let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, output));
+    let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, training, output));
     Ok(text)
 }
 
@@ -119,18 +119,9 @@ fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
 }
 
 /// Data, training and golden.
-fn rest(trace: &Trace, output: Option<&String>) -> String {
+fn rest(trace: &Trace, training: &Training, output: Option<&String>) -> String {
     let mut text = String::new();
     text += &data(trace);
-    let usual = Training {
-        batch: 32,
-        lr: 0.01,
-        label_smoothing: 0.0,
-        optimizer: Optimizer::Sgd(Default::default()),
-        clip_grad_norm: None,
-        golden: None,
-    };
-    let training = trace.training.as_ref().unwrap_or(&usual);
     let prediction =
         output.filter(|output| *output != "logits").map(|output| format!("prediction: {}", scalar(output)));
     let smoothing = Some(training.label_smoothing).filter(|share| *share != 0.0);
@@ -189,9 +180,8 @@ fn optimizer(optimizer: &Optimizer) -> String {
     let usual = usual.as_ref().map(written).unwrap_or_default();
     let own = written(optimizer);
     let said = own.iter().filter(|(key, value)| usual.get(*key) != Some(value));
-    let said: Vec<String> =
-        said.filter_map(|(key, value)| Some(format!("{}: {}", key.as_str()?, setting(value)?))).collect();
-    format!("{{{}: {{{}}}}}", optimizer.tag(), said.join(", "))
+    let said = said.map(|(key, value)| (key.clone(), value.clone())).collect();
+    format!("{{{}: {}}}", optimizer.tag(), setting(&Value::Mapping(said)).unwrap_or_default())
 }
 
 fn setting(value: &Value) -> Option<String> {
@@ -202,6 +192,10 @@ fn setting(value: &Value) -> Option<String> {
         Value::Bool(value) => Some(value.to_string()),
         Value::Number(value) => value.as_f64().map(number),
         Value::String(text) => Some(scalar(text)),
-        Value::Null | Value::Mapping(_) | Value::Tagged(_) => None,
+        Value::Mapping(pairs) => {
+            let pairs = pairs.iter().filter_map(|(key, value)| Some(format!("{}: {}", key.as_str()?, setting(value)?)));
+            Some(format!("{{{}}}", pairs.collect::<Vec<_>>().join(", ")))
+        }
+        Value::Null | Value::Tagged(_) => None,
     }
 }

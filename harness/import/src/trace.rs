@@ -363,12 +363,29 @@ pub struct Training {
     pub label_smoothing: f64,
     /// The optimizer, as named in recipes.
     pub optimizer: zoo_recipe::schema::Optimizer,
+    /// Parameters without weight decay, if others have some.
+    #[serde(default)]
+    pub undecayed: Vec<String>,
     /// Limit of the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
     /// The golden's manifest, relative to the folder of goldens.
     #[serde(default)]
     pub golden: Option<String>,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            batch: 32,
+            lr: 0.01,
+            label_smoothing: 0.0,
+            optimizer: zoo_recipe::schema::Optimizer::Sgd(Default::default()),
+            undecayed: Vec::new(),
+            clip_grad_norm: None,
+            golden: None,
+        }
+    }
 }
 
 impl Trace {

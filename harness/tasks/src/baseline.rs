@@ -19,6 +19,11 @@ impl LinearBaseline {
         self.train.len() + self.val.len()
     }
 
+    /// Number of samples that are used to train and to evaluate: fewer where classes and pixels would take too long.
+    pub fn used(&self) -> usize {
+        zoo_datasets::linear_baseline_samples(self.train.as_ref(), self.val.as_ref(), self.size).iter().sum()
+    }
+
     /// Memory that the measurement takes, in bytes.
     pub fn bytes(&self) -> u64 {
         zoo_datasets::linear_baseline_bytes(self.train.as_ref(), self.val.as_ref(), self.size)

@@ -153,6 +153,18 @@ impl Evaluation {
     pub fn score(&self, metric: Metric) -> Option<f64> {
         score(&self.scores, self.loss, metric)
     }
+
+    /// The metrics that are NaN or infinite: such an evaluation is no success.
+    pub fn not_finite(&self) -> Vec<Metric> {
+        not_finite(&self.scores, self.loss)
+    }
+}
+
+/// The metrics among the scores and the loss of an evaluation that are NaN or infinite.
+pub fn not_finite(scores: &[Score], loss: Option<f64>) -> Vec<Metric> {
+    let loss = loss.map(|value| (Metric::CrossEntropy, value));
+    let all = scores.iter().map(|score| (score.metric, score.value)).chain(loss);
+    all.filter(|(_, value)| !value.is_finite()).map(|(metric, _)| metric).collect()
 }
 
 /// Value of a metric among the scores and the loss of an evaluation, if it was measured.

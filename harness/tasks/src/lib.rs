@@ -39,7 +39,7 @@ pub use baseline::LinearBaseline;
 pub use batch::{Batch, Element, Field, Input, Numbers};
 pub use classification::LabelledImages;
 pub use evaluation::{
-    Baseline, Evaluation, EvaluationError, Found, HeldOut, Network, Output, Place, Sight, Witness, score,
+    Baseline, Evaluation, EvaluationError, Found, HeldOut, Network, Output, Place, Sight, Witness, not_finite, score,
 };
 pub use feed::{Batches, Feed};
 pub use inspection::{Inspection, Pixels};

@@ -15,6 +15,7 @@
 mod array;
 pub mod ckpt;
 pub mod dictionary;
+pub mod format;
 pub mod npy;
 pub mod npz;
 mod pickle;

@@ -96,6 +96,20 @@ pub enum TrainError {
         /// The source of the value, if it was found.
         culprit: Option<Box<Culprit>>,
     },
+    /// All labels of a batch are ignored.
+    #[error(
+        "step {step} has no loss: all labels of its batch (`{input}`) are {ignored}, which is ignored, so that the mean \
+         over the others is NaN; the last checkpoint is intact\nA larger `train.batch` makes such batches rarer, samples \
+         without any label can be left out of the data, and `gradients.skip_loss_above` skips such updates"
+    )]
+    NoLabels {
+        /// The step, counted from one.
+        step: u64,
+        /// The input with the labels.
+        input: String,
+        /// The ignored label.
+        ignored: u32,
+    },
     /// A variable is not finite.
     #[error("`{variable}` is not finite after step {step}; the last checkpoint is intact{}", came_from(culprit))]
     VariableNotFinite {

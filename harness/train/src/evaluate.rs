@@ -4,12 +4,7 @@ use candle_core::Tensor;
 use std::sync::atomic::AtomicBool;
 use zoo_tasks::{Baseline, Evaluation, EvaluationError, Generator, HeldOut, Sampling, Witness};
 
-use crate::{
-    TrainError,
-    job::Job,
-    network::Network,
-    weights::{Fit, Naming, Weights},
-};
+use crate::{TrainError, job::Job, network::Network, weights::Weights};
 
 /// Evaluates weights on the job's held-out set; `None` if `cancel` was set before the end.
 ///
@@ -28,7 +23,7 @@ pub fn evaluate(
 
 /// Sets the weights of a network, if they fit.
 fn load(network: &mut Network<'_>, weights: &Weights) -> Result<(), TrainError> {
-    let fit = Fit::new(network.graph(), weights, &Naming::default());
+    let fit = weights.fit_of(network.graph())?;
     if !fit.is_enough() {
         return Err(TrainError::Misfit(Box::new(fit)));
     }

@@ -127,11 +127,13 @@ impl Session {
     /// # Errors
     /// A file that cannot be read, or that contains nothing for this network.
     pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<Fit, TrainError> {
-        let weights = Weights::read(&source.checkpoint, None)?;
-        let naming = Naming::from(source);
-        let fit = Fit::new(self.step.graph(), &weights, &naming);
+        let weights = Weights::read(&source.checkpoint, None, self.step.graph(), &Naming::from(source))?;
+        let Weights { fit, tensors, .. } = weights;
+        if !fit.not_finite.is_empty() || !fit.untied.is_empty() {
+            return Err(TrainError::Misfit(Box::new(fit)));
+        }
         for name in &fit.taken {
-            let Some(tensor) = naming.theirs(name).and_then(|theirs| weights.tensors.get(&theirs)) else { continue };
+            let Some(tensor) = tensors.get(name) else { continue };
             self.set(name, tensor)?;
         }
         if fit.taken.is_empty() {

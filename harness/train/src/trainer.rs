@@ -1,5 +1,6 @@
 //! The training loop.
 
+mod ignored;
 mod replay;
 mod state;
 mod summary;
@@ -268,6 +269,8 @@ impl<'a> Trainer<'a> {
         let samples = batch.n * self.ranks.size();
         let lr = self.job.recipe.schedule.lr(number as usize, self.timetable.length());
         let loss_scale = self.session.loss_scale().scale;
+        // Several ranks have the mean of their losses, which is NaN for all if one has no labels.
+        let unlabelled = ignored::all_labels(self.session.step().graph(), &batch);
         let result = self.session.train_batch(batch, lr, observer)?;
         let (losses, skipped, step) = (result.losses, result.skipped, self.session.done());
         if let Some(lookahead) = &self.job.recipe.train.lookahead {
@@ -279,17 +282,24 @@ impl<'a> Trainer<'a> {
                 self.session.look_back(1.0)?;
             }
         }
+        let is_finite = losses.iter().all(|(_, value)| value.is_finite());
         if skipped {
             let overflowed = self.session.step().findings().is_some_and(|findings| findings.skipped);
             let loss = losses.first().map_or(f64::NAN, |l| l.1);
             let (device, next) = (self.job.device_name(), self.session.loss_scale().scale);
-            match overflowed {
-                true => tracing::warn!(
+            match (overflowed, unlabelled) {
+                (true, _) => tracing::warn!(
                     "step {step} is skipped: it overflows on {device} with the loss scale {loss_scale} (next: {next})"
                 ),
-                false => tracing::warn!("step {step} is skipped: its loss is {loss}"),
+                (false, Some((input, ignored))) => tracing::warn!(
+                    "step {step} is skipped: it has no loss, because all labels of its batch (`{input}`) are {ignored}, \
+                     which is ignored"
+                ),
+                (false, None) => tracing::warn!("step {step} is skipped: its loss is {loss}"),
             }
-        } else if losses.iter().any(|(_, value)| !value.is_finite()) {
+        } else if let Some((input, ignored)) = unlabelled.filter(|_| !is_finite) {
+            return Err(TrainError::NoLabels { step, input, ignored });
+        } else if !is_finite {
             return Err(TrainError::LossNotFinite { step, lr, losses, culprit: None });
         }
         let mut losses = losses.into_iter();

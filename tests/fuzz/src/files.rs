@@ -150,7 +150,7 @@ pub fn outlines(data: &[u8]) {
     let folder = folder("groundtruth.txt", data);
     fs::write(folder.path().join("00000001.jpg"), b"").unwrap();
     for on_error in [OnError::Fail, OnError::Skip] {
-        if let Ok(videos) = FrameFolders::open_root(folder.path(), on_error) {
+        if let Ok(videos) = FrameFolders::open_root(folder.path(), None, on_error) {
             assert!(videos.outline(0, 0).is_none_or(|outline| outline.is_simple()));
         }
     }

@@ -13,7 +13,9 @@ use zoo_golden::{
     foreign::{Names, Recording},
     judge::{Declared, JudgeOptions, judge},
 };
-use zoo_recipe::{Library, LoadOptions, Recipe};
+use zoo_graph::Graph;
+use zoo_recipe::{BuildOptions, Library, LoadOptions, Recipe};
+use zoo_train::weights::Naming;
 use zoo_train::{Checkpoint, CheckpointError, RunRecord, Weights};
 
 use crate::files::{folder, project};
@@ -151,10 +153,16 @@ pub fn described(data: &[u8]) {
     judge_recording(capture.path());
 }
 
+/// The network of the recipe.
+fn network() -> Graph {
+    let (recipe, _) = tiny();
+    zoo_recipe::build(recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
+}
+
 fn read_weights(data: &[u8]) {
     let folder = folder("weights", data);
     let path = folder.path().join("weights");
-    if let Err(error) = Weights::read(&path, None) {
+    if let Err(error) = Weights::read(&path, None, &network(), &Naming::default()) {
         assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
     }
 }

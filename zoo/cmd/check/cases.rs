@@ -39,8 +39,8 @@ pub(in crate::cmd) fn suite(
     let mut cases = Vec::new();
     for stage in stages {
         let outcome = match stage.verdict {
-            Verdict::Pass => Outcome::Pass,
-            Verdict::Absent => Outcome::Absent("the golden has no data for it".to_owned()),
+            Verdict::Pass | Verdict::Partial => Outcome::Pass,
+            Verdict::Absent => Outcome::Absent("there are no data for it".to_owned()),
             Verdict::Fail => {
                 let begins_here = divergence.filter(|divergence| divergence.stage == stage.stage);
                 let mut fault = fault(&checked, stage, begins_here)?;

@@ -21,7 +21,7 @@ const NOTABLE: f64 = 1e-3;
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
     writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
-    write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"]))?;
+    write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"], &[]))?;
     if !report.end_to_end.is_empty() {
         let off = report.end_to_end.iter();
         let off = off.map(|item| format!("{} {:.1e}", item.name.replace("@root#0", "output"), item.error));
@@ -54,7 +54,7 @@ fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Fail
             let fails = |node: &NodeReport| node.verdict != Verdict::Fail;
             let share = |node: &NodeReport| match node.verdict {
                 Verdict::Fail => 0.0,
-                Verdict::Pass | Verdict::Absent => node.underflow + node.overflow,
+                Verdict::Pass | Verdict::Partial | Verdict::Absent => node.underflow + node.overflow,
             };
             fails(a).cmp(&fails(b)).then(share(b).total_cmp(&share(a)))
         });

@@ -22,7 +22,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
         Precision::F64 => "f64 (recipe)",
     };
     writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
-    write!(out, "{}", stages(&report.stages, ["compared", "floor"]))?;
+    write!(out, "{}", stages(&report.stages, ["compared", "floor"], &[]))?;
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
@@ -60,36 +60,38 @@ fn style(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Pass => GOOD,
         Verdict::Fail => BAD,
+        Verdict::Partial => WARN,
         Verdict::Absent => DIM,
     }
 }
 
-/// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit.
-pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
-    let mut table = Table::new([
-        ("stage", Align::Left),
-        (counted, Align::Right),
+/// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit. `covered`
+/// is how much of each stage was compared, or empty.
+pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2], covered: &[String]) -> Table {
+    let column = (!covered.is_empty()).then_some(("covered", Align::Right));
+    let columns = [("stage", Align::Left), (counted, Align::Right)].into_iter().chain(column);
+    let mut table = Table::new(columns.chain([
         ("worst", Align::Left),
         ("error", Align::Right),
         (floor, Align::Right),
         ("ratio", Align::Right),
         ("median", Align::Right),
         ("verdict", Align::Left),
-    ]);
-    for stage in stages {
+    ]));
+    for (n, stage) in stages.iter().enumerate() {
         let worst = stage.worst.as_ref();
         let number = |text: Option<String>| Cell::from(text.unwrap_or_default());
         let compared = if stage.verdict == Verdict::Absent { String::new() } else { stage.tensors.to_string() };
-        table.row([
-            stage.stage.into(),
-            compared.into(),
+        let covered = covered.get(n).map(|covered| Cell::from(covered.clone()));
+        let row = [stage.stage.into(), compared.into()].into_iter().chain(covered);
+        table.row(row.chain([
             worst.map(|item| item.name.clone()).unwrap_or_default().into(),
             number(worst.map(|item| Small(item.error).to_string())),
             number(worst.map(|item| Small(item.floor).to_string())),
             number(worst.map(|item| Ratio(item.ratio).to_string())),
             number(stage.median_ratio.map(|median| Ratio(median).to_string())),
             Cell::styled(stage.verdict, style(stage.verdict)),
-        ]);
+        ]));
     }
     table
 }

@@ -42,7 +42,7 @@ pub(super) fn golden(report: &Report, changes: Vec<String>, time: Duration) -> G
 fn verdict(verdict: Verdict) -> GoldenVerdict {
     match verdict {
         Verdict::Pass => GoldenVerdict::Pass,
-        Verdict::Fail => GoldenVerdict::Fail,
+        Verdict::Fail | Verdict::Partial => GoldenVerdict::Fail,
         Verdict::Absent => GoldenVerdict::Absent,
     }
 }

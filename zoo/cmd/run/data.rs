@@ -87,6 +87,10 @@ pub(super) fn linear_baseline(
         info!("no linear baseline: it needs {needed}, but {} is {}", limit.by, limit.bytes);
         return Ok(None);
     }
+    let (used, all) = (baseline.used(), baseline.samples());
+    if used < all {
+        info!("the linear baseline is measured on {used} of {all} images: all would take too long");
+    }
     let mut watch = progress.counted("the linear baseline");
     Ok(Some(baseline.measure(&mut watch)?))
 }
@@ -96,7 +100,10 @@ pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Resu
     if job.data.samples.val_len() > BASELINE_SAMPLES {
         return Ok(Vec::new());
     }
-    Ok(zoo_train::trivial_answers(job, &mut progress.counted("trivial answers"))?)
+    let mut answers = zoo_train::trivial_answers(job, &mut progress.counted("trivial answers"))?;
+    // Such as the mean over classes that never occur.
+    answers.retain(|answer| answer.score.value.is_finite());
+    Ok(answers)
 }
 
 /// Prints the training data and the target.

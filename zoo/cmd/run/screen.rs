@@ -38,18 +38,20 @@ impl<'a> Screen<'a> {
         });
     }
 
-    /// Updates the smoothed loss with a step.
-    fn smooth(&mut self, done: &StepDone) -> f64 {
-        let loss = self.loss.map_or(done.loss, |loss| loss + NEWEST * (done.loss - loss));
-        (self.loss, self.lr) = (Some(loss), done.lr);
-        loss
+    /// Updates the smoothed loss with a step. A step without loss, which was skipped, is left out.
+    fn smooth(&mut self, done: &StepDone) {
+        if done.loss.is_finite() {
+            self.loss = Some(self.loss.map_or(done.loss, |loss| loss + NEWEST * (done.loss - loss)));
+        }
+        self.lr = done.lr;
     }
 
     fn step(&mut self, done: &StepDone) {
-        let loss = self.smooth(done);
+        self.smooth(done);
         debug!("step {}  loss {:.4}  lr {:.3e}", done.step, done.loss, done.lr);
         if let Some(bar) = &self.bar {
             bar.position(done.step);
+            let loss = self.loss.unwrap_or(done.loss);
             bar.message(format!("loss {loss:.3}  lr {:.2e}  {:.0} images/s", done.lr, done.images_per_s));
         }
     }

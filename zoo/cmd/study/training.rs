@@ -141,7 +141,9 @@ impl Runs<'_> {
             Ok(Outcome::Interrupted { .. }) => Ok(None),
             Ok(Outcome::Finished(result)) => Ok(Some(ended(&result, folder.path())?)),
             // A training that diverged is a result.
-            Err(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }) => {
+            Err(
+                TrainError::LossNotFinite { .. } | TrainError::NoLabels { .. } | TrainError::VariableNotFinite { .. },
+            ) => {
                 let metric = prepared.recipe.metric();
                 let curve = curve(folder.path(), metric)?;
                 Ok(Some(Training::Ended { metric, score: metric.worst(), skipped_steps: 0, curve }))
@@ -187,7 +189,7 @@ fn finished(folder: &Path) -> Result<Option<Training>, Failure> {
 fn ended(result: &RunResult, folder: &Path) -> Result<Training, Failure> {
     Ok(Training::Ended {
         metric: result.metric,
-        score: result.achieved.unwrap_or_else(|| result.metric.worst()),
+        score: result.achieved.filter(|_| result.fault().is_none()).unwrap_or_else(|| result.metric.worst()),
         skipped_steps: result.skipped_steps,
         curve: curve(folder, result.metric)?,
     })

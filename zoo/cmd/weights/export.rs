@@ -1,6 +1,6 @@
 //! `zoo weights export`: write the weights of a run for PyTorch.
 
-use super::network;
+use super::{network, read};
 use crate::cli::Format;
 use crate::cmd::trained::{TrainedArgs, Usual};
 use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_train::TrainError;
-use zoo_train::weights::{Fit, Naming, StateDict, Weights};
+use zoo_train::weights::StateDict;
 
 /// Write the weights of a run for PyTorch.
 ///
@@ -48,15 +48,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let trained = args.trained.load(Usual::AsWritten, context)?;
     let recipe = &trained.loaded.recipe;
     let graph = network(recipe)?;
-    let weights = Weights::read(trained.expect_checkpoint()?, None)?;
+    let weights = read(trained.expect_checkpoint()?, args.trained.entry(), &graph)?;
     let step = weights.origin.as_ref().map(|origin| origin.step);
     expect_apart([weights.file.as_path(), &args.out])?;
-    let naming = Naming::default();
-    let fit = Fit::new(&graph, &weights, &naming);
-    if !fit.is_enough() {
-        return Err(TrainError::Misfit(Box::new(fit)).into());
-    }
-    let state = StateDict::new(&graph, &weights, &naming).with_counters(&graph, step.unwrap_or_default());
+    let state = StateDict::new(&weights).with_counters(&graph, step.unwrap_or_default());
     let state = state.map_err(TrainError::from)?;
     output::expect_folder(&args.out)?;
     state.save(&args.out)?;

@@ -13,15 +13,17 @@ use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 
 /// Check whether a state_dict fits the network of a recipe, and convert it.
 ///
-/// Reads a run folder, a checkpoint, a safetensors file, or a file of torch.save that contains a state_dict or a
-/// dictionary with one. Names and shapes must match the network; num_batches_tracked is ignored. With --out, writes the
-/// weights for `zoo eval --checkpoint` and `train.init_from`.
+/// Reads a run folder, a checkpoint, a safetensors file, shards with an index, a checkpoint of MindSpore, or a file of
+/// torch.save. Of several dictionaries of tensors in a file, the one that fits best is taken, and named. Names and shapes
+/// must match the network, but a prefix that all names have is removed; counters and constants that the network computes
+/// itself are ignored, and named. With --out, writes the weights for `zoo eval --checkpoint` and `train.init_from`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo weights import resnet50 resnet50.pth                            does it fit?
   zoo weights import resnet50 resnet50.pth --out resnet50.safetensors
-  zoo weights import resnet50 training.pth.tar --entry state_dict --strip module.
+  zoo weights import resnet50 training.pth.tar --entry state_dict_ema
+  zoo weights import gpt2 folder                                      shards and their index
   zoo weights import siammask resnet50.pth --add features.features. --partial --out part.pth
 
 Exit codes:
@@ -29,14 +31,13 @@ Exit codes:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// Weights: .pth, .pt, .safetensors, or a run folder
+    /// Weights: .pth, .pt, .bin, .safetensors, .ckpt of MindSpore, an index of shards or its folder, or a run folder
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the weights under the names of the network: .safetensors, or .pth or .pt for PyTorch
     #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
     out: Option<PathBuf>,
-    /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the usual entries are
-    /// tried
+    /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best
     #[arg(long, value_name = "KEY")]
     entry: Option<String>,
     #[command(flatten)]
@@ -62,17 +63,17 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let graph = network(&recipe)?;
-    let weights = Weights::read(&args.file, args.entry.as_deref())?;
-    let naming = Naming::from(&args.names);
-    let fit = Fit::new(&graph, &weights, &naming);
-    let fits = fit.is_exact() || (args.partial && !fit.taken.is_empty());
+    let weights = Weights::read(&args.file, args.entry.as_deref(), &graph, &Naming::from(&args.names))?;
+    let fit = &weights.fit;
+    let in_part = args.partial && !fit.taken.is_empty() && fit.not_finite.is_empty() && fit.untied.is_empty();
+    let fits = fit.is_exact() || in_part;
     let out = args.out.as_deref().filter(|_| fits);
     if let Some(path) = out {
         expect_apart([weights.file.as_path(), path])?;
         output::expect_folder(path)?;
-        StateDict::new(&graph, &weights, &naming).save(path)?;
+        StateDict::new(&weights).save(path)?;
     }
-    let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit: &fit, fits, out };
+    let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit, fits, out };
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => print(&report, context)?,
@@ -87,6 +88,12 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     let Report { fit, .. } = report;
     let entry = fit.entry.as_ref().map(|entry| format!(", entry {entry}")).unwrap_or_default();
     writeln!(context.out, "{}{entry} against {}\n", fit.file.display(), report.recipe)?;
+    for note in fit.notes() {
+        writeln!(context.out, "{note}")?;
+    }
+    if !fit.notes().is_empty() {
+        writeln!(context.out)?;
+    }
     let mut table =
         Table::new([("tensor", Align::Left), ("file", Align::Left), ("network", Align::Left), ("", Align::Left)]);
     let shape = |shape: &[usize]| match shape {
@@ -102,7 +109,20 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     for surplus in fit.surplus.iter().take(LISTED) {
         table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
     }
-    for (all, what) in [(fit.unlike.len(), "shape"), (fit.missing.len(), "missing"), (fit.surplus.len(), "surplus")] {
+    for tied in fit.untied.iter().take(LISTED) {
+        let other = format!("differs from {}, to which the network ties it", tied.to);
+        table.row([(&tied.name).into(), "".into(), "".into(), other.into()]);
+    }
+    for name in fit.not_finite.iter().take(LISTED) {
+        table.row([name.into(), "".into(), "".into(), "not finite".into()]);
+    }
+    for (all, what) in [
+        (fit.unlike.len(), "shape"),
+        (fit.missing.len(), "missing"),
+        (fit.surplus.len(), "surplus"),
+        (fit.untied.len(), "differs"),
+        (fit.not_finite.len(), "not finite"),
+    ] {
         if all > LISTED {
             let more = Cell::styled(format!("... and {} more", all - LISTED), DIM);
             table.row([more, "".into(), "".into(), what.into()]);
@@ -114,8 +134,13 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         writeln!(context.out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
-    let counts =
+    let mut counts =
         format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} unexpected", fit.taken.len());
+    for (count, what) in [(fit.untied.len(), "not tied"), (fit.not_finite.len(), "not finite")] {
+        if count > 0 {
+            counts += &format!(", {count} {what}");
+        }
+    }
     let verdict = match report.fits {
         true if fit.is_exact() => paint(GOOD, "fits"),
         true => paint(GOOD, "fits in part"),
@@ -124,7 +149,7 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     writeln!(context.out, "{counts}: {verdict}")?;
     if let Some(hint) = &fit.hint {
         writeln!(context.out, "hint: {hint}")?;
-    } else if !report.fits && !fit.taken.is_empty() {
+    } else if !report.fits && !fit.taken.is_empty() && fit.untied.is_empty() && fit.not_finite.is_empty() {
         writeln!(
             context.out,
             "hint: with --partial, tensors that fit are used and the others are initialised as the \

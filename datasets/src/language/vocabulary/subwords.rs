@@ -1,5 +1,7 @@
 //! Subwords as a vocabulary: the tokenizers of Hugging Face.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -32,11 +34,11 @@ impl Subwords {
     /// # Errors
     /// A file that cannot be read, or that the `tokenizers` library refuses.
     pub fn read(path: &Path) -> Result<Self, DataError> {
-        let bytes = files::read(path, MOST_BYTES).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+        let text = files::read_text(path, MOST_BYTES)?;
         let refuse = |message: String| DataError::Tokenizer { path: path.to_owned(), message };
         // The library panics on strings that are invalid JSON.
-        serde_json::from_slice::<serde_json::Value>(&bytes).map_err(|error| refuse(error.to_string()))?;
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
+        serde_json::from_str::<serde_json::Value>(&text).map_err(|error| refuse(error.to_string()))?;
+        let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| refuse(error.to_string()))?;
         tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
         let vocabulary = tokenizer.get_vocab(true);
         let last = vocabulary.values().copied().max().ok_or_else(|| refuse("it has no tokens".to_owned()))?;
@@ -47,7 +49,7 @@ impl Subwords {
         }
         let mut names = vec![String::new(); last as usize + 1];
         vocabulary.into_iter().for_each(|(name, number)| names[number as usize] = name);
-        Ok(Self { tokenizer: Box::new(tokenizer), path: path.to_owned(), fingerprint: fnv1a64(&bytes), names })
+        Ok(Self { tokenizer: Box::new(tokenizer), path: path.to_owned(), fingerprint: fnv1a64(text.as_bytes()), names })
     }
 
     /// The file.
@@ -55,7 +57,7 @@ impl Subwords {
         &self.path
     }
 
-    /// Hash of the content of the file.
+    /// Hash of the text of the file.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
@@ -72,17 +74,45 @@ impl Subwords {
 
     /// The tokens of a text, without added special tokens.
     ///
-    /// A text of more than a MiB is cut before the first line of each further MiB for which the line end is the only
-    /// white space between two characters, and its pieces are encoded in parallel. Byte-level tokenizers without a
-    /// prefix space (GPT-2) give the same tokens as for the whole text: they take a single line end as a part of its
-    /// own, but divide longer white space differently at the end of a text.
+    /// A text of more than a MiB is cut once per MiB and its pieces are encoded in parallel, if the text around each cut
+    /// has the same tokens with and without it ([`pieces`]); otherwise it is encoded as a whole.
     ///
     /// # Errors
     /// The message of the `tokenizers` library.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoded: Result<Vec<Vec<u32>>, String> =
-            pieces(text).into_par_iter().map(|piece| self.one(piece)).collect();
+        let encoded: Result<Vec<Vec<u32>>, String> = pieces(text, |left, right| self.divides(left, right))
+            .into_par_iter()
+            .map(|piece| self.one(piece))
+            .collect();
         Ok(encoded?.concat())
+    }
+
+    /// Whether the tokens of two parts of a text are those of both together. Tokenizers that put a space before a text,
+    /// strip it, or merge across white space are not divided everywhere.
+    fn divides(&self, left: &str, right: &str) -> bool {
+        let whole = self.one(&format!("{left}{right}"));
+        let parts = self.one(left).and_then(|left| Ok([left, self.one(right)?].concat()));
+        whole.is_ok() && whole == parts
+    }
+
+    /// The characters of a text for which the tokenizer has no token, not even an unknown one, and how often each
+    /// occurs, most frequent first. White space is not among them: many tokenizers leave it out.
+    pub(super) fn dropped(&self, text: &str) -> Vec<(char, usize)> {
+        let is_dropped = |character: char| self.one(character.encode_utf8(&mut [0; 4])).is_ok_and(|ids| ids.is_empty());
+        // A rare letter: who has a token for it has an unknown token, or tokens of bytes.
+        if !is_dropped('\u{13000}') {
+            return Vec::new();
+        }
+        let mut counts = HashMap::<char, usize>::new();
+        text.chars().filter(|c| !c.is_whitespace()).for_each(|c| *counts.entry(c).or_default() += 1);
+        let mut dropped: Vec<(char, usize)> = counts.into_iter().filter(|(c, _)| is_dropped(*c)).collect();
+        dropped.sort_unstable_by_key(|(character, count)| (Reverse(*count), *character));
+        dropped
+    }
+
+    /// The token of unknown words, by its usual names.
+    pub(super) fn unknown(&self) -> Option<u32> {
+        ["[UNK]", "<unk>", "<UNK>", "unk"].iter().find_map(|name| self.tokenizer.token_to_id(name))
     }
 
     fn one(&self, text: &str) -> Result<Vec<u32>, String> {
@@ -98,18 +128,26 @@ impl Subwords {
     }
 }
 
-/// Cuts a text before lines, in pieces of at least [`PIECE`] bytes; only at line ends that are the only white space
-/// between two characters.
-fn pieces(text: &str) -> Vec<&str> {
+/// Cuts a text in pieces of at least [`PIECE`] bytes: before line ends, or else spaces, that are the only white space
+/// between two characters, where the text around them `divides` into a left and a right part.
+fn pieces(text: &str, divides: impl Fn(&str, &str) -> bool) -> Vec<&str> {
+    // So many places of each kind are tried, with so many bytes around them.
+    const TRIED: usize = 8;
+    const AROUND: usize = 500;
     let (mut pieces, mut rest) = (Vec::new(), text);
     let is_text = |character: Option<char>| character.is_some_and(|character| !character.is_whitespace());
     while rest.len() > PIECE {
-        let alone = |(place, _): &(usize, &str)| {
-            is_text(rest[..*place].chars().next_back()) && is_text(rest[place + 1..].chars().next())
+        let alone =
+            |place: &usize| is_text(rest[..*place].chars().next_back()) && is_text(rest[place + 1..].chars().next());
+        let start = rest.ceil_char_boundary(PIECE);
+        let places = |mark: char| rest[start..].match_indices(mark).map(move |(place, _)| start + place);
+        let divided = |place: &usize| {
+            let (from, to) = (rest.floor_char_boundary(place - AROUND), rest.ceil_char_boundary(place + AROUND));
+            divides(&rest[from..*place], &rest[*place..to])
         };
-        let lines = rest.match_indices('\n').skip_while(|(place, _)| *place < PIECE);
-        let Some((place, _)) = lines.into_iter().find(alone) else { break };
-        let (piece, after) = rest.split_at(place + 1);
+        let [lines, spaces] = ['\n', ' '].map(|mark| places(mark).filter(alone).take(TRIED));
+        let Some(place) = lines.chain(spaces).find(divided) else { break };
+        let (piece, after) = rest.split_at(place);
         pieces.push(piece);
         rest = after;
     }
@@ -156,36 +194,75 @@ mod tests {
     }
 
     #[test]
-    fn pieces_begin_with_a_line() {
+    fn pieces_begin_with_the_end_of_a_line() {
         let line = format!("{}end\n", "word ".repeat(2000));
         let text = line.repeat(400) + "\n\n  indented\n" + &line.repeat(400);
-        let cut = pieces(&text);
+        let cut = pieces(&text, |_, _| true);
         assert!(cut.len() > 3 && cut.concat() == text);
-        assert!(cut.iter().rev().skip(1).all(|piece| piece.len() > PIECE && piece.ends_with('\n')));
-        assert!(cut.iter().all(|piece| piece.starts_with("word")));
+        assert!(cut.iter().rev().skip(1).all(|piece| piece.len() > PIECE && piece.ends_with("end")));
+        assert!(cut.iter().skip(1).all(|piece| piece.starts_with("\nword")));
+        let spaces = pieces(&text, |_, right| !right.starts_with('\n'));
+        assert!(spaces.len() > 3 && spaces.concat() == text && spaces[1].starts_with(" word"));
+        assert_eq!(pieces(&text, |_, _| false).len(), 1);
+    }
+
+    /// A tokenizer of the fixture's tokens with other settings.
+    fn changed(name: &str, change: impl Fn(&mut serde_json::Value)) -> Subwords {
+        let fixture = std::fs::read(Path::new(FIXTURES).join(name)).unwrap();
+        let mut json: serde_json::Value = serde_json::from_slice(&fixture).unwrap();
+        change(&mut json);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, format!("\u{feff}{json}")).unwrap();
+        Subwords::read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_space_before_the_text_is_put_before_the_whole_alone() {
+        let text = format!("the cat{}\n", ", the cat the".repeat(70)).repeat(2400);
+        let prefixed = changed("byte_pairs.json", |json| json["pre_tokenizer"]["add_prefix_space"] = true.into());
+        assert_eq!(prefixed.one("cat").unwrap(), prefixed.one(" cat").unwrap());
+        let metaspace = changed("byte_pairs.json", |json| {
+            json["pre_tokenizer"] =
+                serde_json::json!({"type": "Metaspace", "replacement": "Ġ", "prepend_scheme": "always", "split": true});
+        });
+        for tokenizer in [prefixed, metaspace] {
+            let cuts = pieces(&text, |left, right| tokenizer.divides(left, right)).len();
+            assert!(cuts > 1 && tokenizer.encode(&text).unwrap() == tokenizer.one(&text).unwrap(), "{cuts}");
+        }
+    }
+
+    #[test]
+    fn characters_without_token_are_found() {
+        let text = "the ш, thш cat 東 \t";
+        assert_eq!(fixture("byte_pairs.json").dropped(text), []);
+        let without = changed("byte_pairs.json", |json| {
+            json["pre_tokenizer"] = serde_json::json!({"type": "WhitespaceSplit"});
+        });
+        assert_eq!(without.dropped(text), [('ш', 2), ('東', 1)]);
+        assert_eq!(without.unknown(), None);
+        let words = fixture("word_pieces.json");
+        assert_eq!(words.dropped(text), []);
+        assert_eq!(words.one("東").unwrap(), [words.unknown().unwrap()]);
     }
 
     /// A tokenizer like GPT-2's with tokens of two white spaces: "word \n" at the end of a text has one of them, before
     /// another line it has two tokens of one.
     #[test]
     fn pieces_have_the_tokens_of_the_whole() {
-        let fixture = std::fs::read(Path::new(FIXTURES).join("byte_pairs.json")).unwrap();
-        let mut json: serde_json::Value = serde_json::from_slice(&fixture).unwrap();
-        let model = &mut json["model"];
-        for (token, pair) in [("ĠĊ", ["Ġ", "Ċ"]), ("ĊĊ", ["Ċ", "Ċ"])] {
-            let number = model["vocab"].as_object().unwrap().len();
-            model["vocab"][token] = number.into();
-            model["merges"].as_array_mut().unwrap().push(pair.map(serde_json::Value::from).to_vec().into());
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokenizer.json");
-        std::fs::write(&path, json.to_string()).unwrap();
-        let tokenizer = Subwords::read(&path).unwrap();
+        let tokenizer = changed("byte_pairs.json", |json| {
+            let model = &mut json["model"];
+            for (token, pair) in [("ĠĊ", ["Ġ", "Ċ"]), ("ĊĊ", ["Ċ", "Ċ"])] {
+                let number = model["vocab"].as_object().unwrap().len();
+                model["vocab"][token] = number.into();
+                model["merges"].as_array_mut().unwrap().push(pair.map(serde_json::Value::from).to_vec().into());
+            }
+        });
         let lines = |end: &str| format!("{}the{end}", "the cat, ".repeat(200)).repeat(700);
         for end in ["\n", " \n", "\n\n"] {
             // The second part can be cut in any case.
             let text = lines(end) + &lines("\n");
-            assert!(pieces(&text).len() > 1);
+            assert!(pieces(&text, |left, right| tokenizer.divides(left, right)).len() > 1);
             assert!(tokenizer.encode(&text).unwrap() == tokenizer.one(&text).unwrap(), "{end:?}");
         }
         assert_eq!(["the \n", "the \nthe"].map(|text| tokenizer.one(text).unwrap().len()), [2, 4]);

@@ -22,7 +22,7 @@ use std::{
     io::{self, BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
-use zoo_datasets::hash::fnv1a64;
+use zoo_datasets::{atomic::Aside, hash::fnv1a64};
 use zoo_engine::{Arithmetic, EngineError, Inputs, Observer, Options, Scalars, Step, StepResult, simulate::Tally};
 use zoo_graph::{DType, Graph, Node, Source, ValueId};
 use zoo_recipe::Recipe;
@@ -117,10 +117,10 @@ pub fn dump(
         nodes,
     };
     let text = serde_json::to_string(&manifest).map_err(|error| malformed(&manifest_file, error.to_string()))?;
-    let beside = manifest_file.with_extension("partial");
-    fs::write(&beside, &text).map_err(unwritable(&beside))?;
+    let manifest_aside = Aside::write(&manifest_file, |out| out.write_all(text.as_bytes()));
+    let manifest_aside = manifest_aside.map_err(unwritable(&manifest_file))?;
     fs::rename(&aside, &values_file).map_err(unwritable(&values_file))?;
-    fs::rename(&beside, &manifest_file).map_err(unwritable(&manifest_file))?;
+    manifest_aside.commit().map_err(unwritable(&manifest_file))?;
     let bytes = text.len() as u64 + fs::metadata(&values_file).map_err(unwritable(&values_file))?.len();
     Ok(Written { folder: folder.to_owned(), nodes: manifest.nodes.len(), bytes, hash: manifest.hash })
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
-use zoo_tensors::{Array, ElementType, npy, npz::Npz, pth, safetensors::Reader};
+use zoo_tensors::{Array, ElementType, format, npy, npz::Npz, pth, safetensors::Reader};
 
 /// Largest file that holds one tensor.
 const MOST_BYTES: u64 = 16 << 30;
@@ -28,6 +28,11 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Whether all of them are.
+    pub(crate) fn is_finite(&self) -> bool {
+        [self.max, self.min, self.mean, self.norm].into_iter().all(f64::is_finite)
+    }
+
     /// Statistics of these elements; NaN if one is NaN, as recorders do it.
     pub fn of(values: &[f64]) -> Self {
         let fold = |pick: fn(f64, f64) -> bool| {
@@ -109,9 +114,9 @@ pub(super) fn torch(path: &Path) -> Result<Vec<(String, Array)>, GoldenError> {
     let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
     let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
     let (file, _) = files::open(path).map_err(unreadable)?;
-    if !pth::is_zip(&file).map_err(unreadable)? {
-        let reason = pth::is_older(&bytes(path)?);
-        return Err(malformed(reason.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
+    if !pth::is_one(&file).map_err(unreadable)? {
+        let told = format::foreign(path).map_err(unreadable)?.map(|foreign| foreign.to_string());
+        return Err(malformed(told.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
     }
     pth::read_all(file).map_err(malformed)
 }
@@ -128,6 +133,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// Whether the tensor is said to have elements that are not finite.
+    pub(super) fn is_unsound(&self) -> bool {
+        let is_empty = self.shape.as_ref().is_some_and(|shape| shape.contains(&0));
+        !is_empty && self.statistics.is_some_and(|statistics| !statistics.is_finite())
+    }
+
     /// Refuses a tensor that contradicts the statements: then the files belong to different runs.
     pub(super) fn expect(&self, array: &Array) -> Result<(), String> {
         let different = |what: &str, said: String, found: String| {

@@ -3,12 +3,15 @@
 //! Nothing in a recording is executed. Its tensors are read one at a time, when they are judged.
 
 mod content;
+mod json;
+mod layout;
 mod msprobe;
 pub(crate) mod msprobe_dump;
 mod named;
 mod names;
 mod padiff;
 mod quantity;
+mod wrappers;
 
 pub use content::Statistics;
 pub use names::Names;
@@ -16,13 +19,15 @@ pub use quantity::Quantity;
 
 pub(crate) use content::Content;
 pub(crate) use quantity::SPELLINGS;
+pub(crate) use wrappers::{prefixes, unwrapped};
 
 use crate::GoldenError;
 use content::Claim;
+use layout::manifest;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
 };
 use zoo_tensors::Array;
@@ -62,6 +67,10 @@ pub struct Recording {
     pub(crate) unknown: Vec<String>,
     /// Number of other contents that are not compared, by kind.
     pub not_compared: BTreeMap<&'static str, usize>,
+    /// The factor on its gradients, if it says so.
+    pub loss_scale: Option<f64>,
+    /// Names of tensors that, as the recording says, are not finite, in its own order.
+    pub not_finite: Vec<String>,
 }
 
 /// A quantity of the step in a recording.
@@ -90,7 +99,19 @@ impl Entry {
 }
 
 impl Recording {
-    /// Opens a recording, and detects its format by its files.
+    /// Opens the steps of a recording in turn: the folders `step0`, `step1`, ... in it, or the one step that it is.
+    ///
+    /// # Errors
+    /// As [`Recording::open`], or a step that is missing between two others.
+    pub fn steps(path: &Path, names: &Names) -> Result<Vec<Self>, GoldenError> {
+        let steps = layout::steps(path)?;
+        if steps.is_empty() {
+            return Ok(vec![Self::open(path, names)?]);
+        }
+        steps.iter().map(|step| Self::open(step, names)).collect()
+    }
+
+    /// Opens a recording of one step, and detects its format by its files.
     ///
     /// # Errors
     /// No known format, several steps, or damaged files.
@@ -116,53 +137,6 @@ impl Recording {
         }
         Ok(recording)
     }
-}
-
-/// The file of this name at a path or in a folder below it, or any other `.json` that is given instead of `dump.json`;
-/// `None` if there is none.
-///
-/// # Errors
-/// There are several: only one step of one rank can be judged.
-fn manifest(path: &Path, name: &str) -> Result<Option<PathBuf>, GoldenError> {
-    if path.is_file() {
-        let is_json = path.extension().is_some_and(|extension| extension == "json");
-        let is_own = path.file_name().is_some_and(|file| file == name);
-        return Ok((is_own || is_json && name == msprobe::MANIFEST).then(|| path.to_owned()));
-    }
-    let mut found = Vec::new();
-    below(path, name, 0, &mut found)?;
-    match found.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        several => {
-            let folders = several.iter().filter_map(|file| file.parent()).map(|folder| folder.display().to_string());
-            let folders = folders.take(8).collect::<Vec<_>>().join(", ");
-            Err(malformed(path, format!("there are dumps of several steps or ranks, name one: {folders}")))
-        }
-    }
-}
-
-/// Deepest such file below the given path: `step0/rank0/dump.json`.
-const DEEPEST: usize = 3;
-
-fn below(folder: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), GoldenError> {
-    let here = folder.join(name);
-    if here.is_file() {
-        found.push(here);
-        return Ok(());
-    }
-    if depth == DEEPEST {
-        return Ok(());
-    }
-    let unreadable = |source| GoldenError::Unreadable { path: folder.to_owned(), source };
-    let entries: Result<Vec<_>, _> = fs::read_dir(folder).map_err(unreadable)?.collect();
-    let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
-    paths.sort();
-    let is_step = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        path.is_dir() && ["step", "rank", "proc"].iter().any(|prefix| name.starts_with(prefix))
-    };
-    paths.iter().filter(|path| is_step(path)).try_for_each(|path| below(path, name, depth + 1, found))
 }
 
 fn malformed(path: &Path, message: impl Into<String>) -> GoldenError {

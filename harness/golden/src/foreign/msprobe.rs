@@ -8,10 +8,11 @@
 use super::{
     Entry, Format, Names, Quantity, Recording,
     content::{Claim, Content, Statistics},
-    malformed,
+    json, malformed,
     names::Meaning,
 };
 use crate::GoldenError;
+use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -30,27 +31,34 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Deepest nesting of results.
 const DEEPEST_RESULT: usize = 8;
 
+/// What tells a dump of zoo.
+#[derive(Deserialize)]
+struct Marked {
+    zoo_dump: Option<Value>,
+}
+
 /// `dump.json`.
 #[derive(Deserialize)]
 struct Dump {
     task: String,
     #[serde(default)]
     dump_data_dir: Option<PathBuf>,
-    data: Map<String, Value>,
+    /// In the order of the calls.
+    data: IndexMap<String, Value>,
 }
 
 /// Reads a `dump.json`.
 pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenError> {
     let text = files::read(manifest, MOST_BYTES)
         .map_err(|source| GoldenError::Unreadable { path: manifest.to_owned(), source })?;
-    let value: Value = serde_json::from_slice(&text).map_err(|error| {
+    let marked: Marked = json::parse(&text).map_err(|error| {
         malformed(manifest, format!("{error}: msprobe completes the file only when its debugger stops"))
     })?;
-    if value.get("zoo_dump").is_some() {
+    if marked.zoo_dump.is_some() {
         return Err(malformed(manifest, "a dump of zoo itself: `zoo golden diff` compares two of them"));
     }
-    let dump: Dump = serde_json::from_value(value)
-        .map_err(|error| malformed(manifest, format!("not a dump.json of msprobe: {error}")))?;
+    let dump: Dump =
+        json::parse(&text).map_err(|error| malformed(manifest, format!("not a dump.json of msprobe: {error}")))?;
     if !matches!(dump.task.as_str(), "tensor" | "statistics") {
         let message = format!("its task is `{}`: dump with the task `tensor` or `statistics`", dump.task);
         return Err(malformed(manifest, message));
@@ -63,9 +71,12 @@ pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenEr
         entries: Vec::new(),
         unknown: Vec::new(),
         not_compared: BTreeMap::new(),
+        loss_scale: None,
+        not_finite: Vec::new(),
     };
     let mut reading = Reading { manifest, tensors, names, recording, losses: Vec::new() };
     for (name, recorded) in &dump.data {
+        not_finite(name.clone(), recorded, &mut reading.recording.not_finite);
         reading.take(name, recorded)?;
     }
     reading.finish()
@@ -346,6 +357,27 @@ pub(super) fn element_type(dtype: &str) -> Option<ElementType> {
         "bool" => ElementType::Bool,
         _ => return None,
     })
+}
+
+/// Names of the floating-point tensors in a call with statistics that are not finite.
+fn not_finite(name: String, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(n, value)| not_finite(format!("{name}.{n}"), value, found));
+        }
+        Value::Object(object) if is_tensor(object) => {
+            let has_elements = object.get("shape").and_then(Value::as_array).is_some_and(|s| !s.contains(&0.into()));
+            let dtype = object.get("dtype").and_then(Value::as_str).and_then(element_type);
+            let unsound = statistics(value).is_some_and(|statistics| !statistics.is_finite());
+            if has_elements && unsound && dtype.is_some_and(ElementType::is_float) {
+                found.push(name);
+            }
+        }
+        Value::Object(object) => {
+            object.iter().for_each(|(key, value)| not_finite(format!("{name}.{key}"), value, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The four statistics; texts such as `nan`, and null, are read as not finite. `None` if there are none.

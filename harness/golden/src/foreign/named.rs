@@ -4,10 +4,11 @@
 use super::{
     Entry, Format, Names, Quantity, Recording,
     content::{Claim, Content, Statistics, torch},
-    malformed,
+    json, malformed,
     names::{KEYS, Meaning},
 };
 use crate::GoldenError;
+use indexmap::IndexMap;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
-use zoo_tensors::{ElementType, dictionary, npz::Npz, pth, safetensors::Reader};
+use zoo_tensors::{ElementType, dictionary, format, npz::Npz, pth, safetensors::Reader};
 
 /// Deepest folder below the given one. Parts of a name can be folders.
 const DEEPEST: usize = 8;
@@ -36,7 +37,10 @@ const CAPTURE: &str = "capture.json";
 #[derive(Deserialize)]
 struct Capture {
     zoo_capture: u32,
-    tensors: BTreeMap<String, Captured>,
+    /// The factor on the recorded gradients.
+    #[serde(default)]
+    loss_scale: Option<f64>,
+    tensors: IndexMap<String, Captured>,
 }
 
 /// Description of a tensor in `capture.json`; null if not finite.
@@ -63,13 +67,17 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
     } else {
         file(path, &mut found)?;
     }
-    let claims = claims(path, &found)?;
+    let (claims, loss_scale) = claims(path, &found)?;
+    // A file of tensors may be sorted by name; capture.json has the order in which they were recorded.
+    found.sort_by_key(|(name, _)| claims.get_index_of(name).unwrap_or(usize::MAX));
     let mut recording = Recording {
         path: path.to_owned(),
         format: Format::Named,
         entries: Vec::new(),
         unknown: Vec::new(),
         not_compared: BTreeMap::new(),
+        loss_scale,
+        not_finite: claims.iter().filter(|(_, claim)| claim.is_unsound()).map(|(name, _)| name.clone()).collect(),
     };
     for (name, content) in found {
         match names.meaning(&name, Quantity::parse(&name)) {
@@ -144,6 +152,9 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
             let message = "one array and no name: name the folder, or write several with numpy.savez";
             return Err(malformed(path, message));
         }
+        if let Some(foreign) = format::foreign(path).map_err(unreadable)? {
+            return Err(malformed(path, &foreign.to_string()));
+        }
         let reader = Arc::new(Reader::open(path)?);
         let names: Vec<String> = reader.names().into_iter().map(str::to_owned).collect();
         found.extend(names.into_iter().map(|name| (name.clone(), Content::Safetensors(Arc::clone(&reader), name))));
@@ -165,21 +176,24 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
     Ok(())
 }
 
-/// The statements of `capture.json` next to the tensors, if it exists.
-fn claims(path: &Path, found: &[(String, Content)]) -> Result<BTreeMap<String, Claim>, GoldenError> {
+/// The statements of `capture.json` next to the tensors, if it exists: about them, and the loss scale.
+fn claims(path: &Path, found: &[(String, Content)]) -> Result<(IndexMap<String, Claim>, Option<f64>), GoldenError> {
     let manifest = path.join(CAPTURE);
     if !manifest.is_file() {
-        return Ok(BTreeMap::new());
+        return Ok((IndexMap::new(), None));
     }
     let text = files::read(&manifest, MOST_BYTES)
         .map_err(|source| GoldenError::Unreadable { path: manifest.clone(), source })?;
-    let capture: Capture = serde_json::from_slice(&text).map_err(|error| malformed(&manifest, error.to_string()))?;
+    let capture: Capture = json::parse(&text).map_err(|error| malformed(&manifest, error.to_string()))?;
     if capture.zoo_capture != 1 {
         return Err(malformed(&manifest, format!("a capture of format {}, and this zoo reads 1", capture.zoo_capture)));
     }
     let absent = capture.tensors.keys().find(|name| !found.iter().any(|(there, _)| there == *name));
     if let Some(name) = absent {
         return Err(malformed(path, format!("`{name}` is in {CAPTURE}, and not in the files: a part is missing")));
+    }
+    if capture.loss_scale.is_some_and(|scale| !(scale.is_finite() && scale > 0.0)) {
+        return Err(malformed(&manifest, "its loss_scale is not above 0"));
     }
     let number = |number: Option<f64>| number.unwrap_or(f64::NAN);
     let claim = |(name, of): (String, Captured)| {
@@ -188,5 +202,5 @@ fn claims(path: &Path, found: &[(String, Content)]) -> Result<BTreeMap<String, C
         let dtype: Option<ElementType> = None;
         (name, Claim { shape: Some(of.shape), dtype, statistics: Some(statistics) })
     };
-    Ok(capture.tensors.into_iter().map(claim).collect())
+    Ok((capture.tensors.into_iter().map(claim).collect(), capture.loss_scale))
 }

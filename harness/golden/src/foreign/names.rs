@@ -1,6 +1,6 @@
 //! `names.yaml`: the meaning of names in a recording that differ from those of the recipe.
 
-use super::Quantity;
+use super::{Quantity, json};
 use crate::GoldenError;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::Path};
@@ -43,7 +43,8 @@ impl Names {
         let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
         let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
         let text = files::read(path, MOST_BYTES).map_err(unreadable)?;
-        let names: Self = serde_yaml::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+        let names: Self =
+            serde_yaml::from_slice(json::without_mark(&text)).map_err(|error| malformed(error.to_string()))?;
         if let Some((name, key)) = names.names.iter().find(|(_, key)| Quantity::parse(key).is_none()) {
             return Err(malformed(format!("`{name}: {key}`: a key is {KEYS}")));
         }

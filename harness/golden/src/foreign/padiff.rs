@@ -8,7 +8,7 @@
 use super::{
     Entry, Format, Names, Quantity, Recording,
     content::{Claim, Content},
-    malformed,
+    json, malformed,
     msprobe::{element_type, inside},
     names::Meaning,
 };
@@ -79,7 +79,7 @@ struct Owner {
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, GoldenError> {
     let text =
         files::read(path, MOST_BYTES).map_err(|source| GoldenError::Unreadable { path: path.to_owned(), source })?;
-    serde_json::from_slice(&text).map_err(|error| malformed(path, format!("not a file of PaDiff: {error}")))
+    json::parse(&text).map_err(|error| malformed(path, format!("not a file of PaDiff: {error}")))
 }
 
 /// Reads a `report.json` and the `params.json` next to it.
@@ -96,6 +96,8 @@ pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenEr
         entries: Vec::new(),
         unknown: Vec::new(),
         not_compared: BTreeMap::new(),
+        loss_scale: None,
+        not_finite: Vec::new(),
     };
     let mut reading = Reading { manifest, folder, names, recording, calls: HashMap::new() };
     reading.calls_of(root, &root.route)?;

@@ -68,6 +68,26 @@ impl Quantity {
         }
     }
 
+    /// The path of its module or parameter, or the name of the input or loss.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Start(name) | Self::Gradient(name) | Self::After { name, .. } => name,
+            Self::Input(name) | Self::Loss(name) => name,
+            Self::Into { module: name, .. } | Self::Output(name) => name.split('#').next().unwrap_or(name),
+        }
+    }
+
+    /// The same quantity of another path.
+    pub(crate) fn at(&self, path: &str) -> Self {
+        match self {
+            Self::Input(_) => Self::Input(path.to_owned()),
+            Self::Loss(_) => Self::Loss(path.to_owned()),
+            Self::Start(_) | Self::Gradient(_) | Self::After { .. } | Self::Into { .. } | Self::Output(_) => {
+                self.clone().renamed(|_| path.to_owned())
+            }
+        }
+    }
+
     /// The same quantity, with its module renamed.
     pub(super) fn renamed(self, module: impl Fn(&str) -> String) -> Self {
         let called = |name: &str| match name.split_once('#') {

@@ -1,7 +1,7 @@
 //! What a step leaves behind: parameters, optimizer slots and running statistics.
 
 use super::GRAD;
-use super::degenerate::{rms, rounding_level};
+use super::degenerate::{of_size, rms, rounding_level, rounding_level_of_value};
 use crate::GoldenError;
 use crate::compare::{self, Distance, Measured, Noise, Precision, TENSOR_FLOOR};
 use crate::golden::{Golden, Samples, steps_of};
@@ -110,14 +110,23 @@ impl Changing<'_> {
         let is_parameter = !variable.role.is_statistic() && !matches!(variable.role, VariableRole::Slot { .. });
         let rule = manifest.init.get(name).filter(|_| is_parameter);
         let start = rule.map(|rule| weights::initial(rule, &manifest.salt, name, now.len()));
-        if is_parameter && level.is_some() {
-            let start = start.as_deref().unwrap_or_default();
+        if level.is_some() {
             let mut updates = graph.nodes.iter().filter_map(|node| graph.optimized(node));
-            let update = updates.find(|update| graph.variable(update.parameter).name == *name);
-            let rate = manifest.optimizer.lr_of(name);
-            if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, start)) {
-                return Ok(bounded_change(name, now, start, longest, precision));
+            let longest = updates.find(|update| graph.variable(update.parameter).name == *trained);
+            let longest = longest.map(|update| update.longest);
+            if is_parameter {
+                let start = start.as_deref().unwrap_or_default();
+                let rate = manifest.optimizer.lr_of(name);
+                if let Some(longest) = longest.and_then(|longest| longest_change(longest, rate, steps, start)) {
+                    return Ok(bounded_change(name, now, start, longest, precision));
+                }
+            } else if let (true, Some(LongestStep::Rates(rates))) = (is_velocity(&variable.role), longest) {
+                return Ok(bounded_change(name, now, &vec![0.0; now.len()], rates, precision));
             }
+        }
+        if !is_parameter && let Some(level) = rounding_level_of_value(facts, precision) {
+            let size = rms(Stats::of(now).l2, &facts.shape);
+            return Ok(of_size(name, size, level, precision));
         }
         let item = match (facts.delta_l2, facts.delta_f32_rel, &start) {
             (Some(delta_l2), Some(in_f32), Some(start)) => {
@@ -142,6 +151,12 @@ impl Changing<'_> {
     }
 }
 
+/// Whether a slot keeps the steps of an optimizer. If the optimizer divides gradients by their size, steps of a
+/// degenerate gradient are as long as others, in random directions.
+fn is_velocity(role: &VariableRole) -> bool {
+    matches!(role, VariableRole::Slot { slot: "momentum_buffer", .. })
+}
+
 /// Allows the effect of a degenerate gradient, `allowed`, relative to its size. With SGD, the momentum may differ by
 /// one such gradient per step, and the parameter by the learning rate times that, once more per step. Decay is still
 /// judged if it is larger than this.
@@ -161,7 +176,7 @@ fn rounding_alone<T: Copy + Into<f64> + Sync>(
 ) -> Item {
     let change = distance(now, start);
     let size = if now.len() == start.len() { rms(change, &[now.len()]) } else { f64::INFINITY };
-    Item { counts: false, ..Item::measured(name, size / allowed * precision.limit(), 1.0) }
+    of_size(name, size, allowed, precision)
 }
 
 /// The euclidean norm of a parameter's change.

@@ -4,13 +4,16 @@
 //! So every quantity is judged by its own error: errors are neither inherited nor hidden by other operators, and a
 //! ReLU or maximum takes the same branch as in the recording.
 
-use super::targets::{PARAMETER, Target, Targets};
+use super::{
+    nameless::Nameless,
+    start::Start,
+    targets::{PARAMETER, Target, Targets},
+};
 use crate::{
     GoldenError,
     foreign::{Quantity, Statistics},
     golden::Golden,
     probe::to_f64,
-    weights,
 };
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
@@ -27,6 +30,11 @@ pub(super) enum Given {
 }
 
 impl Given {
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape().iter().product()
+    }
+
     fn shape(&self) -> &[usize] {
         match self {
             Self::Elements(array) => &array.shape,
@@ -52,6 +60,8 @@ pub(super) struct Found {
     pub error: f64,
     /// The largest difference between elements, relative to the largest element.
     pub peak: f64,
+    /// What a gradient that differs may be instead.
+    pub alike: Alike,
     /// The element type of the file that was read.
     pub stored: Option<ElementType>,
     /// What is wrong, if a number does not show it.
@@ -61,7 +71,14 @@ pub(super) struct Found {
 impl Found {
     fn wrong(note: String) -> Self {
         let infinite = f64::INFINITY;
-        Self { difference: infinite, error: infinite, peak: infinite, stored: None, note: Some(note) }
+        Self {
+            difference: infinite,
+            error: infinite,
+            peak: infinite,
+            alike: Alike::default(),
+            stored: None,
+            note: Some(note),
+        }
     }
 
     /// The relative error: for statistics, the larger one.
@@ -70,14 +87,48 @@ impl Found {
     }
 }
 
+/// What a gradient that differs may be instead. Each is a factor with the distance that it leaves, relative to the
+/// exact gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Alike {
+    /// A multiple of the exact gradient.
+    pub multiple: Option<(f64, f64)>,
+    /// The exact gradient and a multiple of the parameter.
+    pub with_parameter: Option<(f64, f64)>,
+}
+
+impl Alike {
+    fn of(found: &[f64], exact: &[f64], parameter: Option<&[f64]>) -> Self {
+        let size = norm(&mut exact.iter().copied());
+        let along = |of: &[f64], from: &dyn Fn(usize) -> f64| {
+            let squares = of.iter().map(|x| x * x).sum::<f64>();
+            let factor = of.iter().enumerate().map(|(n, x)| from(n) * x).sum::<f64>() / squares;
+            let left = norm(&mut of.iter().enumerate().map(|(n, x)| from(n) - factor * x)) / size;
+            (factor.is_finite() && left.is_finite()).then_some((factor, left))
+        };
+        Self {
+            multiple: along(exact, &|n| found[n]),
+            with_parameter: parameter.and_then(|parameter| along(parameter, &|n| found[n] - exact[n])),
+        }
+    }
+}
+
+/// Gradients that differ by less than this are not compared with anything else.
+const DIFFERENT: f64 = 1e-5;
+
 /// Observes a step in f64, and replaces computed values by recorded ones.
 pub(super) struct Forced<'a> {
     pub targets: &'a Targets,
     pub golden: &'a Golden,
+    pub start: &'a Start,
     /// The recorded value for a place in `targets`, if any.
     pub given: &'a mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send),
     /// By place in `targets`.
     pub found: Vec<Option<Found>>,
+    /// Exact losses, by place.
+    pub losses: HashMap<usize, f64>,
+    /// Recorded outputs without a meaning: some are those of layers that have no name in the recipe.
+    pub nameless: Nameless<'a>,
     pub failed: Option<GoldenError>,
     by_value: HashMap<ValueId, Vec<usize>>,
     instead: Option<Tensor>,
@@ -87,23 +138,40 @@ impl<'a> Forced<'a> {
     pub fn new(
         targets: &'a Targets,
         golden: &'a Golden,
+        start: &'a Start,
+        nameless: Nameless<'a>,
         given: &'a mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send),
     ) -> Self {
         let found = vec![None; targets.list.len()];
-        Self { targets, golden, given, found, failed: None, by_value: targets.by_value(), instead: None }
+        Self {
+            targets,
+            golden,
+            start,
+            given,
+            found,
+            losses: HashMap::new(),
+            nameless,
+            failed: None,
+            by_value: targets.by_value(),
+            instead: None,
+        }
     }
 
     /// Compares the quantity at a place. A valid recorded value replaces the computed one.
     fn compare(&mut self, place: usize, exact: &[f64]) -> Result<(), GoldenError> {
         let target = &self.targets.list[place];
+        if let (Quantity::Loss(_), [loss]) = (&target.quantity, exact) {
+            self.losses.insert(place, *loss);
+        }
         let Some(given) = (self.given)(place)? else { return Ok(()) };
         let (shape, stored) = (given.shape(), given.stored());
         // A scalar may be stored as an array of one element.
         let same = shape == target.shape || (shape.iter().product::<usize>() == 1 && exact.len() == 1);
+        let mut alike = Alike::default();
         let found = if !same {
             Found::wrong(shapes(target, shape, &given, exact))
         } else {
-            let scale = scale(target, exact, self.golden);
+            let scale = scale(target, exact, self.golden, self.start);
             match given {
                 Given::Elements(Array { values: found, .. }) => {
                     let unsound = found.iter().filter(|x| !x.is_finite()).count();
@@ -111,6 +179,12 @@ impl<'a> Forced<'a> {
                         Found::wrong(format!("{unsound} of its {} elements are not finite", found.len()))
                     } else {
                         let difference = distance(&found, exact, scale);
+                        if let Quantity::Gradient(name) = &target.quantity
+                            && difference.error > DIFFERENT
+                        {
+                            let parameter = self.start.values(self.golden, name, exact.len());
+                            alike = Alike::of(&found, exact, parameter.as_deref());
+                        }
                         if self.instead.is_none() {
                             self.instead = Some(
                                 Tensor::from_vec(found, target.shape.clone(), &Device::Cpu)
@@ -123,22 +197,26 @@ impl<'a> Forced<'a> {
                 Given::Statistics(found, _) => statistics(found, exact),
             }
         };
-        self.found[place] = Some(Found { stored, ..found });
+        self.found[place] = Some(Found { stored, alike, ..found });
         Ok(())
     }
 }
 
 impl Observer for Forced<'_> {
     fn wants(&self, value: ValueId) -> bool {
-        self.failed.is_none() && self.by_value.contains_key(&value)
+        self.failed.is_none() && (self.by_value.contains_key(&value) || self.nameless.wants(value))
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
         self.instead = None;
         let places = self.by_value.get(&value).cloned().unwrap_or_default();
-        let compared = to_f64(tensor)
-            .map_err(|error| GoldenError::from(zoo_engine::EngineError::from(error)))
-            .and_then(|exact| places.into_iter().try_for_each(|place| self.compare(place, &exact)));
+        let compared =
+            to_f64(tensor).map_err(|error| GoldenError::from(zoo_engine::EngineError::from(error))).and_then(|exact| {
+                if places.is_empty() {
+                    self.nameless.find(value, &exact);
+                }
+                places.into_iter().try_for_each(|place| self.compare(place, &exact))
+            });
         self.failed = compared.err();
         // Class indices are compared, but not replaced.
         if tensor.dtype() != DType::F64 {
@@ -153,22 +231,23 @@ impl Observer for Forced<'_> {
 
 /// The norm to which an error is relative. For a parameter after the step, it is that of its change, because the
 /// parameter itself would hide the error.
-fn scale(target: &Target, exact: &[f64], golden: &Golden) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+fn scale(target: &Target, exact: &[f64], golden: &Golden, start: &Start) -> f64 {
     let start = match &target.quantity {
-        Quantity::After { kind, name } if kind == PARAMETER => golden.manifest.init.get(name).map(|rule| (rule, name)),
+        Quantity::After { kind, name } if kind == PARAMETER => start.values(golden, name, exact.len()),
         _ => None,
     };
     match start {
-        Some((rule, name)) => {
-            let start = weights::initial(rule, &golden.manifest.salt, name, exact.len());
-            norm(&mut exact.iter().zip(&start).map(|(now, start)| now - f64::from(*start)))
-        }
+        Some(start) => norm(&mut exact.iter().zip(&start).map(|(now, start)| now - start)),
         None => norm(&mut exact.iter().copied()),
     }
 }
 
-fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
+/// The Euclidean norm.
+pub(super) fn norm(values: &mut dyn Iterator<Item = f64>) -> f64 {
+    values.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+pub(super) fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
     let (mut squares, mut largest, mut size) = (0.0, 0.0f64, 0.0f64);
     for (found, exact) in found.iter().zip(exact) {
         squares += (found - exact).powi(2);
@@ -181,12 +260,19 @@ fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
         _ => f64::INFINITY,
     };
     let difference = squares.sqrt();
-    Found { difference, error: relative(difference, scale), peak: relative(largest, size), stored: None, note: None }
+    Found {
+        difference,
+        error: relative(difference, scale),
+        peak: relative(largest, size),
+        alike: Alike::default(),
+        stored: None,
+        note: None,
+    }
 }
 
 /// The error of four statistics. If the relative L2 error of a tensor is e, then the relative error of its norm is at
 /// most e, and so is the error of its mean relative to the root mean square.
-fn statistics(found: Statistics, exact: &[f64]) -> Found {
+pub(super) fn statistics(found: Statistics, exact: &[f64]) -> Found {
     let truth = Statistics::of(exact);
     let size = truth.max.abs().max(truth.min.abs());
     let root_mean_square = truth.norm / (exact.len() as f64).sqrt();
@@ -207,10 +293,9 @@ fn statistics(found: Statistics, exact: &[f64]) -> Found {
         found.min - truth.min,
     ];
     let difference = differences.into_iter().map(f64::abs).fold(0.0, worse);
-    let unsound = [found.norm, found.mean, found.max, found.min].iter().any(|x| !x.is_finite());
-    let note = unsound.then(|| "its statistics are not finite".to_owned());
+    let note = (!found.is_finite()).then(|| "its statistics are not finite".to_owned());
     let [difference, error, peak] = [difference, error, peak].map(infinite);
-    Found { difference, error, peak, stored: None, note }
+    Found { difference, error, peak, alike: Alike::default(), stored: None, note }
 }
 
 /// Describes another shape.
@@ -253,10 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn a_gradient_may_be_a_multiple_or_contain_the_parameter() {
+        let alike = Alike::of(&[2.0, 4.0], &[1.0, 2.0], Some(&[1.0, -1.0]));
+        assert_eq!(alike.multiple, Some((2.0, 0.0)));
+        assert!(alike.with_parameter.unwrap().1 > 0.5);
+        let alike = Alike::of(&[1.5, 1.5], &[1.0, 2.0], Some(&[1.0, -1.0]));
+        assert_eq!(alike.with_parameter, Some((0.5, 0.0)));
+        assert_eq!(Alike::of(&[1.0], &[0.0], None), Alike::default());
+    }
+
+    #[test]
     fn four_numbers_by_hand_and_closed() {
         let exact = [3.0, -4.0];
         let truth = Statistics::of(&exact);
-        let same = Found { difference: 0.0, error: 0.0, peak: 0.0, stored: None, note: None };
+        let same = Found { difference: 0.0, error: 0.0, peak: 0.0, alike: Alike::default(), stored: None, note: None };
         assert_eq!(statistics(truth, &exact), same);
         let off = statistics(Statistics { norm: 5.5, ..truth }, &exact);
         assert_eq!((off.difference, off.error), (0.5, 0.1));

@@ -1,7 +1,7 @@
 //! Hints at common mistakes of ports, from the numbers of the first quantity that differs.
 
-use super::{Judged, targets::PARAMETER};
-use crate::{GoldenError, foreign::Quantity, weights};
+use super::{judged::Judged, targets::PARAMETER};
+use crate::{GoldenError, foreign::Quantity};
 use zoo_graph::{Op, Optimized};
 
 /// Relative tolerance between the recorded values and those that the mistake would give.
@@ -33,6 +33,9 @@ impl Judged<'_> {
 
     /// Whether the loss is that of a later step of the golden.
     fn later_step(&self, name: &str, loss: f64) -> Option<String> {
+        if self.start.step > 0 {
+            return None;
+        }
         let mut losses = self.golden.manifest.losses_f64.iter().enumerate().skip(1);
         let same = |truth: &f64| (loss - truth).abs() <= 1e-4 * truth.abs();
         let (step, _) = losses.find(|(_, losses)| losses.get(name).is_some_and(same))?;
@@ -41,14 +44,7 @@ impl Judged<'_> {
 
     /// Initial values of a variable.
     fn start(&self, name: &str, numel: usize) -> Option<Vec<f64>> {
-        let manifest = &self.golden.manifest;
-        match self.golden.start(name, numel) {
-            Some(stored) => Some(stored.to_vec()),
-            None => {
-                let start = weights::initial(manifest.init.get(name)?, &manifest.salt, name, numel);
-                Some(start.into_iter().map(f64::from).collect())
-            }
-        }
+        self.start.values(self.golden, name, numel)
     }
 
     /// A running statistic that was updated with another momentum, or not at all. The golden's statistics after the

@@ -1,6 +1,6 @@
 //! Computes the step in the declared arithmetic of a recording. Its errors are those that this arithmetic explains.
 
-use super::targets::Targets;
+use super::{judged::element_type, start::Start, targets::Targets};
 use crate::{
     GoldenError,
     check::CheckOptions,
@@ -8,7 +8,7 @@ use crate::{
     device::scaled,
     golden::Golden,
     probe::to_f64,
-    run::{Setup, inputs, scalars, set_weights},
+    run::{Setup, inputs},
 };
 use candle_core::Tensor;
 use std::{
@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 use zoo_engine::{
-    Arithmetic, EngineError, Observer, Options, Scalars, Step,
+    Arithmetic, EngineError, Observer, Options, Step,
     simulate::{Overflow, Range, Subnormals},
 };
 use zoo_graph::{
@@ -56,6 +56,19 @@ impl Declared<'_> {
             Self::Half { dtype, .. } => dtype.to_string(),
             Self::Device { name, .. } => (*name).to_owned(),
         }
+    }
+
+    /// The same with the loss scale of a recording. That of a device is its own.
+    pub(super) fn scaled_by(self, loss_scale: f64) -> Self {
+        match self {
+            Self::F32 | Self::Device { .. } => self,
+            Self::Half { dtype, .. } => Self::Half { dtype, loss_scale },
+        }
+    }
+
+    /// The relative error of a tensor whose elements were rounded once more than their operands.
+    pub(super) fn one_rounding(&self) -> f64 {
+        2.0 * element_type(self.narrowest()).unit_roundoff()
     }
 
     /// Its narrowest type.
@@ -114,6 +127,7 @@ fn mixed(graph: &Graph, reduced: DType) -> Arithmetic {
 pub(super) fn simulate(
     recipe: &Recipe,
     golden: &Golden,
+    start: &Start,
     declared: &Declared<'_>,
     engine: Options,
     targets: &Targets,
@@ -127,7 +141,7 @@ pub(super) fn simulate(
         Some(arithmetic) => Step::simulated(graph, engine, &arithmetic)?,
         None => Step::new(graph, engine)?,
     };
-    set_weights(&mut step, golden, false)?;
+    start.set(&mut step, golden)?;
     let own = Targets::of(step.graph(), recipe);
     let scaled = scaled(step.graph());
     let mut wanted: HashMap<ValueId, Vec<usize>> = HashMap::new();
@@ -137,8 +151,7 @@ pub(super) fn simulate(
         }
     }
     let mut seen = Seen { wanted, scaled, loss_scale, values: HashMap::new(), failed: None };
-    let scalars = Scalars { loss_scale, ..scalars(golden, 0) };
-    step.run(&inputs(golden, setup.graph())?, scalars, &mut seen)?;
+    step.run(&inputs(golden, setup.graph())?, start.scalars(loss_scale), &mut seen)?;
     seen.failed.map_or(Ok(seen.values), |error| Err(EngineError::from(error).into()))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{foreign::Quantity, items::slot_key, report::Stage};
 use std::collections::HashMap;
-use zoo_graph::{Graph, Source, TapState, ValueId, VariableRole};
+use zoo_graph::{EMA, Graph, Op, Origin, Source, Tap, TapState, ValueId, VariableRole};
 use zoo_recipe::Recipe;
 
 /// A quantity of the step.
@@ -18,6 +18,8 @@ pub(crate) struct Target {
     pub value: ValueId,
     /// Its shape.
     pub shape: Vec<usize>,
+    /// Whether a recording need not have it: its module computes nothing itself, or it is part of another quantity.
+    pub optional: bool,
 }
 
 /// All quantities of a step.
@@ -43,11 +45,13 @@ impl Targets {
         for tap in &graph.taps {
             if let TapState::Value(value) = tap.state {
                 targets.add(graph, Stage::Forward, Quantity::Output(tap.key()), &tap.key(), value);
+                targets.may_lack(!computes(graph, tap, value));
                 targets.reads(graph, recipe, &format!("{}#{}", tap.module, tap.call), value);
             }
         }
         for (name, value) in &graph.losses {
             targets.add(graph, Stage::Loss, Quantity::Loss(name.clone()), name, *value);
+            targets.may_lack(name != "loss");
         }
         let place = |value: ValueId| match graph.value(value).source {
             Source::Node(node, result) => (node.0, result),
@@ -63,7 +67,7 @@ impl Targets {
             let Some(next) = variable.next else { continue };
             let (kind, name) = match &variable.role {
                 VariableRole::Slot { parameter, slot } => (slot_key(slot), &graph.variable(*parameter).name),
-                VariableRole::Average { .. } => continue,
+                VariableRole::Average { parameter } => (EMA, &graph.variable(*parameter).name),
                 VariableRole::RunningMean | VariableRole::RunningVar => ("buffer", &variable.name),
                 VariableRole::Weight | VariableRole::Bias | VariableRole::NormWeight | VariableRole::NormBias => {
                     (PARAMETER, &variable.name)
@@ -78,7 +82,14 @@ impl Targets {
     fn add(&mut self, graph: &Graph, stage: Stage, quantity: Quantity, name: &str, value: ValueId) {
         self.places.insert(quantity.clone(), self.list.len());
         let shape = graph.ty(value).shape.to_vec();
-        self.list.push(Target { stage, quantity, name: name.to_owned(), value, shape });
+        self.list.push(Target { stage, quantity, name: name.to_owned(), value, shape, optional: false });
+    }
+
+    /// Whether a recording may lack the quantity that was added last.
+    fn may_lack(&mut self, optional: bool) {
+        if let Some(target) = self.list.last_mut() {
+            target.optional = optional;
+        }
     }
 
     /// Records the operands of a module that are inputs of the step.
@@ -111,6 +122,15 @@ impl Targets {
         }
         by_value
     }
+}
+
+/// Whether a module computes its result itself. Containers and dropouts, which goldens leave out, return the result of
+/// another layer; paddings and reshapes only move elements.
+fn computes(graph: &Graph, tap: &Tap, value: ValueId) -> bool {
+    let Some(node) = graph.producer(value) else { return false };
+    let path = |origin: &Option<Origin>| origin.as_ref().map(|origin| origin.path.clone());
+    let moves = node.op.rules().is_view() || matches!(node.op, Op::Pad(_) | Op::Transpose(_));
+    path(&node.origin) == path(&tap.origin) && !moves
 }
 
 /// The kind of parameters after the step.

@@ -89,29 +89,29 @@ pub(super) fn all() -> Vec<Mutant> {
             _ => false,
         }),
         mutant("decay on everything", Stage::Update, |r| {
-            let (_, no_decay) = r.optimizer.decay_mut();
+            let (_, no_decay, _) = r.optimizer.decay_mut();
             let exempt = !no_decay.is_empty();
             no_decay.clear();
             exempt
         }),
         mutant("no decay on normalisations and biases", Stage::Update, |r| {
-            let (weight_decay, no_decay) = r.optimizer.decay_mut();
+            let (weight_decay, no_decay, _) = r.optimizer.decay_mut();
             let all = *weight_decay > 0.0 && no_decay.is_empty();
             no_decay.extend([zoo_recipe::schema::DecayGroup::Bn, zoo_recipe::schema::DecayGroup::Bias]);
             all
         }),
         mutant("decay ten times too strong", Stage::Update, |r| {
-            let (weight_decay, _) = r.optimizer.decay_mut();
+            let (weight_decay, ..) = r.optimizer.decay_mut();
             *weight_decay *= 10.0;
             *weight_decay > 0.0
         }),
         mutant("decay forgotten", Stage::Update, |r| {
-            let (weight_decay, _) = r.optimizer.decay_mut();
+            let (weight_decay, ..) = r.optimizer.decay_mut();
             std::mem::take(weight_decay) > 0.0
         }),
         mutant("L2 loss and decay both", Stage::Update, |r| {
             let l2 = r.loss.l2.as_ref().map(|l2| l2.weight);
-            let (weight_decay, _) = r.optimizer.decay_mut();
+            let (weight_decay, ..) = r.optimizer.decay_mut();
             l2.map(|l2| *weight_decay = l2).is_some()
         }),
         mutant("momentum 0.9 for 0.875, or 0.875 for 0.9", Stage::Trajectory, |r| match &mut r.optimizer {

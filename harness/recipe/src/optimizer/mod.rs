@@ -56,10 +56,10 @@ macro_rules! optimizers {
                 }
             }
 
-            /// Mutable access to the weight decay of parameters without a group, and to the exclusions from it.
-            pub fn decay_mut(&mut self) -> (&mut f64, &mut Vec<DecayGroup>) {
+            /// Mutable access to the weight decay of parameters without a group, the exclusions from it, and the groups.
+            pub fn decay_mut(&mut self) -> (&mut f64, &mut Vec<DecayGroup>, &mut Vec<ParameterGroup>) {
                 match self {
-                    $(Self::$rule(rule) => (&mut rule.weight_decay, &mut rule.no_decay),)+
+                    $(Self::$rule(rule) => (&mut rule.weight_decay, &mut rule.no_decay, &mut rule.groups),)+
                 }
             }
 

@@ -60,6 +60,10 @@ impl Default for Shapes {
 pub struct LabelMaps {
     /// Folder with one of these layouts; `--data` replaces it.
     pub root: PathBuf,
+    /// The values of pixels in the order of classes, for example `[0, 255]` for black and white masks; by default each
+    /// value is the number of its class. 255 is no class unless it is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<u8>>,
 }
 
 /// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the

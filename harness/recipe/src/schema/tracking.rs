@@ -94,14 +94,19 @@ pub struct CropSet {
     pub frame_range: Option<usize>,
 }
 
-/// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT
-/// (`groundtruth.txt` next to the frames). Training and evaluation use the same videos, so a training on them is
-/// refused while the recipe has a target.
+/// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT and its
+/// kin (`groundtruth.txt` or `groundtruth_rect.txt` next to the frames, or to their folder `color` or `img`). Training
+/// and evaluation use the same videos, so a training on them is refused while the recipe has a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameFolder {
     /// The folder; `--data` replaces it.
     pub root: PathBuf,
+    /// The target, by its number in masks of several objects (DAVIS 2017: an entry of the palette, from 1). Without it,
+    /// the masks of a video show one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 255))]
+    pub object: Option<u8>,
 }
 
 /// From two frames of a video to a training sample of SiamMask: a template, a search image and their labels. The inputs

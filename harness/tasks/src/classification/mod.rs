@@ -10,9 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use zoo_datasets::{
-    DataError, Dataset, IdxImages, Image, Loader, LoaderConfig, Mix, Pipeline, Size, contact_sheet, open_root,
-};
+use zoo_datasets::{DataError, Dataset, Image, Layout, Loader, LoaderConfig, Mix, Pipeline, Size, contact_sheet};
 use zoo_recipe::{
     LABEL, LABEL_SHARE, MIXED_LABEL, Recipe,
     schema::{CenterCrop, Cifar10, ClassFolders, Filter, Idx, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
@@ -72,24 +70,19 @@ impl Task for Classification {
         {
             return sources::folder(&section, on_error(recipe));
         }
-        Ok(sources::found(root, open_root(root, on_error(recipe))?))
+        sources::detected(&Layout::of(root)?, on_error(recipe))
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {
-        if root.join("train").is_dir() {
-            let (train, val) = (PathBuf::from("train"), PathBuf::from("val"));
-            return Source::ImageFolder(ImageFolder {
-                root: root.to_owned(),
-                train,
-                val,
-                classes_from: class_order(before),
-            });
-        }
-        let binary = ["", "cifar-10-batches-bin"].map(|inner| root.join(inner));
-        match binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file()) {
-            Some(root) => Source::Cifar10(Cifar10 { root }),
-            None if IdxImages::lie_in(root) => Source::Idx(Idx { root: root.to_owned() }),
-            None => Source::ClassFolders(ClassFolders { root: root.to_owned() }),
+        match Layout::of(root) {
+            Ok(Layout::Divided { root, train, val }) => {
+                Source::ImageFolder(ImageFolder { root, train, val, classes_from: class_order(before) })
+            }
+            Ok(Layout::Cifar10(root)) => Source::Cifar10(Cifar10 { root }),
+            Ok(Layout::Idx(root)) => Source::Idx(Idx { root }),
+            Ok(Layout::Classes(root)) => Source::ClassFolders(ClassFolders { root }),
+            // Opening the folder gives the error.
+            Err(_) => Source::ClassFolders(ClassFolders { root: root.to_owned() }),
         }
     }
 

@@ -1,11 +1,8 @@
 //! Sources of labelled images.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, IdxImages, IdxPart, Layout, OnError, Root,
-    open_class_folders, open_divided,
-};
+use zoo_datasets::{Alphabet, Cached, Characters, CharactersConfig, Dataset, Layout, OnError, Root, open_divided};
 use zoo_recipe::{Recipe, schema};
 
 use super::LabelledImages;
@@ -22,36 +19,29 @@ pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<
 
 /// Class folders, divided into training and held-out images by hash.
 pub(super) fn class_folders(folders: &schema::ClassFolders, on_error: OnError) -> Result<DataSets, InputError> {
-    Ok(found(&folders.root, open_class_folders(&folders.root, on_error)?))
+    detected(&Layout::Classes(folders.root.clone()), on_error)
 }
 
-/// The detected content of a folder.
-pub(super) fn found(root: &Path, found: Root) -> DataSets {
-    let root = root.display();
-    let description = match found.layout {
-        Layout::TrainVal => format!("class folders in {root}/train and {root}/val"),
-        Layout::Classes => format!("class folders in {root}, a tenth of the images held out"),
-        Layout::Cifar10 => format!("CIFAR-10 in {root}"),
-        Layout::Idx => format!("IDX files in {root}"),
+/// The data in a detected layout.
+pub(super) fn detected(layout: &Layout, on_error: OnError) -> Result<DataSets, InputError> {
+    let description = match layout {
+        Layout::Divided { root, train, val } => {
+            format!("class folders in {} and {}", root.join(train).display(), root.join(val).display())
+        }
+        Layout::Classes(root) => format!("class folders in {}, a tenth of the images held out", root.display()),
+        Layout::Cifar10(root) => format!("CIFAR-10 in {}", root.display()),
+        Layout::Idx(root) => format!("IDX files in {}", root.display()),
     };
-    let samples = Arc::new(LabelledImages::new(found.train, found.val));
-    DataSets { samples, description, skipped: found.skipped }
+    let Root { train, val, skipped } = layout.open(on_error)?;
+    Ok(DataSets { samples: Arc::new(LabelledImages::new(train, val)), description, skipped })
 }
 
 pub(super) fn cifar10(section: &schema::Cifar10) -> Result<DataSets, InputError> {
-    let description = format!("CIFAR-10 in {}", section.root.display());
-    Ok(images(Cifar10::train(&section.root)?, Cifar10::test(&section.root)?, description))
+    detected(&Layout::Cifar10(section.root.clone()), OnError::Fail)
 }
 
 pub(super) fn idx(section: &schema::Idx) -> Result<DataSets, InputError> {
-    let description = format!("IDX files in {}", section.root.display());
-    let [train, test] = [IdxPart::Train, IdxPart::Test].map(|part| IdxImages::open(&section.root, part));
-    Ok(images(train?, test?, description))
-}
-
-fn images(train: impl Dataset + 'static, val: impl Dataset + 'static, description: String) -> DataSets {
-    let samples = Arc::new(LabelledImages::new(Arc::new(train), Arc::new(val)));
-    DataSets { samples, description, skipped: 0 }
+    detected(&Layout::Idx(section.root.clone()), OnError::Fail)
 }
 
 pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {

@@ -40,21 +40,42 @@ impl Task for Segmentation {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Shapes(section) => sources::shapes(recipe, section),
-            Source::LabelMaps(section) => sources::folder(recipe, &section.root, on_error(recipe)),
+            Source::LabelMaps(section) => sources::folder(recipe, section, on_error(recipe)),
             _ => Err(foreign(recipe, "segmentation")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::folder(recipe, root, on_error(recipe))
+        sources::folder(recipe, &label_maps(root, &recipe.data.source), on_error(recipe))
     }
 
-    fn source_in(&self, root: &Path, _before: &Source) -> Source {
-        Source::LabelMaps(schema::LabelMaps { root: root.to_owned() })
+    fn source_in(&self, root: &Path, before: &Source) -> Source {
+        Source::LabelMaps(label_maps(root, before))
     }
 
     fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {
         unresized(recipe, Split::Eval)
+    }
+}
+
+/// Label maps in another folder than that of the recipe, with the same values.
+fn label_maps(root: &Path, before: &Source) -> schema::LabelMaps {
+    let values = if let Source::LabelMaps(section) = before { section.values.clone() } else { None };
+    schema::LabelMaps { root: root.to_owned(), values }
+}
+
+/// Warns of label maps of which a single class remains, as of masks of 0 and 255, whose 255 is no class.
+fn warn_of_one_class(part: &str, classes: &[String], pixels: impl Fn(usize) -> u64) {
+    let void = pixels(usize::from(VOID)) > 0;
+    let occur: Vec<usize> = (0..usize::from(VOID)).filter(|class| pixels(*class) > 0).collect();
+    if let ([only], true) = (occur.as_slice(), classes.len() > 1) {
+        let (name, of, beside) =
+            (&classes[*only], classes.len(), if void { " and 255, which is no class" } else { "" });
+        tracing::warn!(
+            "{part}: the label maps hold only class {name} of {of}{beside}: nothing can be learned. Masks with other \
+             values, such as 0 and 255, need a list of them: --set 'data.source={{label_maps: {{root: DIR, values: [0, \
+             255]}}}}'"
+        );
     }
 }
 
@@ -157,6 +178,7 @@ impl SampleSets for LabelledPixels {
         let (void, pixels) = (sums.counts[usize::from(VOID)], sums.counts.iter().sum::<usize>());
         let classes = sums.counts[..usize::from(VOID)].iter().filter(|count| **count > 0).count();
         let named: Vec<_> = self.classes().iter().zip(sums.counts).map(|(class, n)| (class.as_str(), n)).collect();
+        warn_of_one_class(name, self.classes(), |value| sums.counts[value] as u64);
         let one = |count: usize| Some((count as u64, count as u64));
         Inspection {
             name,

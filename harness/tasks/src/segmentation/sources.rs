@@ -1,6 +1,6 @@
 //! Sources of images with label maps.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use zoo_datasets::{
     LabelFolder, LabelPart, OnError,
@@ -37,8 +37,13 @@ pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSe
 }
 
 /// Photographs in one of the layouts.
-pub(super) fn folder(recipe: &Recipe, root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
-    let open = |part| LabelFolder::open_root(root, part, recipe.model.classes, on_error);
+pub(super) fn folder(recipe: &Recipe, section: &schema::LabelMaps, on_error: OnError) -> Result<DataSets, InputError> {
+    let schema::LabelMaps { root, values } = section;
+    let classes = values.as_ref().map_or(recipe.model.classes, Vec::len);
+    let open = |part| {
+        let folder = LabelFolder::open_root(root, part, classes, on_error)?;
+        values.as_ref().map_or(Ok(folder.clone()), |values| folder.with_values(values))
+    };
     let (train, val) = (open(LabelPart::Train)?, open(LabelPart::Val)?);
     let skipped = train.skipped() + val.skipped();
     let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });

@@ -3,6 +3,7 @@
 use zoo_datasets::{SampleLoader, Samples, segmentation::VOID};
 
 use super::samples::{Evaluated, middle, predicted_size};
+use super::warn_of_one_class;
 use crate::{
     Baseline, EvaluationError, Network,
     metrics::{Confusion, mean_iou},
@@ -19,19 +20,19 @@ pub(super) fn answers(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Baseline>, EvaluationError> {
     let shape = network.outputs().into_iter().next().map(|(_, shape)| shape).unwrap_or_default();
-    let (mut counts, mut done) = ([0u64; VOID as usize], 0);
+    let (mut counts, mut done) = ([0u64; 256], 0);
     for images in loader.epoch(0, 0)? {
         for image in images? {
             let labels = &image.sample.labels;
             for label in middle(labels, predicted_size(&shape, labels.size())?).values() {
-                if let Some(count) = counts.get_mut(usize::from(*label)) {
-                    *count += 1;
-                }
+                counts[usize::from(*label)] += 1;
             }
             done += 1;
             progress(done, loader.samples().len());
         }
     }
+    warn_of_one_class("val", classes, |value| counts[value]);
+    let counts = &counts[..usize::from(VOID)];
     let most = (0..counts.len()).rev().max_by_key(|class| counts[*class]).unwrap_or(0);
     let mut taken = Confusion::new(classes);
     counts.iter().enumerate().filter(|(_, n)| **n > 0).for_each(|(class, n)| taken.count_in(class, most, *n));

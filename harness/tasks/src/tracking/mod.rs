@@ -62,22 +62,27 @@ impl Targets {
     }
 }
 
+/// The number of the target in the masks of a folder other than that of the recipe.
+fn object_of(source: &Source) -> Option<u8> {
+    if let Source::FrameFolder(folder) = source { folder.object } else { None }
+}
+
 impl Task for Tracking {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Videos(section) => sources::videos(section),
             Source::Crop511(section) => sources::crops(section, on_error(recipe)),
-            Source::FrameFolder(section) => sources::frames(&section.root, on_error(recipe)),
+            Source::FrameFolder(section) => sources::frames(&section.root, section.object, on_error(recipe)),
             _ => Err(foreign(recipe, "tracking")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::frames(root, on_error(recipe))
+        sources::frames(root, object_of(&recipe.data.source), on_error(recipe))
     }
 
-    fn source_in(&self, root: &Path, _before: &Source) -> Source {
-        Source::FrameFolder(schema::FrameFolder { root: root.to_owned() })
+    fn source_in(&self, root: &Path, before: &Source) -> Source {
+        Source::FrameFolder(schema::FrameFolder { root: root.to_owned(), object: object_of(before) })
     }
 
     fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {

@@ -50,7 +50,7 @@ pub(super) fn crops(section: &schema::Crop511, on_error: OnError) -> Result<Data
         parts.push((Arc::new(crops), tracks));
     }
     let train = VideoMixture::new(parts)?;
-    let held_out = FrameFolders::open_root(&section.root.join(&section.sequences), on_error)?;
+    let held_out = FrameFolders::open_root(&section.root.join(&section.sequences), None, on_error)?;
     skipped += held_out.skipped();
     let sequences: Arc<dyn VideoDataset> = Arc::new(held_out);
     let description = format!(
@@ -65,9 +65,9 @@ pub(super) fn crops(section: &schema::Crop511, on_error: OnError) -> Result<Data
     Ok(DataSets { samples, description, skipped })
 }
 
-/// Folders of frames, used for training and for evaluation.
-pub(super) fn frames(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
-    let folders = FrameFolders::open_root(root, on_error)?;
+/// Folders of frames, used for training and for evaluation. `object` is the number of the target in their masks.
+pub(super) fn frames(root: &Path, object: Option<u8>, on_error: OnError) -> Result<DataSets, InputError> {
+    let folders = FrameFolders::open_root(root, object, on_error)?;
     let (skipped, n) = (folders.skipped(), folders.len());
     let videos: Arc<dyn VideoDataset> = Arc::new(folders);
     let (train, val) = (videos.clone(), videos.clone());

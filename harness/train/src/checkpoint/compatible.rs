@@ -54,32 +54,61 @@ pub fn changes(before: &Value, now: &Value) -> Vec<Change> {
 
 /// All differences between two resolved recipes, except those at or below the `free` paths.
 pub fn differences(before: &Value, now: &Value, free: &[&str]) -> Vec<Change> {
+    let changed = |Differing { path, values }: Differing| {
+        let [before, now] = <[Option<String>; 2]>::try_from(values).unwrap_or_default();
+        Change { path, before, now }
+    };
+    differing(&[before, now], free).into_iter().map(changed).collect()
+}
+
+/// A setting in which several recipes differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// Path in the recipe.
+    pub path: String,
+    /// Its value in each recipe; `None` where it is absent.
+    pub values: Vec<Option<String>>,
+}
+
+/// All settings in which resolved recipes differ, except those at or below the `free` paths.
+pub fn differing(recipes: &[&Value], free: &[&str]) -> Vec<Differing> {
     let mut found = Vec::new();
-    compare("", Some(before), Some(now), free, &mut found);
+    let recipes: Vec<Option<&Value>> = recipes.iter().map(|recipe| Some(*recipe)).collect();
+    compare("", &recipes, free, &mut found);
     found
 }
 
-fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, free: &[&str], found: &mut Vec<Change>) {
-    if free.contains(&path) || before == now {
+fn compare(path: &str, values: &[Option<&Value>], free: &[&str], found: &mut Vec<Differing>) {
+    let Some(first) = values.first() else { return };
+    if free.contains(&path) || values.iter().all(|value| value == first) {
         return;
     }
-    match (before, now) {
-        (Some(Value::Object(before)), Some(Value::Object(now))) => {
-            let added = now.keys().filter(|key| !before.contains_key(*key));
-            for key in before.keys().chain(added) {
+    let present: Vec<&Value> = values.iter().copied().flatten().collect();
+    // What some recipes have alike and others lack is one difference.
+    let is_alike = present.iter().all(|value| *value == present[0]);
+    let objects: Option<Vec<_>> = present.iter().map(|value| value.as_object()).collect();
+    let arrays: Option<Vec<_>> = present.iter().map(|value| value.as_array()).collect();
+    match (objects, arrays) {
+        (Some(objects), _) if !is_alike => {
+            let mut keys: Vec<&String> = Vec::new();
+            for key in objects.iter().flat_map(|object| object.keys()) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            for key in keys {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                compare(&path, before.get(key), now.get(key), free, found);
+                let inner: Vec<_> = values.iter().map(|value| value.and_then(|value| value.get(key))).collect();
+                compare(&path, &inner, free, found);
             }
         }
-        (Some(Value::Array(before)), Some(Value::Array(now))) => {
-            for index in 0..before.len().max(now.len()) {
-                compare(&format!("{path}[{index}]"), before.get(index), now.get(index), free, found);
+        (_, Some(arrays)) if !is_alike => {
+            for index in 0..arrays.iter().map(|array| array.len()).max().unwrap_or_default() {
+                let inner: Vec<_> = values.iter().map(|value| value.and_then(|value| value.get(index))).collect();
+                compare(&format!("{path}[{index}]"), &inner, free, found);
             }
         }
-        _ => {
-            let text = |value: Option<&Value>| value.map(short);
-            found.push(Change { path: path.to_owned(), before: text(before), now: text(now) });
-        }
+        _ => found.push(Differing { path: path.to_owned(), values: values.iter().map(|v| v.map(short)).collect() }),
     }
 }
 
@@ -113,6 +142,38 @@ mod tests {
                 "train.x: (absent) -> 1"
             ]
         );
+    }
+
+    #[test]
+    fn of_several_recipes_each_has_its_own_value_or_none() {
+        let recipes = [
+            json!({"target": {"metric": "top1", "value": 0.95}, "golden": {"manifest": "a"}, "w": {"x": 1}}),
+            json!({"w": {"x": 1}}),
+            json!({"target": {"metric": "top1", "value": 0.9}, "golden": {"manifest": "a"}}),
+            json!({"w": {"x": 1}, "target": 3}),
+        ];
+        let found = |recipes: &[&Value]| -> Vec<(String, String)> {
+            let shown = |values: Vec<Option<String>>| {
+                values.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" ")
+            };
+            differing(recipes, &[]).into_iter().map(|found| (found.path, shown(found.values))).collect()
+        };
+        let wanted = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(path, values)| ((*path).to_owned(), (*values).to_owned())).collect()
+        };
+        let [a, b, c, d] = &recipes;
+        let golden = "{\"manifest\":\"a\"}";
+        assert_eq!(
+            found(&[a, b, c]),
+            wanted(&[
+                ("golden", &format!("{golden} - {golden}")),
+                ("target.metric", "\"top1\" - \"top1\""),
+                ("target.value", "0.95 - 0.9"),
+                ("w", "{\"x\":1} {\"x\":1} -"),
+            ])
+        );
+        assert_eq!(found(&[b, d]), wanted(&[("target", "- 3")]));
+        assert_eq!(found(&[a, a, a]), []);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod compatible;
 mod file;
 mod store;
 
-pub use compatible::{Change, changes, differences};
+pub use compatible::{Change, Differing, changes, differences, differing};
 pub(crate) use file::read;
 pub use store::{CheckpointStore, Found, Rejected};
 
@@ -125,13 +125,21 @@ impl Checkpoint {
 /// A tensor that candle cannot read.
 pub(crate) fn not_finite(tensors: &BTreeMap<String, Tensor>) -> Result<Option<&str>, candle_core::Error> {
     for (name, tensor) in tensors {
-        // x - x is zero for every number, and NaN for infinities and NaN.
-        let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
-        if zeros.to_scalar::<f64>()? != 0.0 {
+        if !is_finite(tensor)? {
             return Ok(Some(name));
         }
     }
     Ok(None)
+}
+
+/// Whether a tensor has neither NaN nor infinities.
+///
+/// # Errors
+/// A tensor that candle cannot read.
+pub(crate) fn is_finite(tensor: &Tensor) -> Result<bool, candle_core::Error> {
+    // x - x is zero for every number, and NaN for infinities and NaN.
+    let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
+    Ok(zeros.to_scalar::<f64>()? == 0.0)
 }
 
 /// A checkpoint that cannot be written, read or used.

@@ -208,7 +208,7 @@ pub(crate) fn training_changes(first: &RunRecord, other: &RunRecord) -> Vec<Chan
 }
 
 /// The differences between two runs: values of the recipe except the `free` ones, device, and data.
-pub fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
+fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
     let value = |record: &RunRecord| serde_json::to_value(&record.recipe).unwrap_or_default();
     let mut changes = differences(&value(first), &value(other), free);
     if let (Some(before), Some(now)) = (first.started(), other.started()) {
@@ -239,8 +239,12 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
                 false => record.last_evaluation().and_then(|evaluated| evaluated.score(metric)),
             };
             let achieved = achieved.filter(|value| value.is_finite());
-            let failed = achieved.is_none().then(|| format!("to reach a finite {metric}"));
-            (achieved, failed, Some(result.seconds))
+            let lost = if achieved.is_none() { Some(metric) } else { result.not_finite.first().copied() };
+            let failed = match lost {
+                Some(metric) => Some(format!("to reach a finite {metric}")),
+                None => result.fault().map(|_| "to update anything".to_owned()),
+            };
+            (achieved.filter(|_| failed.is_none()), failed, Some(result.seconds))
         }
     };
     let golden = record.started().map(|started| started.golden).unwrap_or_default();
@@ -284,9 +288,10 @@ fn verdict(
     if unfinished > 0 {
         return (Missed, format!("{unfinished} of {} runs did not finish", runs.len()));
     }
-    let diverged = runs.iter().filter(|run| run.achieved.is_none()).count();
-    if diverged > 0 {
-        return (Missed, format!("{diverged} of {} runs did not reach a finite {metric}", runs.len()));
+    let diverged: Vec<&RunScore> = runs.iter().filter(|run| run.achieved.is_none()).collect();
+    if let Some(first) = diverged.first() {
+        let not_done = first.failed.as_deref().unwrap_or_default().trim_start_matches("to ");
+        return (Missed, format!("{} of {} runs did not {not_done}", diverged.len(), runs.len()));
     }
     if also.iter().any(|goal| !goal.met) {
         return (Missed, "another goal of the target is missed".to_owned());

@@ -65,6 +65,7 @@ fn run(target: &str, seed: u64, achieved: f64) -> RunRecord {
         golden: GoldenVerdict::Pass,
         device: "host".into(),
         skipped_steps: 0,
+        not_finite: Vec::new(),
     };
     let events = vec![started(&recipe), Event::Evaluated(evaluated), Event::Result(result)];
     RunRecord { folder: format!("runs/{seed}").into(), yaml: String::new(), recipe, events }
@@ -225,6 +226,26 @@ fn a_run_that_ends_with_no_finite_value_fails_the_set() {
         assert_eq!((found.verdict, found.runs[1].achieved), (ConvergenceVerdict::Missed, None));
         assert_eq!(found.because, "1 of 3 runs did not reach a finite perplexity");
         assert_eq!(found.runs[1].failed.as_deref(), Some("to reach a finite perplexity"));
+    }
+}
+
+#[test]
+fn a_run_without_a_success_fails_the_set() {
+    let cases: [(fn(&mut RunResult), &str); 2] = [
+        (|result| result.not_finite = vec![Metric::CrossEntropy], "reach a finite cross_entropy"),
+        (|result| result.skipped_steps = result.steps, "update anything"),
+    ];
+    for (spoil, not_done) in cases {
+        let mut set = runs("{metric: cross_entropy, value: 60}", &[50.0, 51.0, 52.0]);
+        for event in &mut set[2].events {
+            if let Event::Result(result) = event {
+                result.steps = 9;
+                spoil(result);
+            }
+        }
+        let found = judge(&set, &Rules::default()).unwrap();
+        assert_eq!((found.verdict, found.runs[2].achieved), (ConvergenceVerdict::Missed, None));
+        assert_eq!(found.because, format!("1 of 3 runs did not {not_done}"));
     }
 }
 

@@ -110,7 +110,7 @@ pub struct Started {
     pub seed: u64,
     /// The target.
     pub target: Option<Target>,
-    /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
+    /// Top-1 accuracy of a linear classifier on the same data, or on a sample of them, if it was measured.
     pub linear_baseline: Option<f64>,
     /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -215,7 +215,7 @@ pub struct RunResult {
     pub steps: u64,
     /// Time of training and evaluations, without interruptions.
     pub seconds: f64,
-    /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
+    /// Top-1 accuracy of a linear classifier on the same data, or on a sample of them, if it was measured.
     pub linear_baseline: Option<f64>,
     /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -225,9 +225,30 @@ pub struct RunResult {
     /// The device that was simulated, or `host`.
     #[serde(default = "host")]
     pub device: String,
-    /// Number of updates skipped because of overflow.
+    /// Number of updates skipped because of overflow, or of a loss that is too large or NaN.
     #[serde(default)]
     pub skipped_steps: u64,
+    /// Metrics of the last evaluation that are NaN or infinite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_finite: Vec<Metric>,
+}
+
+impl RunResult {
+    /// Why the training is no success whatever its target: a score that is no number, or no update at all.
+    pub fn fault(&self) -> Option<String> {
+        if !self.not_finite.is_empty() {
+            return Some(unusable(&self.not_finite));
+        }
+        let updates = self.steps.saturating_sub(self.skipped_steps);
+        (self.steps > 0 && updates == 0).then(|| "no step updated anything".to_owned())
+    }
+}
+
+/// What is wrong with an evaluation whose scores for these metrics are NaN or infinite.
+pub fn unusable(metrics: &[Metric]) -> String {
+    let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb} not finite, so the evaluation is no success", names.join(", "))
 }
 
 /// One of several goals of a target.
@@ -296,11 +317,11 @@ impl ListenError {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_line_is_what_scripts_rely_on() {
-        let result = RunResult {
+    fn result() -> RunResult {
+        RunResult {
             device: "host".to_owned(),
             skipped_steps: 0,
+            not_finite: Vec::new(),
             schema_version: SCHEMA_VERSION,
             metric: Metric::Top1,
             target: Some(0.88),
@@ -313,13 +334,30 @@ mod tests {
             baselines: Vec::new(),
             also: Vec::new(),
             golden: GoldenVerdict::Pass,
-        };
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_what_scripts_rely_on() {
+        let result = result();
         let json = serde_json::to_string(&Event::Result(result.clone())).unwrap();
         assert_eq!(
             json,
             r#"{"event":"result","schema_version":1,"metric":"top1","target":0.88,"achieved":0.927,"met":true,"epochs":4,"steps":1000,"seconds":171.2,"linear_baseline":null,"golden":"pass","device":"host","skipped_steps":0}"#
         );
         assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), Event::Result(result));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_success() {
+        let finite = result();
+        assert_eq!(finite.fault(), None);
+        let one = RunResult { not_finite: vec![Metric::CrossEntropy], ..finite.clone() };
+        assert_eq!(one.fault().unwrap(), "cross_entropy is not finite, so the evaluation is no success");
+        let two = RunResult { not_finite: vec![Metric::MeanIou, Metric::CrossEntropy], ..finite.clone() };
+        assert!(two.fault().unwrap().starts_with("mean_iou, cross_entropy are not finite"));
+        let idle = RunResult { skipped_steps: 1000, ..finite };
+        assert_eq!(idle.fault().unwrap(), "no step updated anything");
     }
 
     #[test]

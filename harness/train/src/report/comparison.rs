@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 use zoo_pages::{Cell, Chart, Grid, Level, Link, Page, Section, Series, Verdict, duration};
 use zoo_recipe::schema::{Metric, Score, Unit};
 
@@ -11,8 +11,8 @@ use super::{
     curves::{smoothed, thinned},
 };
 use crate::{
-    convergence::setting_changes,
-    event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION},
+    checkpoint::{Differing, differing},
+    event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION, Started},
     record::{RunEnd, RunRecord},
 };
 
@@ -94,9 +94,11 @@ pub enum ComparisonError {
 /// # Errors
 /// There are no runs.
 pub fn compare(records: &[RunRecord]) -> Result<Comparison, ComparisonError> {
-    let first = records.first().ok_or(ComparisonError::Empty)?;
-    let settings = settings(first, records);
-    Ok(Comparison { schema_version: SCHEMA_VERSION, runs: records.iter().map(compared).collect(), settings })
+    if records.is_empty() {
+        return Err(ComparisonError::Empty);
+    }
+    let runs = records.iter().map(compared).collect();
+    Ok(Comparison { schema_version: SCHEMA_VERSION, runs, settings: settings(records) })
 }
 
 fn compared(record: &RunRecord) -> ComparedRun {
@@ -152,18 +154,22 @@ fn cost(record: &RunRecord) -> Option<&Cost> {
 }
 
 /// The settings that differ between runs, with the value in each.
-fn settings(first: &RunRecord, records: &[RunRecord]) -> Vec<Setting> {
-    let mut settings: Vec<Setting> = Vec::new();
-    for (index, record) in records.iter().enumerate() {
-        for change in setting_changes(first, record, &["description", "reference"]) {
-            let known = settings.iter().position(|setting| setting.path == change.path);
-            let known = known.unwrap_or_else(|| {
-                // Runs without a change have the value of the first run.
-                let values = vec![change.before.clone(); records.len()];
-                settings.push(Setting { path: change.path.clone(), values });
-                settings.len() - 1
-            });
-            settings[known].values[index] = change.now;
+fn settings(records: &[RunRecord]) -> Vec<Setting> {
+    let recipes: Vec<_> =
+        records.iter().map(|record| serde_json::to_value(&record.recipe).unwrap_or_default()).collect();
+    let of_recipes = differing(&recipes.iter().collect::<Vec<_>>(), &["description", "reference"]);
+    let mut settings: Vec<Setting> =
+        of_recipes.into_iter().map(|Differing { path, values }| Setting { path, values }).collect();
+    let facts: [(&str, fn(&Started) -> String); 3] = [
+        ("device", |started| started.device.clone()),
+        ("training samples", |started| started.train_samples.to_string()),
+        ("held-out samples", |started| started.val_samples.to_string()),
+    ];
+    for (name, fact) in facts {
+        let values: Vec<Option<String>> = records.iter().map(|record| record.started().map(fact)).collect();
+        let known: BTreeSet<&String> = values.iter().flatten().collect();
+        if known.len() > 1 {
+            settings.push(Setting { path: name.to_owned(), values });
         }
     }
     settings
@@ -189,21 +195,23 @@ impl Comparison {
     fn page_with(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
         let names: Vec<String> = self.runs.iter().map(|run| run.folder.display().to_string()).collect();
         let finished = self.runs.iter().filter(|run| run.state == "finished").count();
-        let judged = self.runs.iter().filter(|run| run.met.is_some()).count();
+        let aiming = self.runs.iter().filter(|run| run.target.is_some()).count();
         let met = self.runs.iter().filter(|run| run.met == Some(true)).count();
-        let short = match judged {
-            0 => format!("{finished} of {} runs finished", names.len()),
-            _ => format!("{met} of {} runs met their target", names.len()),
+        let short = match (aiming, names.len() - aiming) {
+            (0, all) => format!("{finished} of {all} runs finished"),
+            (aiming, 0) => format!("{met} of {aiming} runs met their target"),
+            (aiming, others) => format!("{met} of {aiming} runs with a target met it, {others} have none"),
         };
-        let class = match (judged, met) {
+        let class = match (aiming, met) {
             (0, _) => "",
-            (_, met) if met == names.len() => "met",
+            (aiming, met) if met == aiming => "met",
             _ => "missed",
         };
         let mut sections = vec![self.runs_section(&names), self.settings_section(&names)];
         sections.extend(charts(self, records, &names).iter().map(Chart::section));
         let mut recipes: Vec<&str> = self.runs.iter().map(|run| run.recipe.as_str()).collect();
-        recipes.dedup();
+        let mut named = BTreeSet::new();
+        recipes.retain(|recipe| named.insert(*recipe));
         let page = Page {
             title: format!("{}: {} runs", recipes.join(", "), names.len()),
             subtitle: Vec::new(),
@@ -326,6 +334,7 @@ fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> V
         let mut chart = overlaid(name, name, unit, records.iter().map(curve).collect(), true);
         let mut targets: Vec<f64> =
             comparison.runs.iter().filter(|run| run.metric == Some(metric)).filter_map(|run| run.target).collect();
+        targets.sort_by(f64::total_cmp);
         targets.dedup();
         if let [value] = targets.as_slice() {
             let label = format!("target {}", unit.format(*value));

@@ -204,7 +204,8 @@ fn range(subject: &str, points: &[(f64, f64)], unit: Unit) -> String {
 pub(super) fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let keep = 1.0 - 1.0 / (points.len() as f64 / 50.0).max(1.0);
     let (mut sum, mut weight) = (0.0, 0.0);
-    let mean = points.iter().map(|&(x, y)| {
+    // Skipped steps can have no loss.
+    let mean = points.iter().filter(|(_, y)| y.is_finite()).map(|&(x, y)| {
         (sum, weight) = (keep * sum + (1.0 - keep) * y, keep * weight + (1.0 - keep));
         (x, sum / weight)
     });
@@ -246,6 +247,7 @@ mod tests {
 
     #[test]
     fn smoothing_keeps_constants_and_short_curves() {
+        assert_eq!(smoothed(&[(0.0, 3.0), (1.0, f64::NAN), (2.0, 3.0)]), [(0.0, 3.0), (2.0, 3.0)]);
         assert!(smoothed(&[(0.0, 3.0); 1000]).iter().all(|p| (p.1 - 3.0).abs() < 1e-12));
         let short = [(1.0, 5.0), (2.0, 1.0)];
         assert_eq!(smoothed(&short), short);

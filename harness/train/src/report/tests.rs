@@ -73,6 +73,7 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
     Event::Result(RunResult {
         device: "host".to_owned(),
         skipped_steps: 0,
+        not_finite: Vec::new(),
         schema_version: SCHEMA_VERSION,
         metric: Metric::Top1,
         target,

@@ -62,7 +62,10 @@ impl Trainer<'_> {
             }
         }
         match self.step(&mut batches, &mut search) {
-            Ok(_) | Err(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }) => {}
+            Ok(_)
+            | Err(
+                TrainError::LossNotFinite { .. } | TrainError::NoLabels { .. } | TrainError::VariableNotFinite { .. },
+            ) => {}
             Err(other) => return Err(other),
         }
         Ok(search.culprit(self.session.step().graph()))

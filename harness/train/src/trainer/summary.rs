@@ -7,6 +7,7 @@ use crate::{
     job::Job,
 };
 use zoo_recipe::schema::{Goal, Kernels, Target};
+use zoo_tasks::not_finite;
 
 impl Trainer<'_> {
     /// The event at the start.
@@ -46,7 +47,8 @@ impl Trainer<'_> {
     pub(super) fn result(&self) -> RunResult {
         let target = self.job.recipe.target.as_ref();
         let metric = self.job.recipe.metric();
-        let last = |metric| self.evaluations.last().and_then(|last| last.score(metric));
+        let last =
+            |metric| self.evaluations.last().and_then(|last| last.score(metric)).filter(|value| value.is_finite());
         let judge = |Goal { metric, value: target }: Goal| {
             let achieved = last(metric);
             let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
@@ -68,6 +70,7 @@ impl Trainer<'_> {
             golden: self.job.golden,
             device: self.job.device_name().to_owned(),
             skipped_steps: self.session.loss_scale().skipped,
+            not_finite: self.evaluations.last().map_or_else(Vec::new, |last| not_finite(&last.scores, last.loss)),
         }
     }
 }

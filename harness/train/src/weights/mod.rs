@@ -1,35 +1,46 @@
-//! Weights with state_dict names, from a run, a checkpoint, a safetensors file, or a file of `torch.save`.
+//! Weights with state_dict names, from a run, a checkpoint, a safetensors file, a file of `torch.save`, a checkpoint of
+//! MindSpore, or a folder of shards.
+//!
+//! [`Weights::read`] looks at names and shapes before it reads values. Of the dictionaries that a file holds it takes
+//! the one that fits the network best, and gives its tensors the names of the network.
 
+mod beside;
+mod choice;
 mod fit;
+mod naming;
+mod opened;
+mod shards;
 mod state_dict;
 
-pub use fit::{Fit, Naming, Shaped, Unlike};
+pub use fit::{Beside, Fit, Renamed, Shaped, Tied, Unlike};
+pub use naming::Naming;
 pub use state_dict::{StateDict, replace, write};
 
-use candle_core::{DType, Device, Tensor};
-use safetensors::SafeTensors;
+use candle_core::Tensor;
 use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
 use thiserror::Error;
-use zoo_datasets::files;
-use zoo_tensors::pth;
+use zoo_graph::Graph;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DataIdentity, Progress, not_finite, read};
+use crate::checkpoint::{CheckpointError, DataIdentity};
+use choice::Candidate;
+use naming::Wanted;
+use opened::Opened;
 
-/// Tensors by name, in f32, and their source.
+/// Tensors in f32, under the names of a network, and their source.
 #[derive(Clone, Debug)]
 pub struct Weights {
     /// The file.
     pub file: PathBuf,
-    /// The entry of the file that contains them, if not the file itself (`state_dict` in the file of a training).
-    pub entry: Option<String>,
     /// Their origin, if zoo trained them.
     pub origin: Option<Origin>,
     /// The tensors. A checkpoint of zoo also has optimizer state, as `PARAMETER/SLOT`.
     pub tensors: BTreeMap<String, Tensor>,
+    /// How they fit the network.
+    pub fit: Fit,
 }
 
 /// Information about the training of a checkpoint of zoo.
@@ -52,7 +63,9 @@ pub enum WeightsError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A folder without checkpoints.
-    #[error("{}: no checkpoint in this folder", folder.display())]
+    #[error(
+        "{}: no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)", folder.display()
+    )]
     NoCheckpoint {
         /// The folder.
         folder: PathBuf,
@@ -84,70 +97,39 @@ pub enum WeightsError {
 }
 
 impl Weights {
-    /// Reads the file at `path`, or the newest checkpoint if it is a run folder. The type of file is detected from its
-    /// content. `entry` selects an entry of a PyTorch file that contains more than a state_dict, with keys joined by
-    /// dots; without it, the file must contain a unique state_dict.
+    /// Reads the weights of a network from the file at `path`, from the newest checkpoint if it is a run folder, or from
+    /// the shards in a folder. The type of file is detected from its content. `entry` selects a dictionary of a file
+    /// that holds several, with keys joined by dots; without it, the one that fits best is taken.
     ///
     /// # Errors
-    /// A file that is missing, truncated, damaged, or contains no state_dict.
-    pub fn read(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
-        let weights = Self::read_any(path, entry)?;
-        if let Ok(Some(name)) = not_finite(&weights.tensors) {
-            tracing::warn!("{}: `{name}` has values that are not finite", weights.file.display());
-        }
-        Ok(weights)
+    /// A file that is missing, truncated, damaged, of another format, or contains no state_dict.
+    pub fn read(path: &Path, entry: Option<&str>, graph: &Graph, naming: &Naming) -> Result<Self, WeightsError> {
+        let opened = Opened::open(path)?;
+        let wanted = Wanted::new(graph);
+        let entries = opened.entries();
+        let chosen = choice::choose(&entries, entry, &wanted, naming)
+            .map_err(|reason| WeightsError::Unreadable { path: path.to_owned(), reason })?;
+        let (file, origin) = (opened.path().to_owned(), opened.origin());
+        let theirs = opened.read(chosen.place, |name| chosen.matched.names.contains_key(name))?;
+        let fit = Fit::new(file.clone(), &chosen, &wanted, &theirs, origin.as_ref());
+        let tensors = theirs.into_iter().map(|(name, tensor)| (chosen.matched.ours(&name), tensor)).collect();
+        Ok(Self { file, origin, tensors, fit })
     }
 
-    fn read_any(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
-        if path.is_dir() {
-            let found = CheckpointStore::of_run(path).latest()?;
-            let found = found.ok_or_else(|| WeightsError::NoCheckpoint { folder: path.to_owned() })?;
-            return Ok(Self::of(found.path, found.checkpoint));
-        }
-        let unreadable = |reason: String| WeightsError::Unreadable { path: path.to_owned(), reason };
-        let (file, _) = files::open(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
-        if pth::is_zip(&file).map_err(|source| WeightsError::Io { path: path.to_owned(), source })? {
-            let (tensors, entry) = pth::read(file, entry).map_err(unreadable)?;
-            return Ok(Self { file: path.to_owned(), entry, origin: None, tensors });
-        }
-        let bytes = read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
-        if bytes.is_empty() {
-            return Err(unreadable("the file is empty".to_owned()));
-        }
-        if let Some(reason) = pth::is_older(&bytes) {
-            return Err(unreadable(reason));
-        }
-        let of_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
-        if of_torch && SafeTensors::deserialize(&bytes).is_err() {
-            return Err(unreadable("neither a file of torch.save nor a safetensors file".to_owned()));
-        }
-        if let Some(entry) = entry {
-            return Err(unreadable(format!("a safetensors file has no entries, so there is no `{entry}`")));
-        }
-        match Checkpoint::decode(path, &bytes) {
-            Ok(checkpoint) => Ok(Self::of(path.to_owned(), checkpoint)),
-            Err(CheckpointError::Foreign { .. }) => {
-                let tensors = plain(&bytes).map_err(|error| unreadable(error.to_string()))?;
-                Ok(Self { file: path.to_owned(), entry: None, origin: None, tensors })
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// How the tensors fit another network.
+    ///
+    /// # Errors
+    /// There are no tensors.
+    pub fn fit_of(&self, graph: &Graph) -> Result<Fit, WeightsError> {
+        let shapes = self.tensors.iter().map(|(name, tensor)| (name.clone(), Some(tensor.dims().to_vec()))).collect();
+        let (wanted, only) = (Wanted::new(graph), [Candidate { name: String::new(), shapes }]);
+        let chosen = choice::choose(&only, None, &wanted, &Naming::default());
+        let chosen = chosen.map_err(|reason| WeightsError::Unreadable { path: self.file.clone(), reason })?;
+        Ok(Fit::new(self.file.clone(), &chosen, &wanted, &self.tensors, self.origin.as_ref()))
     }
 
-    fn of(file: PathBuf, checkpoint: Checkpoint) -> Self {
-        let Progress { step, recipe, data, device, .. } = checkpoint.progress;
-        let recipe = recipe["name"].as_str().unwrap_or_default().to_owned();
-        let origin = Some(Origin { step, recipe, data, device });
-        Self { file, entry: None, origin, tensors: checkpoint.variables }
+    /// The tensor for a variable. If a parameter has a moving average, the average is used.
+    pub fn for_variable(&self, variable: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("{variable}/{}", zoo_graph::EMA)).or_else(|| self.tensors.get(variable))
     }
-}
-
-/// The tensors of a safetensors file.
-fn plain(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, candle_core::Error> {
-    let file = SafeTensors::deserialize(bytes)?;
-    let read = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| {
-        let tensor = Tensor::from_raw_buffer(view.data(), view.dtype().try_into()?, view.shape(), &Device::Cpu)?;
-        Ok((name.to_owned(), tensor.to_dtype(DType::F32)?))
-    };
-    file.iter().map(read).collect()
 }

@@ -3,9 +3,9 @@
 use candle_core::{Device, Tensor};
 use std::{collections::HashMap, io, path::Path};
 use zoo_datasets::atomic;
-use zoo_graph::{EMA, Graph, VariableRole};
+use zoo_graph::{Graph, VariableRole};
 
-use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER};
+use super::{Weights, WeightsError, beside::COUNTER};
 
 /// Parameters and running statistics, by their state_dict names.
 #[derive(Clone, Debug)]
@@ -16,11 +16,10 @@ pub struct StateDict {
 impl StateDict {
     /// The weights of the network, with its names. If a parameter has a moving average, the average is used, as in
     /// evaluation.
-    pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
-        let fit = Fit::new(graph, weights, naming);
-        let tensors = fit.taken.into_iter().filter_map(|name| {
-            let tensor = weights.for_variable(&name, naming)?.clone();
-            Some((name, tensor))
+    pub fn new(weights: &Weights) -> Self {
+        let tensors = weights.fit.taken.iter().filter_map(|name| {
+            let tensor = weights.for_variable(name)?.clone();
+            Some((name.clone(), tensor))
         });
         Self { tensors: tensors.collect() }
     }
@@ -78,12 +77,4 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), WeightsError> {
     atomic::replace(path, |out| out.write_all(content))
         .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
-}
-
-impl Weights {
-    /// The tensor for a variable. If a parameter has a moving average, the average is used.
-    pub fn for_variable(&self, variable: &str, naming: &Naming) -> Option<&Tensor> {
-        let theirs = naming.theirs(variable)?;
-        self.tensors.get(&format!("{theirs}/{EMA}")).or_else(|| self.tensors.get(&theirs))
-    }
 }

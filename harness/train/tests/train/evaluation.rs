@@ -12,7 +12,7 @@ fn never() -> AtomicBool {
 fn trained(case: &Case) -> (Weights, f64) {
     let dir = tempfile::tempdir().unwrap();
     let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
-    (Weights::read(dir.path(), None).unwrap(), result.achieved.unwrap())
+    (case.weights(dir.path()), result.achieved.unwrap())
 }
 
 /// The last batch of 21 samples holds five; the filling must not show, however the samples are divided.

@@ -124,8 +124,7 @@ fn averages_are_evaluated_where_there_are_some() {
     let mut checkpoint = CheckpointStore::new(dir.path().join("checkpoints")).latest().unwrap().unwrap().checkpoint;
     let never = AtomicBool::new(false);
     let of = |case: &Case, checkpoint: &Checkpoint| {
-        let (file, tensors) = (dir.path().to_owned(), checkpoint.variables.clone());
-        let weights = Weights { file, entry: None, origin: None, tensors };
+        let weights = Weights { tensors: checkpoint.variables.clone(), ..case.weights(dir.path()) };
         evaluate(case.job(), &weights, &never, &mut |_| ()).unwrap().unwrap()
     };
     let averaged = of(&case, &checkpoint);

@@ -7,10 +7,11 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 use zoo_datasets::{DataError, Dataset, Image, Rng, Size, Source};
-use zoo_recipe::{Library, LoadOptions, Recipe, ResolvedModel};
+use zoo_recipe::{BuildOptions, Library, LoadOptions, Recipe, ResolvedModel};
 use zoo_tasks::{DataSets, LabelledImages};
 use zoo_train::{
-    Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer, event::StepDone,
+    Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer, Weights, event::StepDone,
+    weights::Naming,
 };
 
 /// Convolution, normalisation, dropout: everything that has a state or a random number.
@@ -115,6 +116,12 @@ pub struct Case {
 }
 
 impl Case {
+    /// The weights of a run folder.
+    pub fn weights(&self, folder: &Path) -> Weights {
+        let graph = zoo_recipe::build(&self.recipe, &self.recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap();
+        Weights::read(folder, None, &graph, &Naming::default()).unwrap()
+    }
+
     /// 44 samples make five full batches of eight per epoch; 21 make two and a rest.
     pub fn new(sets: &[&str]) -> Self {
         let recipe = recipe(sets);

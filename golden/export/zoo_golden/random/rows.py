@@ -1,0 +1,156 @@
+"""Words on rows: dense layers, tokens [T, E], attention, signals [C, L]."""
+
+from .maps import EPS, WIDTHS, divisors
+from .program import Draw, Value
+from .vocabulary import word
+
+ANY = (1, 2, 3)
+
+
+@word(*ANY, weight=2.5)
+def linear(d: Draw, x: Value) -> str:
+    width, out, bias = x.shape[-1], d.pick("out", WIDTHS), d.pick("bias", [True, False])
+    d.need(width <= 600)
+    d.tag("linear", "linear.out", *([] if bias else ["linear.bias"]))
+    made = d.module(f"nn.Linear({width}, {out}{'' if bias else ', bias=False'})")
+    return f"{made}({x.name})"
+
+
+@word(*ANY, weight=1.5)
+def layer_norm(d: Draw, x: Value) -> str:
+    axes = d.between("axes", 1, x.rank)
+    shape = x.shape[-axes:]
+    count = 1
+    for extent in shape:
+        count *= extent
+    d.need(3 < count <= 800)
+    eps, bias = d.usually("eps", 1e-5, EPS), d.usually("bias", True, [False])
+    d.tag(
+        "layer_norm", *(["layer_norm.axes"] if axes > 1 else []), *(["layer_norm.eps"] if eps != 1e-5 else []), *([] if bias else ["layer_norm.bias"])
+    )
+    text = f"({', '.join(map(str, shape))})" if axes > 1 else str(shape[0])
+    return f"{d.module(f'nn.LayerNorm({text}, eps={eps}' + ('' if bias else ', bias=False') + ')')}({x.name})"
+
+
+@word(*ANY, weight=0.8)
+def rms_norm(d: Draw, x: Value) -> str:
+    d.need(x.shape[-1] > 3)
+    eps = d.pick("eps", [1e-6, 1e-5, 1e-3])
+    d.tag("rms_norm", "rms_norm.eps")
+    return f"{d.module(f'nn.RMSNorm({x.shape[-1]}, eps={eps})')}({x.name})"
+
+
+@word(3, weight=0.6)
+def layer_norm_of_pixels(d: Draw, x: Value) -> str:
+    d.need(x.shape[0] > 3)
+    d.tag("layer_norm", "layer_norm.channels_first")
+    norm = d.module(f"nn.LayerNorm({x.shape[0]}, eps={d.pick('eps', EPS)})", "norm")
+    return f"{norm}({x.name}.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)"
+
+
+@word(2, weight=1)
+def conv1d(d: Draw, x: Value) -> str:
+    c, length = x.shape
+    groups = d.pick("groups", [1, 1, *divisors(c)])
+    out = groups * d.pick("out per group", [1, 2, 3])
+    kernel, stride, pad, dilation = d.pick("kernel", [3, 1, 5]), d.pick("stride", [1, 2, 3]), d.pick("pad", [0, 1, 2]), d.pick("dilation", [1, 2])
+    bias = d.pick("bias", [True, False])
+    d.need(out <= 24 and length + 2 * pad >= dilation * (kernel - 1) + 1)
+    d.tag("conv1d", "conv1d.out", "conv1d.kernel", "conv1d.stride", "conv1d.pad", "conv1d.dilation", "conv1d.groups", "conv1d.bias")
+    return (
+        f"{d.module(f'nn.Conv1d({c}, {out}, {kernel}, stride={stride}, padding={pad}, dilation={dilation}, groups={groups}, bias={bias})')}({x.name})"
+    )
+
+
+@word(2, weight=2)
+def attention(d: Draw, x: Value) -> str:
+    tokens, width = x.shape
+    heads = d.pick("heads", [part for part in divisors(width) if part <= 4])
+    d.need(2 <= width <= 32 and 2 <= tokens <= 80)
+    weights = d.pick("weights", [", need_weights=False", ""])
+    d.tag("attention", "attention.heads")
+    made = d.module(f"nn.MultiheadAttention({width}, {heads}, batch_first=True)")
+    return d.line(f"{made}({x.name}, {x.name}, {x.name}{weights})[0]")
+
+
+@word(2, weight=2)
+def dot_product_attention(d: Draw, x: Value) -> str:
+    tokens, width = x.shape
+    heads = d.pick("heads", [1, 2, 3, 4])
+    size = d.pick("size of a head", [4, 2, 3, 5])
+    d.need(2 <= tokens <= 80 and 2 <= width <= 64)
+    causal = d.pick("causal", [False, True])
+    bias = d.pick("bias", [True, False])
+    d.tag("dot_product_attention", "dot_product_attention.heads", *(["dot_product_attention.causal"] if causal else []))
+    total = heads * size
+    form = d.pick("qkv", ["one", "three", "unbind"])
+    if form == "one":
+        qkv = d.module(f"nn.Linear({width}, {3 * total}, bias={bias})", "qkv")
+        q, k, v = d.name("q"), d.name("k"), d.name("v")
+        d.do(f"{q}, {k}, {v} = {qkv}({x.name}).chunk(3, dim=-1)")
+        q, k, v = (d.line(f"{part}.view(-1, {tokens}, {heads}, {size}).transpose(1, 2)", kind) for part, kind in ((q, "q"), (k, "k"), (v, "v")))
+    elif form == "unbind":
+        qkv = d.module(f"nn.Linear({width}, {3 * total}, bias={bias})", "qkv")
+        q, k, v = d.name("q"), d.name("k"), d.name("v")
+        d.do(f"{q}, {k}, {v} = {qkv}({x.name}).reshape(-1, {tokens}, 3, {heads}, {size}).permute(2, 0, 3, 1, 4).unbind(0)")
+    else:
+        q, k, v = (
+            d.line(
+                f"{d.module(f'nn.Linear({width}, {total}, bias={bias})', f'{kind}_proj')}({x.name}).view(-1, {tokens}, {heads}, {size}).transpose(1, 2)",
+                kind,
+            )
+            for kind in "qkv"
+        )
+    how = d.pick("how", ["sdpa", "by hand"])
+    if how == "sdpa":
+        y = d.line(f"F.scaled_dot_product_attention({q}, {k}, {v}" + (", is_causal=True)" if causal else ")"), "a")
+    else:
+        scale = d.pick(
+            "scale",
+            [
+                f"{q} @ {k}.transpose(-2, -1) * {size} ** -0.5",
+                f"torch.matmul({q}, {k}.transpose(-2, -1)) / math.sqrt({size})",
+                f"({q} * {size} ** -0.5) @ {k}.transpose(-2, -1)",
+            ],
+        )
+        s = d.line(scale, "s")
+        if causal:
+            mask = d.name("mask")
+            d.written.init(f"self.register_buffer('{mask}', torch.tril(torch.ones({tokens}, {tokens})).view(1, 1, {tokens}, {tokens}))")
+            s = d.line(f"{s}.masked_fill(self.{mask} == 0, float('-inf'))", "s")
+        s = d.line(d.pick("softmax", [f"{s}.softmax(-1)", f"F.softmax({s}, dim=-1)"]), "s")
+        y = d.line(f"{s} @ {v}", "a")
+    y = d.line(
+        d.pick(
+            "heads back",
+            [
+                f"{y}.transpose(1, 2).reshape(-1, {tokens}, {total})",
+                f"{y}.transpose(1, 2).contiguous().view(-1, {tokens}, {total})",
+                f"{y}.transpose(1, 2).flatten(2)",
+            ],
+        ),
+        "a",
+    )
+    return f"{d.module(f'nn.Linear({total}, {width})', 'proj')}({y})" if d.pick("proj", [True, False]) else y
+
+
+@word(2, weight=0.8)
+def add_parameter(d: Draw, x: Value) -> str:
+    name = d.name("pos")
+    d.written.init(f"self.{name} = nn.Parameter(torch.zeros(1, {', '.join(map(str, x.shape))}))")
+    d.tag("add_parameter")
+    return f"{x.name} + self.{name}"
+
+
+@word(2, weight=0.6)
+def prepend(d: Draw, x: Value) -> str:
+    name = d.name("cls")
+    d.written.init(f"self.{name} = nn.Parameter(torch.zeros(1, 1, {x.shape[-1]}))")
+    d.tag("prepend")
+    return d.pick(
+        "form",
+        [
+            f"torch.cat([self.{name}.expand({x.name}.shape[0], -1, -1), {x.name}], 1)",
+            f"torch.cat((self.{name}.expand({x.name}.size(0), 1, {x.shape[-1]}), {x.name}), dim=1)",
+        ],
+    )
