@@ -89,6 +89,8 @@ def pngs():
     png("grey_2_bits", 4, 2, 0, [b"\x1b"])
     png("grey_4_bits", 4, 4, 0, [b"\x08\xf3"])
     png("grey_16_bits", 12, 16, 0, [wide])
+    # The transparent level is 256: it changes nothing, but the decoder makes a file with alpha of it.
+    png("grey_16_bits_transparent", 12, 16, 0, [wide], chunk(b"tRNS", b"\1\0"))
     png("grey_alpha", 3, 8, 4, [bytes([10, 0, 100, 128, 200, 255])])
     png("grey_alpha_16_bits", 6, 16, 4, [wide])
     png("grey_transparent", 3, 8, 0, [b"\0\1\2"], chunk(b"tRNS", b"\0\1"))
