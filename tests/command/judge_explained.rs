@@ -208,13 +208,11 @@ fn a_recorded_dropout_that_is_on_is_found() {
     write(&folder, "out/pool#0", "2, 24, 1, 1", &pooled);
     write(&folder, "out/drop#0", "2, 24", &dropped);
     ["out/fc#0", "out/@root#0"].iter().for_each(|name| replace(&folder, name, &scores));
-    let said = judged(folder.path(), &[]).expect(1).out;
-    assert!(said.contains("first divergence in forward: fc#0"), "{said}");
-    assert!(said.contains("dropout is on: `out/drop#0` is its input with"), "{said}");
-    assert!(
-        said.contains("of the elements zero and the others times 1.250") || said.contains("times\n    1.250"),
-        "{said}"
-    );
+    let report = judged(folder.path(), &["--format", "json"]).expect(1).json();
+    let (divergence, hint) = (&report["first_divergence"], report["first_divergence"]["hints"][0].as_str().unwrap());
+    assert_eq!(divergence["tensor"], "fc#0");
+    assert!(hint.contains("dropout is on: `out/drop#0` is its input with"), "{hint}");
+    assert!(hint.contains("of the elements zero and the others times 1.250"), "{hint}");
 }
 
 #[test]
