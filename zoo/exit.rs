@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Success; all judgements passed.
     Pass = 0,
-    /// A golden or a target was missed.
+    /// A golden or a target was missed, or results are not finite.
     Missed = 1,
     /// The command line or a recipe is wrong.
     Invalid = 2,
