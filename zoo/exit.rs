@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Success; all judgements passed.
     Pass = 0,
-    /// A golden or a target was missed, or a recorded step differs or is not complete.
+    /// A golden or a target was missed, a recorded step differs or is not complete, or results are not finite.
     Missed = 1,
     /// The command line or a recipe is wrong.
     Invalid = 2,

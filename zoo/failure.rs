@@ -254,13 +254,18 @@ fn data(error: &DataError) -> Exit {
         | DataError::EmptyClass(_)
         | DataError::Stray { .. }
         | DataError::ClassMismatch { .. }
+        | DataError::Ambiguous { .. }
+        | DataError::UnseenLabels { .. }
         | DataError::UnlistedClass { .. }
         | DataError::CifarSize { .. }
         | DataError::CifarLabel { .. }
         | DataError::Idx { .. }
         | DataError::EmptySplit { .. }
         | DataError::NoImages(_)
+        | DataError::NoneLeft { .. }
+        | DataError::NothingToLearn { .. }
         | DataError::NoAnnotation { .. }
+        | DataError::NoLabelMap { .. }
         | DataError::Annotation { .. }
         | DataError::Entry { .. }
         | DataError::ImageSize { .. }
@@ -268,9 +273,11 @@ fn data(error: &DataError) -> Exit {
         | DataError::Label { .. }
         | DataError::NoTarget { .. }
         | DataError::MaskSize { .. }
+        | DataError::SeveralTargets { .. }
         | DataError::MissingFrame { .. }
         | DataError::EmptyText(_)
         | DataError::NotUtf8 { .. }
+        | DataError::Encoding { .. }
         | DataError::UnknownCharacter { .. }
         | DataError::NoTexts(_)
         | DataError::FewDocuments { .. }

@@ -30,7 +30,9 @@ fn a_loss_that_explodes_names_the_node_and_keeps_the_checkpoint() {
     assert!(said.err.contains("its operands are finite"), "{}", said.err);
     let mut eval = command();
     eval.args(["eval", "tiny", "--recipes", "tests/fixtures/recipes", "--checkpoint"]).arg(&out);
-    crate::workbench::said(&mut eval).expect(0);
+    // The checkpoint is intact, but its network computes no numbers, which is no success.
+    let evaluated = crate::workbench::said(&mut eval).expect(1);
+    assert!(evaluated.out.contains("the network computes values that are not finite"), "{}", evaluated.out);
 }
 
 #[test]

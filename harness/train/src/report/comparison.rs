@@ -160,13 +160,12 @@ fn settings(records: &[RunRecord]) -> Vec<Setting> {
     let of_recipes = differing(&recipes.iter().collect::<Vec<_>>(), &["description", "reference"]);
     let mut settings: Vec<Setting> =
         of_recipes.into_iter().map(|Differing { path, values }| Setting { path, values }).collect();
-    let facts: [(&str, fn(&Started) -> String); 3] = [
-        ("device", |started| started.device.clone()),
-        ("training samples", |started| started.train_samples.to_string()),
-        ("held-out samples", |started| started.val_samples.to_string()),
-    ];
-    for (name, fact) in facts {
-        let values: Vec<Option<String>> = records.iter().map(|record| record.started().map(fact)).collect();
+    let facts = |started: &Started| {
+        [started.device.clone(), started.train_samples.to_string(), started.val_samples.to_string()]
+    };
+    let found: Vec<Option<[String; 3]>> = records.iter().map(|record| record.started().map(facts)).collect();
+    for (place, name) in ["device", "training samples", "held-out samples"].into_iter().enumerate() {
+        let values: Vec<Option<String>> = found.iter().map(|facts| Some(facts.as_ref()?[place].clone())).collect();
         let known: BTreeSet<&String> = values.iter().flatten().collect();
         if known.len() > 1 {
             settings.push(Setting { path: name.to_owned(), values });
