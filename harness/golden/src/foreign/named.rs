@@ -153,7 +153,7 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
             return Err(malformed(path, message));
         }
         if let Some(foreign) = format::foreign(path).map_err(unreadable)? {
-            return Err(malformed(path, &foreign.to_string()));
+            return Err(malformed(path, foreign.to_string()));
         }
         let reader = Arc::new(Reader::open(path)?);
         let names: Vec<String> = reader.names().into_iter().map(str::to_owned).collect();
