@@ -75,9 +75,11 @@ impl Case {
 
     fn judged(&self, declared: Declared<'_>, loss_scale: f64) -> Result<JudgeReport, GoldenError> {
         let engine = Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None };
-        let options = JudgeOptions { declared, loss_scale, allow_unmatched: false, allow_missing: false, engine };
+        let options =
+            JudgeOptions { declared, loss_scale, allow_unmatched: false, allow_missing: &[], rates: None, engine };
         let recording = Recording::open(self.folder.path(), &Names::default()).unwrap();
-        judge(&self.recipe, &self.golden, &recording, &options, &mut |_| ())
+        let mut steps = judge(&self.recipe, &self.golden, &[recording], &options, &mut |_| ())?;
+        Ok(steps.remove(0))
     }
 
     fn in_half(&self, dtype: DType, loss_scale: f64) -> JudgeReport {

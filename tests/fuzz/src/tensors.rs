@@ -97,13 +97,14 @@ fn judge_recording(path: &Path) {
         declared: Declared::F32,
         loss_scale: 1.0,
         allow_unmatched: false,
-        allow_missing: false,
+        allow_missing: &[],
+        rates: None,
         engine: Options::of(recipe),
     };
     let judged = Recording::open(path, &Names::default())
-        .and_then(|recording| judge(recipe, golden, &recording, &options, &mut |_| {}));
+        .and_then(|recording| judge(recipe, golden, &[recording], &options, &mut |_| {}));
     match judged {
-        Ok(report) => assert!(!report.stages.is_empty()),
+        Ok(steps) => assert!(steps.iter().all(|report| !report.stages.is_empty())),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
