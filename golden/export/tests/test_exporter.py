@@ -18,6 +18,7 @@ try:
     from zoo_golden.__main__ import main, parse
     from zoo_golden.compare import compare
     from zoo_golden.document import Recording
+    from zoo_golden.exporter import _Exact
     from zoo_golden.hashes import fnv1a64, hashes, sample_positions, signed
     from zoo_golden.networks import load
 except ModuleNotFoundError as missing:
@@ -209,6 +210,21 @@ class Format(unittest.TestCase):
         network = load("torchvision:efficientnet_b0", 5)
         depths = [module.p for module in network.modules() if isinstance(module, (nn.Dropout, torchvision.ops.StochasticDepth))]
         self.assertEqual((len(depths), set(depths)), (17, {0.0}))
+
+    def test_gradients_of_normalisations_do_not_depend_on_the_order_of_elements(self):
+        generator = torch.Generator().manual_seed(0)
+        for norm in (nn.BatchNorm2d(4), nn.InstanceNorm2d(4, affine=True)):
+            for height, width in ((1, 3), (3, 1), (2, 3)):
+                given = torch.randn(5, 4, height, width, generator=generator, dtype=torch.float64)
+                gradient = torch.randn(given.permute(0, 3, 2, 1).shape, generator=generator, dtype=torch.float64).permute(0, 3, 2, 1)
+                scale = norm.double().weight
+                with _Exact(torch.float64):
+                    found, plain = (torch.autograd.grad(norm(given), scale, g)[0] for g in (gradient, gradient.contiguous()))
+                axes = (0, 2, 3) if isinstance(norm, nn.BatchNorm2d) else (2, 3)
+                centred = given - given.mean(axes, keepdim=True)
+                normal = centred / (centred.square().mean(axes, keepdim=True) + 1e-5).sqrt()
+                torch.testing.assert_close(found, (gradient * normal).sum((0, 2, 3)), rtol=1e-12, atol=1e-12)
+                torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12)
 
     def test_the_gradient_of_hardsigmoid_is_exact(self):
         class Gate(nn.Module):

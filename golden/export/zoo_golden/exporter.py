@@ -10,7 +10,6 @@ largest effect after three steps shows how much of a result in f64 is rounding e
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -189,8 +188,7 @@ class Run:
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
-        exact = _Exact() if self.dtype is torch.float64 else nullcontext()
-        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), exact:
+        with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), _Exact(self.dtype):
             losses = self.loss(self.forward(self.network, given), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
@@ -295,13 +293,28 @@ def _is_real(result: object) -> bool:
 
 
 class _Exact(TorchFunctionMode):
-    """torch's gradient of hardsigmoid has the 1/6 of f32, 3e-8 off, in f64 too (2.15, CPU)."""
+    """Functions of torch 2.15 (CPU) with wrong gradients, by others with right ones.
+
+    The gradient of hardsigmoid has the 1/6 of f32, 3e-8 off, in f64 too. Those of batch_norm and instance_norm are wrong for some
+    orders of the elements of their result's gradient, as behind a permutation of maps of one row.
+    """
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.dtype = dtype
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is nn.functional.hardsigmoid:
+        kwargs = kwargs or {}
+        if function is nn.functional.hardsigmoid and self.dtype is torch.float64:
             x = args[0] if args else kwargs["input"]
             return nn.functional.relu6(x + 3) / 6
-        return function(*args, **(kwargs or {}))
+        if function in (nn.functional.batch_norm, nn.functional.instance_norm):
+            x, *rest = args or (kwargs["input"],)
+            result = function(x.contiguous(), *rest, **{key: value for key, value in kwargs.items() if key != "input"})
+            if result.requires_grad:
+                result.register_hook(torch.Tensor.contiguous)
+            return result
+        return function(*args, **kwargs)
 
 
 def _is_empty(module: nn.Module) -> bool:

@@ -88,7 +88,7 @@ mod tests {
     fn a_loss_near_zero_is_not_known_better_than_its_terms() {
         let scales = [loss_scale(2.0, Some(3.0), 0.0), loss_scale(-2.0, None, 0.0), loss_scale(0.0, None, 0.0)];
         assert_eq!(scales, [2.0, 2.0, 1.0]);
-        assert_eq!(loss_scale(1e-5, Some(3.0), 20.0), 1e-5);
+        assert_eq!(loss_scale(1e-4, Some(3.0), 20.0), 1e-4);
         // Four roundings of 4.0 are 3.6e-15, which is 1e-9 of this scale.
         let four = 4.0 * 4.0 * f64::EPSILON / 1e-9;
         assert!((loss_scale(5e-12, Some(4.0), 0.0) - four).abs() < 1e-20);
