@@ -14,7 +14,7 @@ try:
     from zoo_golden.__main__ import run
     from zoo_golden.random.coverage import NOT_DRAWN, documented, drawn
     from zoo_golden.random.draw import Source, arguments, draw_case
-    from zoo_golden.random.mutate import of_formula, others, settings
+    from zoo_golden.random.mutate import of_formula, others, same, settings
     from zoo_golden.random.outcome import Kind, Outcome, Planted, of_refusal
     from zoo_golden.random.program import Unfit, generalised
     from zoo_golden.random.shrink import shrink
@@ -117,6 +117,20 @@ class Changes(unittest.TestCase):
         ):
             self.assertIn(expected, changes)
         self.assertFalse([path for path, _ in changes if path.endswith((".name", ".init"))])
+
+    def test_a_change_without_effect_differs_by_rounding(self):
+        def step(loss: float, gradient: float, moved: float) -> dict:
+            facts = {"grad/w": gradient, "param1/w": 1.0 + moved, "out/a#0": loss}
+            return {
+                "losses_f64": [{"loss": loss}],
+                "tensors": {key: dict.fromkeys(("l2", "absmax", "mean", "std"), value) for key, value in facts.items()},
+            }
+
+        own = step(2.0, 0.3, 0.0)
+        self.assertTrue(same(own, step(2.0 + 1e-15, 0.3 + 1e-16, 1e-9), "model.body[0].map"))
+        self.assertFalse(same(own, step(2.0, 0.3, 1e-9), "optimizer.sgd.momentum"))
+        self.assertFalse(same(own, step(2.0, 0.3 + 1e-9, 0.0), "model.body[0].map"))
+        self.assertFalse(same(own, step(2.0 + 1e-9, 0.3, 0.0), "model.body[0].map"))
 
     def test_other_values(self):
         self.assertEqual((others(True), others(2), others(1)), (["false"], ["3", "1"], ["2"]))

@@ -24,7 +24,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--seed", type=int, default=1)
     add("--count", type=int, default=100, help="number of networks")
-    add("--only", type=int, metavar="I", help="only network I of the seed, with all stages")
+    add("--only", type=int, metavar="I", help="only network I of the seed")
     add(
         "-o",
         "--output",
@@ -49,7 +49,6 @@ class Work:
     zoo: str
     shrinks: bool
     mutations: int
-    everything: bool | None
 
 
 def one(work: Work) -> dict:
@@ -58,7 +57,7 @@ def one(work: Work) -> dict:
     case = draw_case(work.seed, work.number)
     drawn = round(time.perf_counter() - begun, 3)
     pipeline = Pipeline(work.folder, work.zoo)
-    outcome = pipeline.run(case, work.everything)
+    outcome = pipeline.run(case)
     outcome.stages["draw"] = drawn
     row = {"seed": work.seed, "number": work.number, "planted": case.planted, "tags": sorted(Source(case).tags), **outcome.json()}
     if outcome.kind is Kind.PASS and work.mutations:
@@ -94,8 +93,7 @@ def main(arguments: list[str]) -> int:
     if options.mutate:
         (folder / "schema.json").write_text(subprocess.run([command, "schema", "recipe"], capture_output=True, check=True, text=True).stdout)
     numbers = range(options.count) if options.only is None else [options.only]
-    everything = None if options.only is None else True
-    work = [Work(options.seed, number, folder, command, not options.no_shrink, options.mutate, everything) for number in numbers]
+    work = [Work(options.seed, number, folder, command, not options.no_shrink, options.mutate) for number in numbers]
     rows = []
     with (folder / f"seed-{options.seed}.jsonl").open("w") as log, get_context("spawn").Pool(options.jobs) as pool:
         for row in pool.imap(one, work):

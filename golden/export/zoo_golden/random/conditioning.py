@@ -1,13 +1,39 @@
-"""Whether a failed check is a fault: PyTorch's own step is repeated with inputs, parameters and results moved in their last place."""
+"""Whether a failed comparison is a fault: goldens record how much PyTorch's own step moves if inputs, parameters and results are moved in
+their last place."""
 
 from argparse import Namespace
 
+import torch
+from torch import nn
+
 from .outcome import Kind
 
-DRAWS = 4
-"""Steps that are moved, each by other signs."""
 SHARE = 0.25
 """Part of the error by which PyTorch's own step must move, to explain it."""
+
+
+LAST_PLACE = 2.0**-24
+"""Rounding in f32."""
+
+
+def moved_inputs(network: nn.Module) -> nn.Module:
+    """The same network, whose innermost modules get operands that are moved in the last place of f32: what an evaluation in f32 may give."""
+    chance = torch.Generator().manual_seed(0)
+
+    def moved(module: nn.Module, arguments: tuple) -> tuple:
+        return tuple(_moved(value, chance) for value in arguments)
+
+    for module in network.modules():
+        if not any(module.children()):
+            module.register_forward_pre_hook(moved)
+    return network
+
+
+def _moved(value: object, chance: torch.Generator) -> object:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    up = torch.randint(0, 2, value.shape, generator=chance, dtype=value.dtype)
+    return value * (1 + LAST_PLACE * (2 * up - 1))
 
 
 def judge(failed: list[dict], document: dict, options: Namespace, dtype: str) -> tuple[Kind, str]:

@@ -115,9 +115,15 @@ def dot_product_attention(d: Draw, x: Value) -> str:
         )
         s = d.line(scale, "s")
         if causal:
-            mask = d.name("mask")
-            d.written.init(f"self.register_buffer('{mask}', torch.tril(torch.ones({tokens}, {tokens})).view(1, 1, {tokens}, {tokens}))")
-            s = d.line(f"{s}.masked_fill(self.{mask} == 0, float('-inf'))", "s")
+            mask, least = d.name("mask"), d.pick("least", ["-math.inf", "-100.0", "-1e9", "-20000.0", "-30.0"])
+            seen = f"torch.tril(torch.ones({tokens}, {tokens})).view(1, 1, {tokens}, {tokens})"
+            if least == "-math.inf":
+                d.written.init(f"self.register_buffer('{mask}', {seen})")
+                s = d.line(f"{s}.masked_fill(self.{mask} == 0, float('-inf'))", "s")
+            else:
+                d.written.init(f"self.register_buffer('{mask}', (1 - {seen}) * {least})")
+                s = d.line(d.pick("masked", [f"{s} + self.{mask}", f"torch.add({s}, self.{mask})"]), "s")
+                d.tag("dot_product_attention.masked")
         s = d.line(d.pick("softmax", [f"{s}.softmax(-1)", f"F.softmax({s}, dim=-1)"]), "s")
         y = d.line(f"{s} @ {v}", "a")
     y = d.line(
