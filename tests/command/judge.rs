@@ -288,7 +288,7 @@ fn damaged_recordings_are_named() {
     // A pickle that would run a command, as torch.save never writes one.
     let run =
         |path: &Path| fs::write(path, b"\x80\x02cposix\nsystem\nX\x0f\x00\x00\x00touch /tmp/hacked\x85R.").unwrap();
-    damaged("msprobe-tensor", of_conv, &run, "not written by torch.save");
+    damaged("msprobe-tensor", of_conv, &run, "that torch.save did not write");
     damaged(
         "capture",
         "capture.json",

@@ -228,10 +228,10 @@ fn drawings_that_cannot_be_written_are_a_mistake_of_the_command_line() {
     assert!(refused.err.contains(&format!("{}: cannot be written", picture.display())), "{}", refused.err);
 }
 
-/// Interrupted while trivial answers are measured, after everything is drawn.
+/// Interrupted while trivial answers are measured, after everything is drawn: there is nothing to finish.
 #[cfg(unix)]
 #[test]
-fn an_evaluation_is_interrupted_to_its_end() {
+fn trivial_answers_are_interrupted_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let (out, pictures) = (dir.path().join("run"), dir.path().join("pictures"));
     run("tiny_track", &out, &["--set", "train.epochs=1", "--set", "train.parts=[]"]).expect(0);
@@ -249,7 +249,7 @@ fn an_evaluation_is_interrupted_to_its_end() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{err}");
-    assert!(err.contains("stopping after this batch") && !err.contains("writing a checkpoint"), "{err}");
+    assert!(!err.contains("writing a checkpoint"), "{err}");
 }
 
 fn result_of(lines: &[Value]) -> &Value {
@@ -342,7 +342,8 @@ fn broken_annotations_are_named_and_counted() {
         "data.on_error=skip",
     ]);
     let found = said(inspect.arg("--data").arg(&root)).expect(0).json();
-    assert_eq!((&found["splits"][0]["samples"], &found["splits"][0]["ignored"]), (&6.into(), &1.into()));
+    // The text `###`, and the areas of two broken lines.
+    assert_eq!((&found["splits"][0]["samples"], &found["splits"][0]["ignored"]), (&6.into(), &3.into()));
 }
 
 #[test]

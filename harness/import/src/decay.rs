@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn whole_groups_have_words_and_others_names() {
         assert_eq!(spared(&["bn.weight", "bn.bias", "conv.bias"]), "[Bn, Bias] []");
-        assert_eq!(spared(&["bn.bias", "conv.bias"]), "[Bias] [[\"bn.bias\"]]");
+        assert_eq!(spared(&["bn.bias", "conv.bias"]), "[Bias] [[\"*.bias\"]]");
         assert_eq!(spared(&["a.table", "b.table"]), "[] [[\"*.table\"]]");
         assert_eq!(spared(&["a.table", "conv.weight"]), "[] [[\"a.table\", \"conv.weight\"]]");
     }

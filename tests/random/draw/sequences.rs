@@ -141,6 +141,9 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
         layers.push(dense(d, (heads + 2 * kv_heads) * width));
     }
     chances(d, &mut set);
+    if d.tape.rarely(3) {
+        set.insert("masked".to_owned(), json!(-d.tape.number(0.5, 100.0)));
+    }
     if width.is_multiple_of(2) && d.tape.rarely(3) {
         let base = d.tape.number(2.0, 50.0);
         set.insert("rotary".to_owned(), if d.tape.flag() { json!({ "base": base }) } else { json!({}) });

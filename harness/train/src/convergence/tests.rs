@@ -231,7 +231,8 @@ fn a_run_that_ends_with_no_finite_value_fails_the_set() {
 
 #[test]
 fn a_run_without_a_success_fails_the_set() {
-    let cases: [(fn(&mut RunResult), &str); 2] = [
+    type Spoil = fn(&mut RunResult);
+    let cases: [(Spoil, &str); 2] = [
         (|result| result.not_finite = vec![Metric::CrossEntropy], "reach a finite cross_entropy"),
         (|result| result.skipped_steps = result.steps, "update anything"),
     ];

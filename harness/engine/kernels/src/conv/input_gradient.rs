@@ -44,6 +44,12 @@ pub fn input_gradient(
     dx: &mut [f32],
     rounding: Option<&Rounding>,
 ) {
+    let grids = phases(shape);
+    if grids.iter().all(|grid| grid.taps.is_empty()) {
+        // All outputs read padding alone: with a stride, they may step over every pixel of a small map.
+        dx.fill(0.0);
+        return;
+    }
     let (transposed, on) = match way(isa, shape, operands) {
         Way::Tiles(amx, parts) => {
             let weights = words(workspace);
@@ -77,7 +83,7 @@ pub fn input_gradient(
         maps: Maps::Blocked(dy),
         source: shape.output(),
         source_step: [1, 1],
-        grids: phases(shape),
+        grids,
         layout: PackedLayout::transposed(shape),
         weights: if shape.is_depthwise() { packed } else { transposed },
         dest: shape.input(),

@@ -61,6 +61,9 @@ const CASES: &[Case] = &[
     (image(70, 17, 2, 2), 18, [3, 3], [1, 1], [1; 4], [1, 1], 1),
     (image(4, 600, 8, 8), 18, [3, 3], [1, 1], [1; 4], [1, 1], 1),
     (image(1, 34, 31, 22), 50, [3, 3], [1, 1], [0, 2, 0, 1], [1, 1], 1),
+    // Every output reads padding alone: no pixel of the input has a gradient.
+    (image(5, 4, 2, 4), 4, [1, 5], [3, 1], [1; 4], [1, 1], 1),
+    (image(2, 16, 2, 4), 16, [1, 5], [3, 1], [1; 4], [1, 1], 16),
     // Groups: aligned to blocks, across blocks, many in a block, depthwise.
     (image(2, 64, 6, 7), 32, [3, 3], [1, 1], [1; 4], [1, 1], 2),
     (image(1, 48, 6, 7), 60, [3, 3], [2, 2], [1; 4], [1, 1], 2),

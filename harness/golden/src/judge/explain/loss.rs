@@ -157,19 +157,19 @@ impl Judged<'_> {
     fn with_decay(&self, exact: f64) -> Vec<Alternative> {
         let updates = self.graph.nodes.iter().filter_map(|node| self.graph.optimized(node));
         let decay = updates.map(|update| update.group.weight_decay).fold(0.0, f64::max);
-        let squares = |takes: &dyn Fn(&VariableRole) -> bool| {
+        let squares = |takes: fn(&VariableRole) -> bool| {
             let parameters = self.graph.variables.iter().filter(|variable| takes(&variable.role));
             let values = parameters.filter_map(|variable| {
                 self.start.values(self.golden, &variable.name, self.graph.ty(variable.value).shape.numel())
             });
             values.map(|values| values.iter().map(|x| x * x).sum::<f64>() / 2.0).sum::<f64>()
         };
-        let sums: [(&str, &dyn Fn(&VariableRole) -> bool); 2] =
-            [("all parameters", &VariableRole::is_parameter), ("weights", &|role| *role == VariableRole::Weight)];
-        let each = sums.into_iter().filter(|_| decay > 0.0).map(|(over, takes)| Alternative {
+        let all = ("all parameters", squares(VariableRole::is_parameter));
+        let weights = ("weights", squares(|role| *role == VariableRole::Weight));
+        let each = [all, weights].into_iter().filter(|_| decay > 0.0).map(|(over, squares)| Alternative {
             text: format!("the weight decay of {} were in the loss, over {over}", short(decay)),
             node: String::new(),
-            value: exact + decay * squares(takes),
+            value: exact + decay * squares,
         });
         each.collect()
     }

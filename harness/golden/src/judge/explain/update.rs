@@ -95,7 +95,9 @@ fn betas(cases: &Cases<'_>, case: &Case<'_>) -> Vec<Rule> {
     let rate = |slot: usize, fresh: &[f64]| {
         let way = slope(case.recorded_result(slot)?, case.operands.get(slot)?, fresh)?;
         let rounded: f64 = format!("{way:.2e}").parse().ok()?;
-        (0.0..=1.0).contains(&rounded).then_some(1.0 - rounded).map(|beta| (beta * 1e6).round() / 1e6)
+        let beta = (0.0..=1.0).contains(&rounded).then_some(1.0 - rounded).map(|beta| (beta * 1e6).round() / 1e6);
+        // A slot that keeps all of itself has no bias correction.
+        beta.filter(|beta| *beta < 1.0)
     };
     let (first, second) = (rate(1, &d), rate(2, &square));
     let mut rules = Vec::new();
