@@ -416,7 +416,7 @@ fn mask_soft_margin(h: &mut Heads<'_, '_>) {
     let stride = h.d.tape.between(1, 3);
     let mut given = settings([("size", json!(size)), ("stride", json!(stride))]);
     if h.d.tape.flag() {
-        given.insert("pad".to_owned(), json!(h.d.tape.below((size + 1) / 2)));
+        given.insert("pad".to_owned(), json!(h.d.tape.below(size.div_ceil(2))));
     }
     if h.d.tape.flag() {
         given.insert("align_corners".to_owned(), json!(h.d.tape.flag()));
