@@ -446,7 +446,9 @@ fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
             let in_tasks = held(isa, x.len(), true, backward);
             assert_eq!(in_tasks, held(isa, x.len(), false, backward), "{shape:?}");
             let tally = in_tasks.1;
-            assert!(tally.flushed > 0 && tally.flushed < tally.nonzero, "{shape:?}: {tally:?}");
+            let reached = super::input_gradient::phases(&shape).iter().any(|grid| !grid.taps.is_empty());
+            let some_vanish = tally.flushed > 0 && tally.flushed < tally.nonzero;
+            assert!(if reached { some_vanish } else { tally.nonzero == 0 }, "{shape:?}: {tally:?}");
         }
     }
 }
