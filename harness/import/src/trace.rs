@@ -287,66 +287,25 @@ impl Argument {
         Some(*value)
     }
 
+    /// Itself, or what the lists in it hold, in order.
+    fn leaves(&self) -> Vec<&Self> {
+        if let Self::List(items) = self { items.iter().flat_map(Self::leaves).collect() } else { vec![self] }
+    }
+
     /// The tensors in it, in order.
     pub fn values(&self) -> Vec<usize> {
-        match self {
-            Self::Value(value) => vec![*value],
-            Self::List(items) => items.iter().flat_map(Self::values).collect(),
-            Self::None
-            | Self::Bool(_)
-            | Self::Int(_)
-            | Self::Float(_)
-            | Self::Text(_)
-            | Self::Parameter(_)
-            | Self::Buffer(_)
-            | Self::Constant(_)
-            | Self::Slice(_)
-            | Self::Ellipsis
-            | Self::Dtype(_)
-            | Self::Batch(_)
-            | Self::Other(_) => Vec::new(),
-        }
+        let value = |leaf: &Self| if let Self::Value(value) = leaf { Some(*value) } else { None };
+        self.leaves().into_iter().filter_map(value).collect()
     }
 
     /// What of it depends on the number of samples.
     pub fn of_batch(&self) -> Option<&str> {
-        match self {
-            Self::Batch(text) => Some(text),
-            Self::List(items) => items.iter().find_map(Self::of_batch),
-            Self::None
-            | Self::Bool(_)
-            | Self::Int(_)
-            | Self::Float(_)
-            | Self::Text(_)
-            | Self::Value(_)
-            | Self::Parameter(_)
-            | Self::Buffer(_)
-            | Self::Constant(_)
-            | Self::Slice(_)
-            | Self::Ellipsis
-            | Self::Dtype(_)
-            | Self::Other(_) => None,
-        }
+        self.leaves().into_iter().find_map(|leaf| if let Self::Batch(text) = leaf { Some(text.as_str()) } else { None })
     }
 
     fn parameters(&self) -> Vec<&str> {
-        match self {
-            Self::Parameter(name) => vec![name],
-            Self::List(items) => items.iter().flat_map(Self::parameters).collect(),
-            Self::None
-            | Self::Bool(_)
-            | Self::Int(_)
-            | Self::Float(_)
-            | Self::Text(_)
-            | Self::Value(_)
-            | Self::Buffer(_)
-            | Self::Constant(_)
-            | Self::Slice(_)
-            | Self::Ellipsis
-            | Self::Dtype(_)
-            | Self::Batch(_)
-            | Self::Other(_) => Vec::new(),
-        }
+        let leaves = self.leaves().into_iter();
+        leaves.filter_map(|leaf| if let Self::Parameter(name) = leaf { Some(name.as_str()) } else { None }).collect()
     }
 }
 

@@ -298,7 +298,12 @@ impl Judged<'_> {
                     let scale = if *truth == 0.0 { 1.0 } else { truth.abs() };
                     items.push(Item::measured(name, (found - truth).abs() / scale, LOSS_FLOOR));
                 }
-                _ => {}
+                Quantity::Start(_)
+                | Quantity::Input(_)
+                | Quantity::Into { .. }
+                | Quantity::Output(_)
+                | Quantity::Gradient(_)
+                | Quantity::After { .. } => {}
             }
         }
         Ok(items)
