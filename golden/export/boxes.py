@@ -42,10 +42,7 @@ NAMED: list[Callable[[int], Any]] = [*NUMBERS, lambda number: f"image {number:05
 
 def draw_box(draw: random.Random, largest: float) -> list[float]:
     """A box inside the image; sides are often whole, so that areas lie on the limits of the ranges."""
-    width, height = (
-        draw.choice([32, 96]) if draw.random() < 0.1 else draw.uniform(1, largest)
-        for _ in range(2)
-    )
+    width, height = (draw.choice([32, 96]) if draw.random() < 0.1 else draw.uniform(1, largest) for _ in range(2))
     width, height = min(width, WIDTH), min(height, HEIGHT)
     digits = draw.choice([0, 2])
     box = [
@@ -57,9 +54,7 @@ def draw_box(draw: random.Random, largest: float) -> list[float]:
     return [round(value, digits) for value in box]
 
 
-def draw_detection(
-    draw: random.Random, own: list[Entry], categories: list[int]
-) -> tuple[int, list[float]]:
+def draw_detection(draw: random.Random, own: list[Entry], categories: list[int]) -> tuple[int, list[float]]:
     """Near a true box, exactly on it, or anywhere."""
     if not own or draw.random() < 0.2:
         return draw.choice(categories), draw_box(draw, 200)
@@ -89,9 +84,7 @@ def draw_case(seed: int) -> Case:
         draw.choice(NUMBERS),
         draw.choice(NAMED),
     )
-    with_objects = [
-        category for category in categories if draw.random() < 0.8
-    ] or categories[:1]
+    with_objects = [category for category in categories if draw.random() < 0.8] or categories[:1]
     annotations: list[Entry] = []
     found: list[Entry] = []
     for image in images:
@@ -103,19 +96,13 @@ def draw_case(seed: int) -> Case:
                     "image_id": image_id(image),
                     "category_id": number(draw.choice(with_objects)),
                     "bbox": box,
-                    "area": round(
-                        box[2] * box[3] * draw.choice([1, 1, draw.uniform(0.3, 1)]), 2
-                    ),
+                    "area": round(box[2] * box[3] * draw.choice([1, 1, draw.uniform(0.3, 1)]), 2),
                     "iscrowd": flag(int(draw.random() < crowds)),
                     "segmentation": [],
                 }
             )
         own = [one for one in annotations if one["image_id"] == image_id(image)]
-        most = (
-            130
-            if image == images[0] and draw.random() < 0.3
-            else draw.choice([0, 3, 12])
-        )
+        most = 130 if image == images[0] and draw.random() < 0.3 else draw.choice([0, 3, 12])
         for _ in range(most):
             category, box = draw_detection(draw, own, categories)
             score = round(draw.random(), digits)
@@ -137,9 +124,7 @@ def draw_case(seed: int) -> Case:
         }
         for image in images
     ]
-    names = [
-        {"id": number(category), "name": f"class {category}"} for category in categories
-    ]
+    names = [{"id": number(category), "name": f"class {category}"} for category in categories]
     return {"images": files, "annotations": annotations, "categories": names}, found
 
 
@@ -156,11 +141,7 @@ def expected(file: Path, found: list[Entry]) -> dict[str, float]:
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
-    return {
-        name: float(evaluation.stats[i])
-        for i, name in NAMES.items()
-        if evaluation.stats[i] > -1
-    }
+    return {name: float(evaluation.stats[i]) for i, name in NAMES.items() if evaluation.stats[i] > -1}
 
 
 def write(folder: Path, picture: Path, case: Case) -> Path:
@@ -173,9 +154,7 @@ def write(folder: Path, picture: Path, case: Case) -> Path:
     names = {image["id"]: image["file_name"] for image in truth["images"]}
     of_image: dict[str, list[tuple[int, list[float], float]]] = {}
     for one in found:
-        of_image.setdefault(names[one["image_id"]], []).append(
-            (one["category_id"], one["bbox"], one["score"])
-        )
+        of_image.setdefault(names[one["image_id"]], []).append((one["category_id"], one["bbox"], one["score"]))
     (folder / "detections.json").write_text(json.dumps(of_image))
     file = folder / "annotations" / "instances_val2017.json"
     file.write_text(json.dumps(truth))
@@ -186,9 +165,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=200, help="number of files")
-    parser.add_argument(
-        "--keep", type=Path, help="folder for the files; by default a temporary one"
-    )
+    parser.add_argument("--keep", type=Path, help="folder for the files; by default a temporary one")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.keep or Path(temporary)
@@ -225,9 +202,7 @@ def main() -> int:
             return 1
     wrong = 0
     for (seed, want), got in zip(wanted.items(), found, strict=True):
-        if want.keys() != got.keys() or any(
-            not math.isclose(want[key], got[key], abs_tol=1e-9) for key in want
-        ):
+        if want.keys() != got.keys() or any(not math.isclose(want[key], got[key], abs_tol=1e-9) for key in want):
             print(f"seed {seed}: pycocotools {want}, zoo {got}")
             wrong += 1
     figures = sum(len(want) for want in wanted.values())

@@ -40,11 +40,20 @@ class Meter:
 
 
 def network():
-    return nn.Sequential(collections.OrderedDict(
-        conv1=nn.Conv2d(3, 16, 3, padding=1, bias=False), bn1=nn.BatchNorm2d(16), relu1=nn.ReLU(), pool=nn.MaxPool2d(2),
-        conv2=nn.Conv2d(16, 24, 3, stride=2, padding=1), relu2=nn.ReLU(), mean=nn.AdaptiveAvgPool2d(1),
-        flatten=nn.Flatten(), dropout=nn.Dropout(0.1), fc=nn.Linear(24, 10),
-    ))
+    return nn.Sequential(
+        collections.OrderedDict(
+            conv1=nn.Conv2d(3, 16, 3, padding=1, bias=False),
+            bn1=nn.BatchNorm2d(16),
+            relu1=nn.ReLU(),
+            pool=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(16, 24, 3, stride=2, padding=1),
+            relu2=nn.ReLU(),
+            mean=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            dropout=nn.Dropout(0.1),
+            fc=nn.Linear(24, 10),
+        )
+    )
 
 
 def values(draw, shape, dtype):
@@ -108,15 +117,34 @@ def beside(draw):
     momentum.param_groups[0]["params"][0].sum().backward()
     momentum.step()
     things = {
-        "epoch": draw.randrange(100), "best_acc1": torch.tensor(71.5), "loss": torch.tensor([0.25]), "none": None,
+        "epoch": draw.randrange(100),
+        "best_acc1": torch.tensor(71.5),
+        "loss": torch.tensor([0.25]),
+        "none": None,
         "args": argparse.Namespace(lr=0.1, betas=(0.9, 0.999), device=torch.device("cpu"), dtype=torch.float16),
-        "best": np.float64(draw.random()), "steps": np.int64(7), "curve": np.arange(4.0), "seen": {1, 2},
-        "frozen": frozenset(["a"]), "meter": Meter(draw), "settings": Settings(a=1, b=[Settings()]),
-        "path": pathlib.PurePosixPath("a/b"), "rng": torch.get_rng_state()[:8], "optimizer": momentum.state_dict(),
-        "scaler": {"scale": 65536.0, "growth": torch.tensor(2)}, "big": 1 << 200, "negative": -(1 << 40),
-        "counter": collections.Counter("abca"), "default": collections.defaultdict(list, a=[1]), "c": 1 + 2j,
-        "empty": {}, "none_of": torch.zeros(0, 5), "bytes": b"abc", "size": torch.Size([1, 2]), "text": "größer\n",
-        "shape": torch.nn.Parameter(torch.ones(2)), "nested": {"a": {"b": [({"c": torch.ones(1)},)]}},
+        "best": np.float64(draw.random()),
+        "steps": np.int64(7),
+        "curve": np.arange(4.0),
+        "seen": {1, 2},
+        "frozen": frozenset(["a"]),
+        "meter": Meter(draw),
+        "settings": Settings(a=1, b=[Settings()]),
+        "path": pathlib.PurePosixPath("a/b"),
+        "rng": torch.get_rng_state()[:8],
+        "optimizer": momentum.state_dict(),
+        "scaler": {"scale": 65536.0, "growth": torch.tensor(2)},
+        "big": 1 << 200,
+        "negative": -(1 << 40),
+        "counter": collections.Counter("abca"),
+        "default": collections.defaultdict(list, a=[1]),
+        "c": 1 + 2j,
+        "empty": {},
+        "none_of": torch.zeros(0, 5),
+        "bytes": b"abc",
+        "size": torch.Size([1, 2]),
+        "text": "größer\n",
+        "shape": torch.nn.Parameter(torch.ones(2)),
+        "nested": {"a": {"b": [({"c": torch.ones(1)},)]}},
     }
     names = draw.sample(sorted(things), draw.randrange(len(things)))
     return {name: things[name] for name in names}
@@ -131,10 +159,24 @@ def nested(draw, inner, prefix):
     tensors = kind(tensors)
     if draw.random() < 0.25:
         return tensors, None
-    path = draw.choice([
-        ["state_dict"], ["model"], ["model_state_dict"], ["net"], ["weights"], ["params"], ["module"], ["ema"],
-        ["model_ema"], ["my own"], ["states", "network"], ["a", "b", "c"], [0], ["generator", "state"],
-    ])
+    path = draw.choice(
+        [
+            ["state_dict"],
+            ["model"],
+            ["model_state_dict"],
+            ["net"],
+            ["weights"],
+            ["params"],
+            ["module"],
+            ["ema"],
+            ["model_ema"],
+            ["my own"],
+            ["states", "network"],
+            ["a", "b", "c"],
+            [0],
+            ["generator", "state"],
+        ]
+    )
     found = tensors
     for key in reversed(path):
         around = list({**beside(draw), key: found}.items())
@@ -154,8 +196,15 @@ def varint(number):
 def mindspore(tensors):
     """The checkpoint that mindspore.save_checkpoint writes."""
     names = {
-        torch.float32: "Float32", torch.float64: "Float64", torch.float16: "Float16", torch.bfloat16: "BFloat16",
-        torch.int64: "Int64", torch.int32: "Int32", torch.int16: "Int16", torch.int8: "Int8", torch.uint8: "UInt8",
+        torch.float32: "Float32",
+        torch.float64: "Float64",
+        torch.float16: "Float16",
+        torch.bfloat16: "BFloat16",
+        torch.int64: "Int64",
+        torch.int32: "Int32",
+        torch.int16: "Int16",
+        torch.int8: "Int8",
+        torch.uint8: "UInt8",
         torch.bool: "Bool",
     }
 
@@ -173,8 +222,7 @@ def mindspore(tensors):
 
 
 def in_mindspores_words(name):
-    words = {"bn1.weight": "bn1.gamma", "bn1.bias": "bn1.beta", "bn1.running_mean": "bn1.moving_mean",
-             "bn1.running_var": "bn1.moving_variance"}
+    words = {"bn1.weight": "bn1.gamma", "bn1.bias": "bn1.beta", "bn1.running_mean": "bn1.moving_mean", "bn1.running_var": "bn1.moving_variance"}
     return words.get(name, name)
 
 
@@ -185,8 +233,7 @@ def write(draw, folder):
     way = draw.choice(["torch", "torch", "torch", "older", "module", "safetensors", "shards", "bins", "mindspore"])
     # What the network does not have, and --partial passes over.
     if draw.random() < 0.3:
-        extra = {"aux.weight": torch.zeros(0, 5), "scale": torch.tensor(0.5), "aux.mask": torch.ones(4, 4).bool(),
-                 "aux.bias": torch.tensor(1.0).expand(3)}
+        extra = {"aux.weight": torch.zeros(0, 5), "scale": torch.tensor(0.5), "aux.mask": torch.ones(4, 4).bool(), "aux.bias": torch.tensor(1.0).expand(3)}
         inner.update({name: extra[name] for name in draw.sample(sorted(extra), draw.randrange(1, 5))})
     prefixed = {prefix + name: tensor for name, tensor in inner.items()}
     entry = None

@@ -86,18 +86,33 @@ def main():
     write_init("siammask", "siammask", siammask, heads)
     write_init("siammask-sharp", "siammask-sharp", siammask, heads)
     write_schedule(
-        "db_resnet", "0.007 * (1 - i/(1200 * steps_per_epoch))^0.9", "the Ascend port: 187200 steps on Total-Text",
-        1255, 8, 1200, lambda s, per_epoch: 0.007 * (1 - s / (1200 * per_epoch)) ** 0.9,
+        "db_resnet",
+        "0.007 * (1 - i/(1200 * steps_per_epoch))^0.9",
+        "the Ascend port: 187200 steps on Total-Text",
+        1255,
+        8,
+        1200,
+        lambda s, per_epoch: 0.007 * (1 - s / (1200 * per_epoch)) ** 0.9,
     )
     write_schedule(
-        "db_resnet-original", "0.007 * (1 - e/1201)^0.9 with e = floor(i/steps_per_epoch)", "the DB authors' DecayLearningRate",
-        1000, 16, 1200, lambda s, per_epoch: 0.007 * (1 - s // per_epoch / 1201) ** 0.9,
+        "db_resnet-original",
+        "0.007 * (1 - e/1201)^0.9 with e = floor(i/steps_per_epoch)",
+        "the DB authors' DecayLearningRate",
+        1000,
+        16,
+        1200,
+        lambda s, per_epoch: 0.007 * (1 - s // per_epoch / 1201) ** 0.9,
     )
     for recipe, table in (("siammask", "siammask_base_20"), ("siammask-sharp", "siammask_sharp_20")):
         rates = tables[table]["lr"]
         write_schedule(
-            recipe, f"{table} of ../schedules.json, one value per epoch", "the SiamMask authors' build_lr_scheduler",
-            600000, 64, len(rates), lambda s, per_epoch, rates=rates: rates[s // per_epoch],
+            recipe,
+            f"{table} of ../schedules.json, one value per epoch",
+            "the SiamMask authors' build_lr_scheduler",
+            600000,
+            64,
+            len(rates),
+            lambda s, per_epoch, rates=rates: rates[s // per_epoch],
         )
 
 

@@ -261,7 +261,7 @@ def pillow(content, label_map):
                     return "error: labels beyond 255"
                 pixels = values.astype(np.uint8).tobytes()
         return f"{image.width} {image.height} {fnv1a64(pixels):016x}"
-    except Exception as error:  # Pillow raises many kinds for damaged files.
+    except Exception as error:  # noqa: BLE001 - Pillow raises many kinds for damaged files.
         return f"error: {type(error).__name__}: {error}"
 
 

@@ -17,12 +17,12 @@ import torch
 import torchvision
 from torch import nn
 
+from zoo_golden.airbench import Airbench94
 from zoo_golden.bert import bert
+from zoo_golden.detection import Retinanet
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
-from zoo_golden.detection import Retinanet
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
-from zoo_golden.airbench import Airbench94
 from zoo_golden.small import LeNet5, ResNet8, ResNet20
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -294,13 +294,9 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
     "alexnet-torchvision": ("torch's default: weights and biases U(+-1/sqrt(fan_in))", torch_default, torchvision.models.alexnet),
     "resnet18": (RESNET_RULE, resnet, torchvision.models.resnet18),
     "vgg16": ("convolutions kaiming normal (fan_out), linear layers N(0, 0.01), biases 0", vgg, torchvision.models.vgg16),
-    **{
-        name: (RESNET_RULE, resnet, getattr(torchvision.models, name))
-        for name in ("resnet34", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
-    },
+    **{name: (RESNET_RULE, resnet, getattr(torchvision.models, name)) for name in ("resnet34", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")},
     "se_resnet50": (
-        "convolutions kaiming normal (fan_out), normalisations 1 and 0, the last of each block 0 and 0, "
-        "linear layer and all biases U(+-1/sqrt(fan_in))",
+        ("convolutions kaiming normal (fan_out), normalisations 1 and 0, the last of each block 0 and 0, linear layer and all biases U(+-1/sqrt(fan_in))"),
         se_resnet,
         drawn_se_resnet,
     ),
@@ -334,8 +330,7 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         lambda: torchvision.models.inception_v3(aux_logits=False, init_weights=True),
     ),
     "swin_t": (
-        "linear layers and biases of positions N(0, 0.02^2) within -2 and 2, their biases 0, normalisations 1 and 0, the convolution "
-        "U(+-1/sqrt(fan_in))",
+        ("linear layers and biases of positions N(0, 0.02^2) within -2 and 2, their biases 0, normalisations 1 and 0, the convolution U(+-1/sqrt(fan_in))"),
         swin,
         torchvision.models.swin_t,
     ),
@@ -363,8 +358,10 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         drawn_deeplab,
     ),
     "retinanet_resnet50_fpn": (
-        "convolutions of the backbone kaiming normal (fan_out), of the pyramid kaiming uniform with a = 1, of the heads N(0, 0.01^2), "
-        "biases 0 (class scores -log 99), normalisations 1 and 0",
+        (
+            "convolutions of the backbone kaiming normal (fan_out), of the pyramid kaiming uniform with a = 1, of the heads N(0, 0.01^2), "
+            "biases 0 (class scores -log 99), normalisations 1 and 0"
+        ),
         retinanet,
         drawn_retinanet,
     ),
@@ -374,14 +371,12 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         ResNet20,
     ),
     "airbench94": (
-        "3x3 convolutions dirac, the first one U(+-1/sqrt(fan_in)) until it whitens, its bias 0, normalisations 1 and 0, linear layer "
-        "U(+-1/sqrt(fan_in))",
+        ("3x3 convolutions dirac, the first one U(+-1/sqrt(fan_in)) until it whitens, its bias 0, normalisations 1 and 0, linear layer U(+-1/sqrt(fan_in))"),
         airbench,
         Airbench94,
     ),
     "resnet8_tiny": (
-        "convolutions and linear layer kaiming normal (fan_in; Keras' he_normal is cut off at two deviations), normalisations 1 and 0, "
-        "biases 0",
+        ("convolutions and linear layer kaiming normal (fan_in; Keras' he_normal is cut off at two deviations), normalisations 1 and 0, biases 0"),
         resnet8,
         ResNet8,
     ),

@@ -84,9 +84,7 @@ def parameters(name: str) -> float:
 def attempt(name: str, folder: Path, most: float, millions: float) -> dict:
     start = time.monotonic()
     more = ["--no-golden"] if millions > most else []
-    run = subprocess.run(
-        [sys.executable, __file__, "--one", name, str(folder), *more], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, __file__, "--one", name, str(folder), *more], capture_output=True, text=True, check=False)
     text = run.stdout + run.stderr
     lines = re.search(r"(\d+) lines?; the same as the trace", text)
     reason = re.search(r"(?:cannot import|error:).*(?:\n -->.*)?(?:\n  =.*)?", text)

@@ -99,9 +99,7 @@ def cosine_per_epoch(base: float, epochs: int, warmup_epochs: int) -> Schedule:
         lr,
         lambda optimizer: lr_scheduler.LambdaLR(
             optimizer,
-            lambda step: (
-                (step + 1) / warmup if step < warmup else 0.5 + 0.5 * math.cos(math.pi / epochs * (step // STEPS_PER_EPOCH))
-            ),
+            lambda step: (step + 1) / warmup if step < warmup else 0.5 + 0.5 * math.cos(math.pi / epochs * (step // STEPS_PER_EPOCH)),
         ),
     )
 
@@ -145,9 +143,7 @@ def timm_steps(base: float, epochs: int, gamma: float, step_epochs: float, warmu
         return base * gamma ** (step // every)
 
     warmup = warmup_epochs * steps_per_epoch
-    rise = by_epoch(
-        warmup_epochs, lambda optimizer: lr_scheduler.LinearLR(optimizer, start_factor=start / base, total_iters=warmup_epochs)
-    )
+    rise = by_epoch(warmup_epochs, lambda optimizer: lr_scheduler.LinearLR(optimizer, start_factor=start / base, total_iters=warmup_epochs))
     return Schedule(
         f"e = floor(i/steps_per_epoch); e < {warmup_epochs}: {start} + ({base} - {start}) * e/{warmup_epochs}; from there on: "
         f"{base} * {gamma}^floor(i/{every}), {step_epochs} epochs of {steps_per_epoch} steps rounded",
@@ -212,8 +208,7 @@ def language_model(base: float, least: float, warmup: int, epochs: int, windows:
         return least + (base - least) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
 
     return Schedule(
-        f"step i < {warmup}: {base} * (i+1)/{warmup + 1}; from there on: "
-        f"{least} + ({base} - {least}) * (1 + cos(pi * (i-{warmup})/{steps - warmup})) / 2",
+        f"step i < {warmup}: {base} * (i+1)/{warmup + 1}; from there on: {least} + ({base} - {least}) * (1 + cos(pi * (i-{warmup})/{steps - warmup})) / 2",
         f"get_lr of nanoGPT's train.py, with {source}: {steps} steps of {batch} windows, here {windows} windows per epoch",
         base,
         epochs,
@@ -331,8 +326,7 @@ SCHEDULES = {
     ),
     "resnet20": Schedule(
         "0.1 * 0.1^m, m of the epochs 100 and 150 have begun; epoch e = floor(i/390)",
-        "akamaster/pytorch_resnet_cifar10: MultiStepLR(milestones=[100, 150]), 200 epochs of CIFAR-10; here the last incomplete "
-        "batch is dropped",
+        "akamaster/pytorch_resnet_cifar10: MultiStepLR(milestones=[100, 150]), 200 epochs of CIFAR-10; here the last incomplete batch is dropped",
         0.1,
         200,
         0,
@@ -376,9 +370,7 @@ SCHEDULES = {
         batch=32,
     ),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
-    **dict.fromkeys(
-        ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)
-    ),
+    **dict.fromkeys(("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)),
     **dict.fromkeys(("resnet18", "resnet34", "densenet121", "googlenet", "inception_v3"), stepped(0.1)),
 }
 
@@ -407,9 +399,7 @@ def torch_values(schedule: Schedule) -> Iterator[float]:
 def write(name: str) -> None:
     schedule = SCHEDULES[name]
     values = {step: schedule.lr(step) for step in chosen_steps(name, schedule)}
-    worst = max(
-        abs(value - values[step]) / schedule.base for step, value in enumerate(torch_values(schedule)) if step in values
-    )
+    worst = max(abs(value - values[step]) / schedule.base for step, value in enumerate(torch_values(schedule)) if step in values)
     if worst > 1e-9:
         raise ArithmeticError(f"{name}: the formula leaves torch's scheduler by {worst}")
     document = {

@@ -20,10 +20,7 @@ FIXTURES = GOLDEN.parent / "tests" / "fixtures" / "golden"
 # The last normalisation of a residual branch starts small, and smaller still in the last stage.
 RESNET50_GAINS = "--gain layer?.*.bn3.*=0.1 --gain layer4.*.bn3.*=0.01 --gain layer4.0.downsample.1.*=0.1 --gain fc.weight=0.3"
 RESNET18_GAINS = RESNET50_GAINS.replace("bn3", "bn2")
-RESNET50 = (
-    "--model torchvision:resnet50 --momentum 0.875 --weight-decay 3.0517578125e-05 --no-decay bn,bias --label-smoothing 0.1"
-    f" {RESNET50_GAINS}"
-)
+RESNET50 = f"--model torchvision:resnet50 --momentum 0.875 --weight-decay 3.0517578125e-05 --no-decay bn,bias --label-smoothing 0.1 {RESNET50_GAINS}"
 NPU_ALEXNET = (
     "--model zoo_golden.networks:NpuAlexNet --name alexnet_npu --momentum 0.9 --nesterov --label-smoothing 0.1 --l2-in-loss 1e-4"
     " --gain *.weight=0.5 --gain fc3.weight=0.3"
@@ -74,8 +71,10 @@ GOLDENS = {
     "alexnet": (GOLDEN / "alexnet/step", f"{NPU_ALEXNET} --lr 0.06"),
     "alexnet-torchvision": (
         GOLDEN / "alexnet-torchvision/step",
-        "--model torchvision:alexnet --lr 0.06 --momentum 0.9 --weight-decay 1e-4 --no-decay bias --label-smoothing 0.1"
-        " --gain *.weight=0.5 --gain classifier.6.weight=0.3",
+        (
+            "--model torchvision:alexnet --lr 0.06 --momentum 0.9 --weight-decay 1e-4 --no-decay bias --label-smoothing 0.1"
+            " --gain *.weight=0.5 --gain classifier.6.weight=0.3"
+        ),
     ),
     "resnet18": (
         GOLDEN / "resnet18/step",
@@ -83,8 +82,7 @@ GOLDENS = {
     ),
     "vgg16": (
         GOLDEN / "vgg16/step",
-        "--model torchvision:vgg16 --batch 2 --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
-        " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
+        ("--model torchvision:vgg16 --batch 2 --lr 0.01 --momentum 0.9 --weight-decay 1e-4 --gain *.weight=0.7 --gain classifier.6.weight=0.3"),
     ),
     **{name: (GOLDEN / name / "step", f"--image-size 96 {conditions}") for name, conditions in SMALLER.items()},
     **{name: (GOLDEN / name / "step", f"--image-size 32 --classes 10 {conditions}") for name, conditions in SMALL.items()},

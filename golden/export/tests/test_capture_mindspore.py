@@ -43,7 +43,7 @@ class Captures(unittest.TestCase):
         self.image = mindspore.Tensor(random.normal(size=(4, 3, 9, 9)).astype(np.float32))
         self.label = mindspore.Tensor(np.arange(4, dtype=np.int32))
         criterion = nn.CrossEntropyLoss()
-        forward = lambda image, label: criterion(self.network(image), label)  # noqa: E731
+        forward = lambda image, label: criterion(self.network(image), label)
         self.step = mindspore.value_and_grad(forward, None, self.optimizer.parameters)
 
     def record(self) -> dict:

@@ -18,7 +18,7 @@ try:
     from zoo_golden.__main__ import main, parse
     from zoo_golden.compare import compare
     from zoo_golden.document import Recording
-    from zoo_golden.exporter import _Exact, _Probabilities
+    from zoo_golden.exporter import _Exact
     from zoo_golden.hashes import fnv1a64, hashes, sample_positions, signed
     from zoo_golden.networks import load
 except ModuleNotFoundError as missing:
@@ -177,7 +177,7 @@ class Format(unittest.TestCase):
         self.assertGreater(difference.samples[0], 1e-4)
 
     def test_settings_have_the_names_of_recipes(self):
-        golden, data = self.export(lambda network: torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.8, 0.99)))
+        golden, _ = self.export(lambda network: torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.8, 0.99)))
         self.assertEqual(golden["optimizer"]["settings"], {"beta1": 0.8, "beta2": 0.99, "eps": 1e-8})
         self.assertTrue(any(key.startswith("exp_avg_sq1/") for key in golden["tensors"]))
 
@@ -240,20 +240,6 @@ class Format(unittest.TestCase):
         targets = np.eye(5)[(hashes("input.label", 4) % np.uint64(5)).astype(np.int64)]
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         np.testing.assert_allclose(data["grad/fc.bias"], (shares - targets).sum(0) / 4 / 6, rtol=1e-12)
-
-    def test_a_loss_near_zero_has_few_digits_in_its_gradient(self):
-        up = 1 + 2.0**-52
-
-        def gradient(scale: float, moves) -> torch.Tensor:
-            logits = (scale * torch.tensor([[2.0, 0, 0.1], [0, 1.9, 0], [1, 2, 3]], dtype=torch.float64)).requires_grad_()
-            with moves:
-                nn.functional.cross_entropy(logits, torch.tensor([0, 1, -100])).backward()
-            return logits.grad
-
-        for scale, least, most in ((1, 1e-17, 1e-15), (10, 1e-9, 1e-6)):
-            exact, moved = gradient(scale, contextlib.nullcontext()), gradient(scale, _Probabilities(lambda p: p * up))
-            self.assertTrue(least < (moved - exact).norm() / exact.norm() < most)
-            self.assertEqual(moved[2].abs().max(), 0, "an ignored target")
 
     def test_unknown_optimizers_are_refused(self):
         for optimizer in (

@@ -10,12 +10,12 @@ from pathlib import Path
 
 try:
     import torch
+    from PIL import Image
     from safetensors.numpy import load_file
 
     import preprocessing
     import schedules
     import steps
-    from PIL import Image
     from zoo_golden.compare import compare
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing

@@ -83,9 +83,7 @@ class FailsWith:
 class Shrinking(unittest.TestCase):
     def test_a_failing_network_is_reduced_to_what_fails(self):
         number = next(
-            n
-            for n in range(100)
-            if sum(node.word == "activation" for node in draw_case(9, n).program.walk()) and len(draw_case(9, n).program.nodes) > 6
+            n for n in range(100) if sum(node.word == "activation" for node in draw_case(9, n).program.walk()) and len(draw_case(9, n).program.nodes) > 6
         )
         case = draw_case(9, number)
         smaller, outcome = shrink(FailsWith("activation"), replace(case, program=case.program.copy()), Outcome(Kind.WRONG, "check f64"))

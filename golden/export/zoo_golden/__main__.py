@@ -41,7 +41,12 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--classes", type=int, default=1000)
     add("--image-size", "--size", type=int, default=224)
     add("--channels", type=int, default=3, help="number of image channels")
-    add("--tokens", type=int, metavar="N", help="samples are N tokens of --classes kinds, and the network gives scores for each token; by default images")
+    add(
+        "--tokens",
+        type=int,
+        metavar="N",
+        help="samples are N tokens of --classes kinds, and the network gives scores for each token; by default images",
+    )
     add(
         "--indices",
         metavar="NAME=N",
@@ -70,7 +75,11 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--initial-accumulator-value", type=float, help="start of the sum of squares in Adagrad")
     add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")
     add("--weight-decay", type=float, help="by default that of the optimizer")
-    add("--no-decay", default="", help="parameters without weight decay, comma-separated: bn (normalisations), bias (whose names end with bias, normalisations too), dense (dense layers), positions (tables of relative positions)")
+    add(
+        "--no-decay",
+        default="",
+        help="parameters without weight decay, comma-separated: bn (normalisations), bias (whose names end with bias, normalisations too), dense (dense layers), positions (tables of relative positions)",
+    )
     add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters in the loss")
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
@@ -158,8 +167,8 @@ def main(arguments: list[str] | None = None) -> dict:
     return golden(options, load(options.model, options.classes), options.output)
 
 
-def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, moved_runs: int = 1) -> dict:
-    """Writes the golden of a network that leaves nothing to chance; `moved_runs` as in `export`."""
+def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, **moves) -> dict:
+    """Writes the golden of a network that leaves nothing to chance; `moves`: `moved_runs` and `last_place` of `export`."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
@@ -182,7 +191,7 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, mo
             hyper=hyper,
             samples=options.samples,
             lifted_variant=not options.no_lifted,
-            moved_runs=moved_runs,
+            **moves,
         )
     losses = ", ".join(f"{step['loss']:.6f}" for step in document["losses_f64"])
     print(f"{path}: losses {losses}", file=sys.stderr)

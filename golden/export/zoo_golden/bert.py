@@ -61,9 +61,7 @@ def conditions(batch: int, length: int, vocabulary: int) -> dict[str, Input]:
         "input_ids": labels((batch, length), vocabulary, name="input_ids"),
         "token_type_ids": Input((2 * place >= tokens).long(), "1 in the second half of the tokens"),
         "attention_mask": Input((place < tokens).float(), f"1 for {tokens.flatten().tolist()} tokens"),
-        "label": Input(
-            label.values.masked_fill(~hidden, IGNORED), f"{label.rule} where h % 7 of 'hidden.label' is 0 in a token, else {IGNORED}"
-        ),
+        "label": Input(label.values.masked_fill(~hidden, IGNORED), f"{label.rule} where h % 7 of 'hidden.label' is 0 in a token, else {IGNORED}"),
         "next_sentence_label": labels(batch, 2, name="next_sentence_label"),
     }
 

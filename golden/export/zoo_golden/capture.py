@@ -57,7 +57,7 @@ class Capture:
         self._hooks: list = []
         self._calls: Counter[str] = Counter()
 
-    def __enter__(self) -> "Capture":
+    def __enter__(self) -> "Capture":  # noqa: PYI034 - Self needs Python 3.11
         self._state("start", "start")
         for name, module in self.network.named_modules():
             if not isinstance(module, nn.Identity):

@@ -57,7 +57,7 @@ class Capture:
         self._hooks: list = []
         self._calls: Counter[str] = Counter()
 
-    def __enter__(self) -> "Capture":
+    def __enter__(self) -> "Capture":  # noqa: PYI034 - Self needs Python 3.11
         if mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
             raise RuntimeError("hooks of cells run in PyNative mode: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)")
         self._state("start", "start")

@@ -40,9 +40,7 @@ class Encoded:
 def loss(outputs, inputs, network):
     """torchvision's losses of anchors that have been matched."""
     matched = [torch.where(label >= 0, torch.arange(len(label)), label).long() for label in inputs["label"]]
-    targets = [
-        {"labels": label.clamp(min=0).long(), "boxes": boxes} for label, boxes in zip(inputs["label"], inputs["box"])
-    ]
+    targets = [{"labels": label.clamp(min=0).long(), "boxes": boxes} for label, boxes in zip(inputs["label"], inputs["box"])]
     network.head.regression_head.box_coder = Encoded()
     losses = network.head.compute_loss(targets, outputs, inputs["box"], matched)
     return {"loss": sum(losses.values()), **losses}

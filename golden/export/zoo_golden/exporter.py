@@ -3,8 +3,8 @@
 f32 runs twice, with oneDNN's kernels and with torch's own: ReLU inputs near zero flip by chance, and one such flip changes gradients
 by far more than rounding does. The larger distance of the two from f64 is the noise floor.
 
-f64 runs again, once or several times, with inputs, parameters and outputs of innermost modules perturbed in their last place. The
-largest effect after three steps shows how much of a result in f64 is rounding error.
+f64 runs again, once or several times, with inputs, parameters and whatever a function rounds, and the gradients of both, perturbed in
+their last place. The largest effect after three steps shows how much of a result in f64 is rounding error.
 """
 
 import copy
@@ -24,6 +24,7 @@ from .conditions import NORMALISATIONS, Gain, Input, fill, lift
 from .document import Recording
 from .networks import OneType
 from .optimizers import describe, starts
+from .rounding import LAST_PLACE, Rounding, is_real, moves
 
 T = TypeVar("T")
 
@@ -33,7 +34,6 @@ Loss = Callable[[object, dict[str, torch.Tensor], nn.Module], dict[str, torch.Te
 _STEPS = 3
 _ROUNDED = 2
 """Runs in f32."""
-_LAST_PLACE = 2.0**-52
 _LIFTED_RULE = (
     "every normalisation bias = f32(bias + f32(4*gain)); forward and gradients of one step only: "
     "ReLU inputs stay away from zero, so gradients agree far more tightly"
@@ -56,6 +56,7 @@ def export(
     samples: int = document.IN_ORDER,
     lifted_variant: bool = True,
     moved_runs: int = 1,
+    last_place: float = LAST_PLACE,
 ) -> dict:
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
@@ -65,10 +66,11 @@ def export(
     gradients vanish but for rounding.
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
     moved_runs: number of perturbed runs. One may move a tensor by little by chance; each takes as much memory as the f64 run.
+    last_place: relative size of the perturbation.
     """
     init = fill(network, salt, gain)
     conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm)
-    runs = Runs(*conditions, moved_runs=moved_runs)
+    runs = Runs(*conditions, moved_runs=moved_runs, last_place=last_place)
     recording = Recording(samples)
     losses = [runs.gradients(recording)]
     described = describe(runs.truth.optimizer, runs.truth.network, clip_grad_norm)
@@ -87,7 +89,7 @@ def export(
     lifted = copy.deepcopy(network)
     if lifted_variant and lift(lifted, gain):
         variant = Recording(samples)
-        once = _losses([Runs(lifted, *conditions[1:], moved_runs=moved_runs).gradients(variant)])
+        once = _losses([Runs(lifted, *conditions[1:], moved_runs=moved_runs, last_place=last_place).gradients(variant)])
         variant.mark_degenerate()
         variants["lifted"] = {
             **once,
@@ -112,7 +114,8 @@ def export(
         "model": name,
         "salt": salt,
         "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2, the larger of two f32 runs (oneDNN's and torch's own kernels); "
-        "f64_rel the same of an f64 run with inputs, parameters and results of innermost modules moved by 2^-52, where it is at least 1e-10",
+        "f64_rel the same of an f64 run with inputs, parameters, results of functions and their gradients moved by 2^-52, where it is at least "
+        "1e-10",
         "made_with": {"torch": _version(torch), "torchvision": _version(torchvision)},
         "optimizer": described,
         "hyper": hyper or {},
@@ -162,29 +165,21 @@ class Run:
         self.optimizer = optimizer(self.network)
         for state in self.optimizer.state.values():
             for kept in state.values():  # starts are f32, as all initial values
-                if _is_real(kept):
+                if is_real(kept):
                     kept.copy_(kept.float())
         self.loss, self.forward, self.clip_grad_norm, self.onednn = loss, forward, clip_grad_norm, onednn
         self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
-        self.moves_loss: AbstractContextManager = nullcontext()
+        self.rounding: AbstractContextManager = nullcontext()
 
     @torch.no_grad()
-    def move(self, seed: int) -> None:
-        """Moves inputs, parameters and from now on results of innermost modules and probabilities of a cross entropy in their last place,
-        up or down by chance: what one rounding of each does."""
-        chance = torch.Generator().manual_seed(seed)
-
-        def moved(values: torch.Tensor) -> torch.Tensor:
-            up = torch.randint(0, 2, values.shape, generator=chance, dtype=torch.float64)
-            return values * (1 + _LAST_PLACE * (2 * up - 1))
-
-        self.inputs = {k: moved(v) if _is_real(v) else v for k, v in self.inputs.items()}
+    def move(self, seed: int, last_place: float) -> None:
+        """Moves inputs, parameters and from now on results of functions in their last place, up or down by chance: what one rounding of each
+        does."""
+        moved = moves(seed, last_place)
+        self.inputs = {k: moved(v) if is_real(v) else v for k, v in self.inputs.items()}
         for parameter in self.network.parameters():
             parameter.copy_(moved(parameter))
-        self.moves_loss = _Probabilities(moved)
-        for module in self.network.modules():
-            if not any(module.children()):
-                module.register_forward_hook(lambda module, arguments, result: moved(result) if _is_real(result) else None)
+        self.rounding = Rounding(moved)
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
@@ -192,9 +187,8 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
         with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), _Exact(self.dtype):
-            results = self.forward(self.network, given)
-            with self.moves_loss:
-                losses = self.loss(results, self.inputs, self.network)
+            with self.rounding:
+                losses = self.loss(self.forward(self.network, given), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
             hook.remove()
@@ -233,12 +227,12 @@ class StateBuffers:
 class Runs:
     """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 moved in its last place (`moved`), in lockstep."""
 
-    def __init__(self, *conditions, moved_runs: int):
+    def __init__(self, *conditions, moved_runs: int, last_place: float):
         self.truth = Run(*conditions, dtype=torch.float64)
         self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]  # as many as _ROUNDED
         self.moved = [Run(*conditions, dtype=torch.float64) for _ in range(moved_runs)]
         for seed, run in enumerate(self.moved):
-            run.move(seed)
+            run.move(seed, last_place)
         self.buffers = [StateBuffers(run.network) for run in self._all()]
 
     def gradients(self, recording: Recording | None = None) -> tuple[dict, dict, dict]:
@@ -293,15 +287,12 @@ def _others(results: list[T]) -> tuple[list[T], list[T]]:
     return results[:_ROUNDED], results[_ROUNDED:]
 
 
-def _is_real(result: object) -> bool:
-    return isinstance(result, torch.Tensor) and result.is_floating_point()
-
-
 class _Exact(TorchFunctionMode):
     """Functions of torch 2.15 (CPU) with wrong gradients, by others with right ones.
 
     The gradient of hardsigmoid has the 1/6 of f32, 3e-8 off, in f64 too. Those of batch_norm and instance_norm are wrong for some
-    orders of the elements of their result's gradient, as behind a permutation of maps of one row.
+    orders of the elements of their result's gradient, as behind a permutation of maps of one row: they get and give the usual order, in
+    which a `view` of the network may need a copy.
     """
 
     def __init__(self, dtype: torch.dtype):
@@ -319,29 +310,12 @@ class _Exact(TorchFunctionMode):
             if result.requires_grad:
                 result.register_hook(torch.Tensor.contiguous)
             return result
-        return function(*args, **kwargs)
-
-
-class _Probabilities(TorchFunctionMode):
-    """Moves the probabilities p in the gradient p - y of a cross entropy. Where p is almost y, the difference consists of their rounding,
-    which neither logits nor loss show: at a loss of 1e-8, the gradient has 8 digits in f64."""
-
-    def __init__(self, moved: Callable[[torch.Tensor], torch.Tensor]):
-        super().__init__()
-        self.moved = moved
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is not nn.functional.cross_entropy or kwargs.get("reduction", "mean") != "mean":
+        try:
             return function(*args, **kwargs)
-        logits, *rest = args or (kwargs["input"],)
-        if logits.requires_grad and logits.dim() > 1:
-            p = logits.detach().softmax(1)
-            rounding = (self.moved(p) - p) * (p.shape[1] / p.numel())
-            logits = logits.clone()
-            # Targets that are ignored have a gradient of exactly zero.
-            logits.register_hook(lambda gradient: gradient + rounding * (gradient != 0).any(1, keepdim=True))
-        return function(logits, *rest, **{key: value for key, value in kwargs.items() if key != "input"})
+        except RuntimeError:
+            if function is not torch.Tensor.view:
+                raise
+            return args[0].reshape(*args[1:], **kwargs)
 
 
 def _is_empty(module: nn.Module) -> bool:

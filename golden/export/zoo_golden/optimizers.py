@@ -49,8 +49,7 @@ def _named(kind: type) -> str:
 _RULES = {
     "torch.AdamW": _Rule(
         "AdamW",
-        "p *= 1 - lr*wd; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; "
-        "p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
+        "p *= 1 - lr*wd; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
         ("eps",),
         {"amsgrad": False, "maximize": False},
     ),
@@ -105,8 +104,7 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
     elif type(optimizer) is torch.optim.Adam:
         _require(shared, amsgrad=False, maximize=False, decoupled_weight_decay=False)
         form = {
-            "kind": "Adam: g += wd*p; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; "
-            "p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
+            "kind": "Adam: g += wd*p; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
             "betas": list(shared["betas"]),
             "eps": shared["eps"],
         }
@@ -152,12 +150,7 @@ def starts(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:
         "timm.RMSpropTF": {"square_avg": 1.0},
         "torch.Adagrad": {"sum": float(np.float32(settings.get("initial_accumulator_value", 0.0)))},
     }.get(_named(type(optimizer)), {})
-    return {
-        f"{name}/{slot}": {"kind": "const", "value": value}
-        for name, _ in network.named_parameters()
-        for slot, value in slots.items()
-        if value
-    }
+    return {f"{name}/{slot}": {"kind": "const", "value": value} for name, _ in network.named_parameters() for slot, value in slots.items() if value}
 
 
 def _shared_settings(optimizer: torch.optim.Optimizer) -> dict:

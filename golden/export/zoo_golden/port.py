@@ -45,7 +45,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("model", help="torchvision:NAME, timm:NAME, transformers:CLASS or MODULE:FACTORY, called with num_classes")
     add("-o", "--output", required=True, metavar="DIR")
     add("--name", help="name of the recipe; by default the name of the model")
-    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="additional argument of the factory, or of the configuration (transformers)")
+    add(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        type=_keyword,
+        help="additional argument of the factory, or of the configuration (transformers)",
+    )
     add("--trace-only", action="store_true", help="stop after NAME.trace.json")
     add("--no-golden", action="store_true", help="stop after the recipe")
     add("--no-check", action="store_true", help="stop after the golden")
@@ -88,7 +95,7 @@ def port(options: argparse.Namespace) -> int:
     if command is None:
         print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO", file=sys.stderr)
         return 3
-    code = subprocess.run([command, "import", traced, "--out", recipe, "--name", name, "--force"]).returncode
+    code = subprocess.run([command, "import", traced, "--out", recipe, "--name", name, "--force"], check=False).returncode
     if code:
         return code
     save_weights(network, folder / f"{name}.safetensors")
@@ -98,12 +105,12 @@ def port(options: argparse.Namespace) -> int:
         raise TraceError(f"{recipe} is written, but no golden: {reason}; --no-golden stops after the recipe")
     still(network)
     try:
-        golden(options, network, folder / f"golden/{name}/step", moved_runs(network))
+        golden(options, network, folder / f"golden/{name}/step", moved_runs=moved_runs(network))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
         return 0
-    return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
+    return subprocess.run([command, "check", recipe, "--dtype", "f64"], check=False).returncode
 
 
 def moved_runs(network: nn.Module) -> int:

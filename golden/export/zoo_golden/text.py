@@ -136,7 +136,9 @@ def step(path: Path, *, batch: int, size: int, salt: str, lr: float, momentum: f
         loss,
         lambda network: torch.optim.SGD(
             [p for n, p in network.named_parameters() if not n.startswith(("backbone.fc", "backbone.smooth"))],
-            lr=lr, momentum=momentum, weight_decay=weight_decay,
+            lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
         ),
         {"image": image((batch, 3, size, size), salt), **targets(batch, size, salt)},
         name="db_resnet50",

@@ -174,9 +174,7 @@ def _mark_batch(call: dict, other: dict) -> None:
         for mine, another in itertools.zip_longest(own["body"], its["body"]):
             same = mine and another and all(mine.get(key) == another.get(key) for key in ("module", "function", "at"))
             if not same or mine["outputs"].keys() != another["outputs"].keys():
-                raise TraceError(
-                    f"{module or 'the network'}: the functions that it calls depend on the number of samples, from {(mine or another)['at']} on"
-                )
+                raise TraceError(f"{module or 'the network'}: the functions that it calls depend on the number of samples, from {(mine or another)['at']} on")
             mine["args"] = marked(mine["args"], another["args"])
             mine["kwargs"] = {key: marked(value, another["kwargs"].get(key)) for key, value in mine["kwargs"].items()}
             if "body" in mine:
@@ -253,6 +251,8 @@ class _Recorder(TorchFunctionMode):
         self.calls: Counter[str] = Counter()
         self.known: dict[int, _Known] = {}
         self.parts: dict[int, tuple[torch.Tensor, Any]] = {}
+        self.writers: dict[int, str] = {}
+        """Function and place of the last change of a memory in place."""
         self.count = 0
         self.body: list[dict] = []
         self.open: list[list[dict]] = []
@@ -309,6 +309,8 @@ class _Recorder(TorchFunctionMode):
         known, values = self._evaluated(func, name.rpartition(".")[2], args, kwargs)
         if known and not any(True for _ in _tensors(values)):
             return values  # a number taken out of a constant, or a decision
+        first = args[0] if args else None
+        version = first._version if isinstance(first, torch.Tensor) else None
         try:
             result = func(*args, **kwargs)
         except NotImplementedError as error:
@@ -316,9 +318,13 @@ class _Recorder(TorchFunctionMode):
         except RuntimeError as error:
             if "meta tensor" in str(error):
                 raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}") from error
-            raise
+            if func is not torch.Tensor.view:
+                raise
+            # Not all functions keep the order of channels-last maps on the device meta. Real numbers tell whether it is a view.
+            result = args[0].reshape(*args[1:], **kwargs)
         results = list(_tensors(result))
-        first = args[0] if args else None
+        if version is not None and first._version != version:
+            self.writers[_memory(first)] = f"{name} at {at}"
         if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
             results = [("", first)]  # __setitem__
         if part is not None:
@@ -407,7 +413,7 @@ class _Recorder(TorchFunctionMode):
                 bound.apply_defaults()
                 if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in bound.signature.parameters.values()):
                     args, kwargs = (), bound.arguments
-        encode = lambda value: self._encode(value, module, at)  # noqa: E731
+        encode = lambda value: self._encode(value, module, at)
         return {"args": [encode(value) for value in args], "kwargs": {key: encode(value) for key, value in kwargs.items()}}
 
     def _encode(self, value: Any, module: str, at: str) -> Any:
@@ -435,7 +441,8 @@ class _Recorder(TorchFunctionMode):
         if known is None:
             raise TraceError(f"{where}: a tensor of unknown origin: not an input, parameter or buffer, and not computed by a recorded function")
         if "value" in known.encoded and tensor._version != known.version:
-            raise TraceError(f"{where}: this tensor was changed in place through another tensor that shares its memory")
+            writer = self.writers.get(_memory(tensor), "a function that was not recorded")
+            raise TraceError(f"{where}: this tensor was changed in place by {writer}, through another tensor that shares its memory (`clone` it before)")
         if "value" in known.encoded and known.constant is not None:
             return {"constant": self._constant(known.constant)}
         return known.encoded
@@ -468,6 +475,12 @@ class _Recorder(TorchFunctionMode):
 
     def _remember(self, tensor: torch.Tensor, encoded: dict, constant: torch.Tensor | None = None) -> None:
         self.known[id(tensor)] = _Known(tensor, encoded, tensor._version, constant)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Which memory a tensor and its views share."""
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
 
 
 def _caller() -> str:

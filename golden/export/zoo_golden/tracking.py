@@ -135,7 +135,6 @@ class SiamMask(nn.Module):
         mask = self.mask_model(template, search)
         n, _, h, w = cls.shape
         cls = F.log_softmax(cls.reshape(n, 2, ANCHORS, h, w).permute(0, 2, 3, 4, 1), dim=4)
-        predicted = {"loc": loc, "cls": cls, "mask": mask}
         losses = (class_loss(cls, inputs), box_loss(loc, inputs), mask_loss(mask, inputs))
         return {"predict": (loc, cls, mask, template, search), "losses": losses}
 

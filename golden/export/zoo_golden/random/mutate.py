@@ -12,9 +12,7 @@ from .draw import Case
 from .outcome import Failed, Kind
 from .pipeline import Pipeline
 
-_LEFT = frozenset(
-    ["name", "enabled", "init", "out_init", "start", "use", "block", "args", "returns", "tap", "like", "key", "value", "table", "item", "rows"]
-)
+_LEFT = frozenset(["name", "enabled", "init", "out_init", "start", "use", "block", "args", "returns", "tap", "like", "key", "value", "table", "item", "rows"])
 """Settings that name something, initial values (a golden has its own), and numbers that say what the golden's shapes say."""
 _NUMBER = re.compile(r"(?<![\w.$])\d+(?:\.\d+)?(?:e-?\d+)?(?!\w)")
 _WORDS = {
@@ -177,9 +175,7 @@ def same(own: dict, changed: dict, path: str) -> bool:
     if own["tensors"].keys() != changed["tensors"].keys():
         return False
     differs = any(
-        abs(step[name] - other[name]) > ROUNDING * max(1.0, abs(step[name]))
-        for step, other in zip(own["losses_f64"], changed["losses_f64"])
-        for name in step
+        abs(step[name] - other[name]) > ROUNDING * max(1.0, abs(step[name])) for step, other in zip(own["losses_f64"], changed["losses_f64"]) for name in step
     )
     return not differs and all(
         abs(facts[figure] - changed["tensors"][key][figure]) <= limits[_kind(key)]

@@ -63,6 +63,8 @@ class Planted:
 
 
 _PLACE = re.compile(r"\S+\.py:\d+")
+_TRACED = re.compile(r"needs the values|changed in place by")
+"""Refusals that the tracer gives."""
 _REFUSAL = re.compile(r"cannot import (`[^`]*`|the network): (?P<what>.+)\n --> (?P<at>\S+)\n  = `[^`]*`: (?P<nearest>.+)", re.DOTALL)
 
 
@@ -70,7 +72,7 @@ def of_refusal(message: str, planted: Planted | None) -> Outcome:
     """A refusal is honest if it says where and why; at a construct that was planted, it must give the true reason."""
     found = _REFUSAL.search(message)
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
-    if found is None and not ("needs the values" in message and _PLACE.search(message)):
+    if found is None and not (_TRACED.search(message) and _PLACE.search(message)):
         return Outcome(Kind.UNCLEAR, "import", text)
     if found is not None and not _PLACE.fullmatch(found["at"]):
         return Outcome(Kind.UNCLEAR, "import", f"no file and line: {text}")

@@ -23,6 +23,7 @@ from torch import nn
 from .. import port
 from ..__main__ import golden
 from ..networks import build, still
+from ..rounding import LAST_PLACE
 from ..trace import TraceError
 from . import conditioning
 from .draw import Case, Source, arguments
@@ -90,15 +91,14 @@ class Pipeline:
         network = still(network)
         with timed(seconds, "golden"):
             try:
-                with contextlib.redirect_stderr(io.StringIO()):
-                    golden(options, network, self.folder / f"golden/{case.name}/step", port.moved_runs(network))
+                self.golden(options, network, "step", LAST_PLACE)
             except ValueError as error:
                 if "Out of range float values" in str(error):
                     return Outcome(Kind.ILL, "golden", "PyTorch's own step is not finite")
                 raise
         for dtype in ("f64", "f32"):
             with timed(seconds, f"check {dtype}"):
-                self.check(recipe, dtype, options, planted)
+                self.check(recipe, dtype, options, network, planted)
         if planted:
             raise Failed(Kind.WRONG, "import", f"planted `{planted.reason}` was imported")
         if everything:
@@ -111,7 +111,12 @@ class Pipeline:
                 self.onnx(recipe, weights, options)
         return Outcome(Kind.PASS)
 
-    def check(self, recipe: Path, dtype: str, options: Namespace, planted: Planted | None) -> None:
+    def golden(self, options: Namespace, network: nn.Module, name: str, last_place: float) -> dict:
+        with contextlib.redirect_stderr(io.StringIO()):
+            path = self.folder / f"golden/{options.name}/{name}"
+            return golden(options, network, path, moved_runs=port.moved_runs(network), last_place=last_place)
+
+    def check(self, recipe: Path, dtype: str, options: Namespace, network: nn.Module, planted: Planted | None) -> None:
         code, out, message = self.command("check", recipe, "--dtype", dtype, "--format", "json")
         stage = f"check {dtype}"
         if code == 0:
@@ -122,8 +127,7 @@ class Pipeline:
         failed = [found for found in report["stages"] if found["verdict"] == "fail"]
         if planted:
             raise Failed(Kind.WRONG, stage, f"planted `{planted.reason}` was imported: {describe(report, failed)}")
-        document = json.loads(Path(report["golden"]).read_text())
-        kind, why = conditioning.judge(failed, document, options, dtype)
+        kind, why = conditioning.judge(failed, self.golden(options, network, f"moved_{dtype}", conditioning.LAST_PLACES[dtype]))
         raise Failed(kind, stage, f"{describe(report, failed)}; {why}", error=worst(failed))
 
     def device(self, recipe: Path, device: str) -> None:
@@ -168,9 +172,7 @@ class Pipeline:
         for name, values in (("zoo", found), ("onnx", run_onnx(model, inputs))):
             error = (values.double().reshape(exact.shape) - exact).norm().item() / scale
             if not error <= limit:
-                raise Failed(
-                    Kind.WRONG, "onnx", f"evaluation by {name} differs from PyTorch's by {error:.1e}, PyTorch's f32 by {noise:.1e}", error=error
-                )
+                raise Failed(Kind.WRONG, "onnx", f"evaluation by {name} differs from PyTorch's by {error:.1e}, PyTorch's f32 by {noise:.1e}", error=error)
 
     def command(self, *arguments: object, threads: str = "1") -> tuple[int, str, str]:
         environment = {**os.environ, "RAYON_NUM_THREADS": threads, "NO_COLOR": "1"}

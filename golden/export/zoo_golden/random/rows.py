@@ -25,9 +25,7 @@ def layer_norm(d: Draw, x: Value) -> str:
         count *= extent
     d.need(3 < count <= 800)
     eps, bias = d.usually("eps", 1e-5, EPS), d.usually("bias", True, [False])
-    d.tag(
-        "layer_norm", *(["layer_norm.axes"] if axes > 1 else []), *(["layer_norm.eps"] if eps != 1e-5 else []), *([] if bias else ["layer_norm.bias"])
-    )
+    d.tag("layer_norm", *(["layer_norm.axes"] if axes > 1 else []), *(["layer_norm.eps"] if eps != 1e-5 else []), *([] if bias else ["layer_norm.bias"]))
     text = f"({', '.join(map(str, shape))})" if axes > 1 else str(shape[0])
     return f"{d.module(f'nn.LayerNorm({text}, eps={eps}' + ('' if bias else ', bias=False') + ')')}({x.name})"
 
@@ -57,9 +55,7 @@ def conv1d(d: Draw, x: Value) -> str:
     bias = d.pick("bias", [True, False])
     d.need(out <= 24 and length + 2 * pad >= dilation * (kernel - 1) + 1)
     d.tag("conv1d", "conv1d.out", "conv1d.kernel", "conv1d.stride", "conv1d.pad", "conv1d.dilation", "conv1d.groups", "conv1d.bias")
-    return (
-        f"{d.module(f'nn.Conv1d({c}, {out}, {kernel}, stride={stride}, padding={pad}, dilation={dilation}, groups={groups}, bias={bias})')}({x.name})"
-    )
+    return f"{d.module(f'nn.Conv1d({c}, {out}, {kernel}, stride={stride}, padding={pad}, dilation={dilation}, groups={groups}, bias={bias})')}({x.name})"
 
 
 @word(2, weight=2)

@@ -143,9 +143,7 @@ def encoder_layer(d: Draw, x: Value) -> str:
     d.need(2 <= tokens <= 60 and 4 <= width <= 24)
     first, act = d.pick("norm first", [False, True]), d.pick("act", ["'relu'", "'gelu'"])
     d.tag("attention", "attention.heads", "attention.dropout", "layer_norm", "dropout")
-    made = d.module(
-        f"nn.TransformerEncoderLayer({width}, {heads}, {d.pick('inner', [16, 8])}, 0.1, {act}, norm_first={first}, batch_first=True)", "encoder"
-    )
+    made = d.module(f"nn.TransformerEncoderLayer({width}, {heads}, {d.pick('inner', [16, 8])}, 0.1, {act}, norm_first={first}, batch_first=True)", "encoder")
     return f"{made}({x.name})"
 
 
