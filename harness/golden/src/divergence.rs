@@ -1,11 +1,106 @@
-//! Finds the layer that causes the error of a tensor.
+//! Finds the first divergence of a check, and the layer that causes the error of a tensor.
 
-use crate::report::{Divergence, Stage};
+use crate::{
+    bound::Bound,
+    compare::{Distance, LOSS_FLOOR},
+    golden::Golden,
+    report::{Divergence, Item, Report, Stage, StageReport, Verdict},
+    run::Run,
+};
 use std::collections::HashSet;
-use zoo_graph::{Graph, NodeId, Phase, Source, ValueId};
+use zoo_graph::{Graph, GraphError, NodeId, Phase, Source, ValueId};
+use zoo_recipe::Recipe;
 
 /// Most suspects in a report.
 const MOST_SUSPECTS: usize = 12;
+
+/// Report if layers do not fit each other: nothing can be computed, so the forward pass fails.
+pub(crate) fn impossible(mut report: Report, error: GraphError) -> Report {
+    let (tensor, line) = match &error {
+        GraphError::Shape { name, origin, .. } => (name.clone(), origin.as_ref().map(|o| o.span.to_string())),
+        GraphError::Model { origin, .. } => ("model".into(), origin.as_ref().map(|o| o.span.to_string())),
+        GraphError::Invariant { .. } => ("graph".into(), None),
+    };
+    let message = error.to_string();
+    let item = Item::wrong(&tensor, &message);
+    report.stages.push(StageReport::of(Stage::Forward, vec![item], 1.0, None));
+    report.verdict = Verdict::Fail;
+    let (node, hints) = (Some(tensor.clone()), vec![message]);
+    let suspects = vec![tensor.clone()];
+    report.first_divergence =
+        Some(Divergence { stage: Stage::Forward, tensor, node, local: None, suspects, line, hints });
+    report
+}
+
+/// Where a recipe, as written, first differs from the golden: in the first stage that fails.
+pub(crate) fn first_divergence(report: &Report, recipe: &Recipe, bound: &Bound, run: &Run<'_>) -> Option<Divergence> {
+    let (golden, graph) = (&bound.golden, &bound.graph);
+    let stage = report.stages.iter().find(|s| s.verdict == Verdict::Fail)?;
+    let item = stage.failed.first().or(stage.worst.as_ref())?;
+    let mut divergence = Divergence {
+        stage: stage.stage,
+        tensor: item.name.clone(),
+        node: None,
+        local: None,
+        suspects: Vec::new(),
+        line: None,
+        hints: item.note.iter().cloned().collect(),
+    };
+    match stage.stage {
+        Stage::Conditions => {
+            divergence.line = report.conditions_differ.iter().find(|d| d.path == item.name).map(|d| d.line.clone());
+        }
+        Stage::Preprocess => divergence.line = Some(recipe.span_of_change("preprocess.eval").to_string()),
+        Stage::Schedule => {
+            let path = if item.name.starts_with("train.") { item.name.as_str() } else { "schedule" };
+            divergence.line = Some(recipe.span_of_change(path).to_string());
+        }
+        Stage::Init => {
+            let name = item.name.strip_prefix("initialiser of ").unwrap_or(&item.name);
+            let variable = graph.find_variable(name).map(|id| graph.variable(id));
+            divergence.line = variable.and_then(|v| v.origin.as_ref()).map(|o| o.span.to_string());
+        }
+        Stage::Kernels => {
+            let first = run.items.get(&Stage::Kernels).and_then(|items| items.iter().find(|item| item.ratio > 1.0));
+            let node = first.and_then(|item| run.step.graph().nodes.iter().find(|node| node.name == item.name));
+            divergence.node = node.map(|node| node.name.clone());
+            divergence.line = node.and_then(|node| node.origin.as_ref()).map(|o| o.span.to_string());
+            divergence.local = Some(true);
+        }
+        Stage::Forward
+        | Stage::Loss
+        | Stage::Backward
+        | Stage::Update
+        | Stage::Trajectory
+        | Stage::Lifted
+        | Stage::Variants => {
+            locate_in_step(&mut divergence, run, graph);
+        }
+    }
+    if divergence.stage == Stage::Loss {
+        divergence.hints.extend(loss_hints(run.first_loss, golden));
+    }
+    if divergence.stage == Stage::Trajectory {
+        let hint = "the first step is right and later ones are not: look at momentum, and at what the first step leaves \
+                    behind (optimizer slots, running statistics)";
+        divergence.hints.push(hint.into());
+    }
+    Some(divergence)
+}
+
+/// Finds the node, the line of the recipe and the suspects of a divergence in the step.
+fn locate_in_step(divergence: &mut Divergence, run: &Run<'_>, graph: &Graph) {
+    let key = (divergence.stage, divergence.tensor.clone());
+    let Some(value) = run.values.get(&key).copied() else { return };
+    let stages = [Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
+    let proven: HashSet<ValueId> = run
+        .values
+        .iter()
+        .filter(|((stage, name), _)| stages.contains(stage) && run.passed(*stage, name))
+        .map(|(_, v)| *v)
+        .collect();
+    locate(divergence, graph, value, &proven);
+}
 
 /// Finds node, line of the recipe and suspects of a divergence at `value`. For `proven`, see [`suspects`].
 pub fn locate(divergence: &mut Divergence, graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) {
@@ -56,4 +151,15 @@ pub fn is_local(graph: &Graph, suspects: &[NodeId]) -> Option<bool> {
     let mut layers = suspects.iter().map(layer);
     let first = layers.next()?;
     layers.all(|l| l == first).then_some(true)
+}
+
+/// Known mistakes that would give exactly this loss.
+pub(crate) fn loss_hints(found: Option<f64>, golden: &Golden) -> Vec<String> {
+    let (Some(found), Some(losses)) = (found, golden.manifest.losses_f64.first()) else { return Vec::new() };
+    let same = |truth: f64| Distance::new((found - truth).abs() / truth.abs(), LOSS_FLOOR / 4.0).ratio() <= 1.0;
+    let alternatives = losses.iter().filter(|(name, _)| name.starts_with("loss_"));
+    alternatives
+        .filter(|(_, truth)| same(**truth))
+        .map(|(name, _)| format!("the loss found is the reference's `{name}`"))
+        .collect()
 }

@@ -34,7 +34,7 @@ pub(crate) fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&
 /// Module outputs, in the order in which modules return. Missing and additional ones fail.
 pub(crate) fn outputs<'m>(
     graph: &Graph,
-    not_given: &[String],
+    not_given: &[&str],
     golden: &Golden,
     variant: Option<&str>,
     precision: Precision,
@@ -44,7 +44,7 @@ pub(crate) fn outputs<'m>(
     let taps: Vec<String> = graph.taps.iter().map(Tap::key).collect();
     let mut items: Vec<Item> =
         taps.iter().map(|tap| judge(tap, &format!("{OUT}{tap}"), golden, variant, tensors, precision, &read)).collect();
-    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT)).filter(|k| !not_given.iter().any(|d| d == k));
+    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT)).filter(|k| !not_given.contains(k));
     items.extend(
         listed.filter(|k| !taps.iter().any(|t| t == k)).map(|k| Item::wrong(k, "the recipe has no such module call")),
     );

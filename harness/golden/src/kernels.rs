@@ -4,18 +4,11 @@
 //!
 //! The bound of each element is the largest effect of rounding on it (see [`zoo_engine::bounds`]).
 
-use crate::{
-    GoldenError,
-    check::{CheckOptions, bound, under_conditions},
-    golden::Golden,
-    probe::Probe,
-    report::Item,
-    run::{Setup, inputs, scalars, set_weights},
-};
+use crate::{GoldenError, bound::Bound, golden::Golden, options::CheckOptions, probe::Probe, report::Item};
 use candle_core::Tensor;
 use zoo_datasets::Rng;
 use zoo_engine::{
-    EngineError, Observer, Options, Scalars, Step,
+    EngineError, Observer, Options, Scalars,
     bounds::{self, Farthest, Machine, Ran},
 };
 use zoo_graph::{Graph, Node, NodeId, Phase, ValueId};
@@ -115,14 +108,12 @@ pub fn sensitivity(
     by: f64,
     seed: u64,
 ) -> Result<Vec<Planted>, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let setup = Setup::new(&under_conditions(recipe, golden), golden, options)?;
-    let mut step = Step::new(setup.graph().clone(), options.engine())?;
-    set_weights(&mut step, golden, false)?;
+    let bound = Bound::new(recipe, golden, options.precision, options.engine)?;
+    let mut step = bound.step()?;
     let graph = step.graph().clone();
-    let judge = Judge::new(&graph, options.engine(), scalars(golden, 0), Probe::default());
+    let judge = Judge::new(&graph, bound.engine, bound.scalars(0), Probe::default());
     let mut planter = Planter { judge, by, rng: Rng::new(seed, 0, 0), planted: Vec::new() };
-    step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut planter)?;
+    step.run(&bound.inputs()?, bound.scalars(0), &mut planter)?;
     let Planter { judge, planted, .. } = planter;
     judge.failed.map_or(Ok(()), Err)?;
     Ok(planted)

@@ -13,6 +13,7 @@
 //! # Ok::<(), zoo_golden::GoldenError>(())
 //! ```
 
+mod bound;
 mod check;
 pub mod compare;
 pub mod conditions;
@@ -30,6 +31,7 @@ pub mod kernels;
 pub mod manifest;
 mod memory;
 pub mod mutants;
+mod options;
 mod probe;
 pub mod record;
 pub mod reference;
@@ -40,9 +42,10 @@ pub mod stats;
 mod variants;
 pub mod weights;
 
-pub use check::{CheckOptions, check, phases};
+pub use check::{check, phases};
 pub use compare::Precision;
 pub use error::GoldenError;
 pub use golden::{Golden, is_baseline};
 pub use memory::{memory, memory_on_device};
+pub use options::CheckOptions;
 pub use report::{Report, Stage, Verdict};

@@ -1,12 +1,7 @@
 //! Forecasts the memory of a check before it computes anything.
 
 use crate::{
-    check::{CheckOptions, bound, under_conditions},
-    compare::Precision,
-    device::DeviceOptions,
-    error::GoldenError,
-    golden::Golden,
-    run::Setup,
+    bound::Bound, compare::Precision, device::DeviceOptions, error::GoldenError, golden::Golden, options::CheckOptions,
     variants,
 };
 use zoo_engine::{Kernels, StepMemory};
@@ -28,25 +23,26 @@ const COPIES: u64 = 4;
 /// # Errors
 /// A recipe with layers that do not fit the golden, or a step that the kernels cannot compute.
 pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Bytes, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let conditions = under_conditions(recipe, golden);
-    let setup = Setup::new(&conditions, golden, options)?;
-    let step = StepMemory::of(setup.graph().clone(), options.engine(), None)?;
-    let beside = match options.engine().kernels {
+    let bound = Bound::new(recipe, golden, options.precision, options.engine)?;
+    let step = of_step(&bound)?;
+    let beside = match bound.engine.kernels {
         Kernels::Reference => Bytes(0),
         Kernels::Fast { .. } => {
-            let unfused = StepMemory::of(setup.graph().forward(), options.engine().without_fusion(), None)?;
+            let unfused = StepMemory::of(bound.graph.forward(), bound.engine.without_fusion(), None)?;
             unfused.peak().max(step.variables)
         }
     };
     let mut variants = Bytes(0);
-    for (_, recipe) in variants::recipes(recipe, &conditions, golden) {
-        let graph = Setup::new(&recipe, golden, options)?.graph().clone();
-        variants = variants.max(StepMemory::of(graph, options.engine(), None)?.peak());
+    for (_, recipe) in variants::recipes(recipe, &bound.recipe, &bound.golden) {
+        variants = variants.max(of_step(&bound.variant(recipe)?)?.peak());
     }
-    let judged = if options.precision == Precision::F32 { judged(setup.graph()) } else { Bytes(0) };
+    let judged = if options.precision == Precision::F32 { judged(&bound.graph) } else { Bytes(0) };
     let beside = beside.max(variants).max(judged);
     Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
+}
+
+fn of_step(bound: &Bound) -> Result<StepMemory, GoldenError> {
+    Ok(StepMemory::of(bound.graph.clone(), bound.engine, None)?)
 }
 
 /// The largest memory of a recomputed node: its operands and results as row-major tensors, and, except for updates
@@ -65,8 +61,8 @@ fn judged(graph: &Graph) -> Bytes {
 ///
 /// # Errors
 /// A step that the kernels cannot compute.
-pub(crate) fn deciding(exact: &Graph, options: &CheckOptions) -> Result<Bytes, GoldenError> {
-    let step = StepMemory::of(exact.clone(), options.engine(), None)?;
+pub(crate) fn deciding(exact: &Bound) -> Result<Bytes, GoldenError> {
+    let step = of_step(exact)?;
     Ok(step.peak() + step.inputs + step.largest)
 }
 
@@ -76,10 +72,7 @@ pub(crate) fn deciding(exact: &Graph, options: &CheckOptions) -> Result<Bytes, G
 /// # Errors
 /// As [`memory`], or an operator that the device does not have in the requested type.
 pub fn memory_on_device(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Bytes, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let check = CheckOptions { precision: Precision::F32, engine: options.engine, room: None };
-    let setup = Setup::new(&under_conditions(recipe, golden), golden, &check)?;
-    let engine = options.engine.without_fusion();
-    let step = StepMemory::of(setup.graph().clone(), engine, Some(options.arithmetic))?;
-    Ok(step.peak() + step.inputs + judged(setup.graph()) + Bytes(COPIES * step.largest.0))
+    let bound = Bound::new(recipe, golden, Precision::F32, options.engine)?;
+    let step = StepMemory::of(bound.graph.clone(), bound.engine.without_fusion(), Some(options.arithmetic))?;
+    Ok(step.peak() + step.inputs + judged(&bound.graph) + Bytes(COPIES * step.largest.0))
 }

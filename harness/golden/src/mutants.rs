@@ -14,14 +14,15 @@ mod siamese_faults;
 
 use crate::{
     GoldenError,
-    check::{CheckOptions, check_faulty},
+    bound::Fault,
+    check::check_faulty,
     golden::Golden,
+    options::CheckOptions,
     report::{Report, Stage, Verdict},
 };
 use serde::Serialize;
 use std::path::Path;
-use zoo_graph::Graph;
-use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_recipe::Recipe;
 
 /// A known mistake.
 pub struct Mutant {
@@ -31,14 +32,6 @@ pub struct Mutant {
     pub expected: Stage,
     /// How to plant it.
     pub(crate) fault: Fault,
-}
-
-/// Plants a mistake; returns `false` if it cannot be planted.
-#[derive(Clone, Copy)]
-pub(crate) enum Fault {
-    Recipe(fn(&mut Recipe) -> bool),
-    Model(fn(&mut ResolvedModel) -> bool),
-    Graph(fn(&mut Graph) -> bool),
 }
 
 /// Result of a mutant.

@@ -9,7 +9,7 @@ mod inputs;
 
 use crate::{
     GoldenError,
-    check::with_parts_of_golden,
+    bound::with_parts_of_golden,
     compare::{Measured, relative_l2},
     golden::{self, Golden, STORED_OF_ROOT},
     items::{ROOT, slot_key},

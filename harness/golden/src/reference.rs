@@ -2,13 +2,12 @@
 
 use crate::{
     GoldenError,
-    check::{CheckOptions, bound, under_conditions},
+    bound::Bound,
     compare::Precision,
     foreign::{Quantity, msprobe_dump},
     golden::Golden,
     judge::Targets,
     probe::to_f64,
-    run::{Setup, inputs, scalars, set_weights},
 };
 use candle_core::Tensor;
 use std::{
@@ -17,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use zoo_datasets::atomic;
-use zoo_engine::{Observer, Options, Step};
+use zoo_engine::{Observer, Options};
 use zoo_graph::ValueId;
 use zoo_recipe::Recipe;
 use zoo_tensors::{Array, ElementType, npy};
@@ -37,12 +36,9 @@ pub enum Form {
 /// # Errors
 /// A step that cannot be built or run, or files that cannot be written.
 pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Result<usize, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let recipe = &under_conditions(recipe, golden);
-    let check = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
-    let setup = Setup::new(recipe, golden, &check)?;
-    let targets = Targets::of(setup.graph(), recipe);
-    let mut dump = msprobe_dump::Dump::new(folder, golden);
+    let bound = Bound::new(recipe, golden, Precision::F64, Options::of(recipe))?;
+    let targets = Targets::of(&bound.graph, &bound.recipe);
+    let mut dump = msprobe_dump::Dump::new(folder, &bound.golden);
     let mut written = 0;
     let mut take = |quantity: &Quantity, array: Array| {
         written += 1;
@@ -51,13 +47,11 @@ pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Res
             Form::Msprobe => dump.add(quantity, array),
         }
     };
-    let mut step = Step::new(setup.graph().clone(), check.engine())?;
-    set_weights(&mut step, golden, false)?;
     let mut shown = Shown { targets: &targets, by_value: targets.by_value(), take: &mut take, failed: None };
-    step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut shown)?;
+    bound.step()?.run(&bound.inputs()?, bound.scalars(0), &mut shown)?;
     shown.failed.map_or(Ok(()), Err)?;
     if form == Form::Msprobe {
-        dump.finish(setup.graph())?;
+        dump.finish(&bound.graph)?;
     }
     Ok(written)
 }

@@ -1,8 +1,13 @@
 //! The verdict of a check, for people and for scripts.
 
-use crate::{compare::Precision, conditions::Difference};
+use crate::{
+    compare::Precision,
+    conditions::{COMPARED, Difference},
+    golden::Golden,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use zoo_recipe::Recipe;
 
 /// Result of a part of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -155,6 +160,27 @@ fn optional_finite<S: serde::Serializer>(value: &Option<f64>, serializer: S) -> 
 }
 
 impl StageReport {
+    /// The stage of the conditions.
+    pub(crate) fn of_conditions(differences: &[Difference]) -> Self {
+        let counts = differences.iter().filter(|d| d.declared.is_none());
+        let wrong = |d: &Difference| {
+            Item::wrong(&d.path, format!("the recipe has {}, the golden was made with {}", d.recipe, d.golden))
+        };
+        let failed: Vec<Item> = counts.map(wrong).collect();
+        Self {
+            stage: Stage::Conditions,
+            tensors: COMPARED,
+            fused: 0,
+            worst: failed.first().cloned(),
+            median_ratio: None,
+            verdict: if failed.is_empty() { Verdict::Pass } else { Verdict::Fail },
+            median_limit: None,
+            would_pass_at: None,
+            failed,
+            in_f32: None,
+        }
+    }
+
     /// The verdict on `items`, which are in graph order. Absent if there are none.
     pub fn of(stage: Stage, items: Vec<Item>, limit: f64, median_limit: Option<f64>) -> Self {
         let fails = |item: &&Item| item.ratio.is_nan() || item.ratio > limit;
@@ -232,6 +258,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// Without any stage.
+    pub(crate) fn new(recipe: &Recipe, golden: &Golden, dtype: Precision) -> Self {
+        Self {
+            schema_version: 1,
+            recipe: recipe.name.clone(),
+            golden: golden.path.display().to_string(),
+            baseline: golden.is_baseline(),
+            dtype,
+            verdict: Verdict::Absent,
+            stages: Vec::new(),
+            first_divergence: None,
+            conditions_differ: Vec::new(),
+            fused: Vec::new(),
+        }
+    }
+
     /// Whether no stage fails.
     pub fn passed(&self) -> bool {
         self.verdict == Verdict::Pass

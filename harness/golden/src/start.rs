@@ -2,12 +2,11 @@
 
 use crate::{
     GoldenError,
-    check::{CheckOptions, bound, under_conditions},
+    bound::Bound,
     compare::Precision,
     foreign::SPELLINGS,
     golden::Golden,
     manifest::{Hyper, Optimizer},
-    run::Setup,
     weights,
 };
 use serde::Serialize;
@@ -63,11 +62,8 @@ pub struct Conditions {
 /// # Errors
 /// A recipe that does not fit the golden, or an input without a known rule.
 pub fn start(recipe: &Recipe, golden: &Golden, spelling: Spelling) -> Result<Start, GoldenError> {
-    let golden = bound(recipe, golden)?;
-    let recipe = under_conditions(recipe, &golden);
-    let check = CheckOptions { precision: Precision::F32, engine: Options::of(&recipe), room: None };
-    let setup = Setup::new(&recipe, &golden, &check)?;
-    let (graph, manifest) = (setup.graph(), &golden.manifest);
+    let Bound { golden, recipe, graph, .. } = Bound::new(recipe, golden, Precision::F32, Options::of(recipe))?;
+    let manifest = &golden.manifest;
     let mut weights: Vec<(String, Array)> = Vec::new();
     for variable in graph.variables.iter().filter(|v| v.role.is_parameter() || v.role.is_statistic()) {
         let shape = graph.ty(variable.value).shape.to_vec();

@@ -5,13 +5,8 @@
 //! removes the nodes that are not needed from the set, first by halves and finally one by one (delta debugging,
 //! Zeller 1999).
 
-use super::{DeviceOptions, NodeReport, OnDevice, judge, setup};
-use crate::{
-    GoldenError,
-    check::{bound, under_conditions},
-    golden::Golden,
-    report::Verdict,
-};
+use super::{DeviceOptions, NodeReport, OnDevice, judge};
+use crate::{GoldenError, bound::Bound, compare::Precision, golden::Golden, report::Verdict};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use zoo_recipe::Recipe;
@@ -49,16 +44,14 @@ pub fn bisect(
     options: &DeviceOptions<'_>,
     progress: &mut dyn FnMut(&str, usize),
 ) -> Result<Bisection, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let recipe = &under_conditions(recipe, golden);
-    let setup = setup(recipe, golden, options)?;
+    let bound = Bound::new(recipe, golden, Precision::F32, options.engine)?;
     let mut steps = 0;
     let mut attempt = |keep: &BTreeSet<String>, more: usize| -> Result<Vec<NodeReport>, GoldenError> {
         steps += 1;
         progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()), more);
         let mut arithmetic = options.arithmetic.clone();
         arithmetic.policy.keep.extend(keep.iter().cloned());
-        Ok(judge::nodes(options, &OnDevice::run(&setup, golden, options, &arithmetic)?, HashMap::new()))
+        Ok(judge::nodes(options, &OnDevice::run(&bound, options, &arithmetic)?, HashMap::new()))
     };
     let pass = |nodes: &[NodeReport]| nodes.iter().all(|node| node.verdict == Verdict::Pass);
     let mut keep = BTreeSet::new();
@@ -86,7 +79,7 @@ pub fn bisect(
             size = if size == 1 { 0 } else { size.div_ceil(2) };
         }
     }
-    let graph = setup.graph();
+    let graph = &bound.graph;
     let kept = |name: String| {
         let op = graph.nodes.iter().find(|node| node.name == name).map_or("", |node| node.op.name());
         Kept { node: name, op }

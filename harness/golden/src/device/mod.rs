@@ -29,12 +29,13 @@ pub(crate) use scales::scaled;
 
 use crate::{
     GoldenError,
-    check::{bound, conditions_stage, under_conditions},
+    bound::Bound,
+    compare::Precision,
     conditions::{self, Difference},
     golden::Golden,
     report::{Divergence, Item, StageReport, Verdict},
 };
-use runs::{Judged, OnDevice, exponents, setup};
+use runs::{Judged, OnDevice, exponents};
 use serde::Serialize;
 use zoo_engine::{Arithmetic, Options};
 use zoo_recipe::Recipe;
@@ -89,17 +90,14 @@ pub fn check_device(
     options: &DeviceOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<DeviceReport, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let differences = |setup: &crate::run::Setup| conditions::differences(recipe, setup.graph(), &golden.manifest);
-    let recipe = &under_conditions(recipe, golden);
-    let setup = setup(recipe, golden, options)?;
-    let differences = differences(&setup);
+    let bound = Bound::new(recipe, golden, Precision::F32, options.engine)?;
+    let differences = conditions::differences(recipe, &bound.graph, &bound.golden.manifest);
     progress("step on the device");
-    let judged = Judged::run(&setup, golden, options)?;
+    let judged = Judged::run(&bound, options)?;
     let mut nodes = judge::nodes(options, &judged.device, judged.kernels);
     progress("step with unbounded exponents");
-    judge::with_exponents(&mut nodes, &judged.device.graph, &exponents(&setup, golden, options)?);
-    let conditions = conditions_stage(&differences);
+    judge::with_exponents(&mut nodes, &judged.device.graph, &exponents(&bound, options)?);
+    let conditions = StageReport::of_conditions(&differences);
     let first_condition = conditions.failed.first().map(|item| Divergence {
         stage: conditions.stage,
         tensor: item.name.clone(),
@@ -114,7 +112,7 @@ pub fn check_device(
     Ok(DeviceReport {
         schema_version: 1,
         recipe: recipe.name.clone(),
-        golden: golden.path.display().to_string(),
+        golden: bound.golden.path.display().to_string(),
         device: options.device.to_owned(),
         verdict: if failed { Verdict::Fail } else { Verdict::Pass },
         stages,

@@ -7,12 +7,11 @@ use super::{
 };
 use crate::{
     GoldenError,
-    check::{CheckOptions, bound, under_conditions},
+    bound::Bound,
     compare::Precision,
     device::{DeviceOptions, scaled, stage},
     golden::Golden,
     probe::to_f64,
-    run::{Setup, inputs, scalars, set_weights},
 };
 use candle_core::Tensor;
 use serde_json::json;
@@ -23,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use zoo_datasets::{atomic::Aside, hash::fnv1a64};
-use zoo_engine::{Arithmetic, EngineError, Inputs, Observer, Options, Scalars, Step, StepResult, simulate::Tally};
+use zoo_engine::{EngineError, Inputs, Observer, Options, Scalars, Step, StepResult, simulate::Tally};
 use zoo_graph::{DType, Graph, Node, Source, ValueId};
 use zoo_recipe::Recipe;
 use zoo_tensors::safetensors::Reader;
@@ -71,7 +70,8 @@ pub fn dump(
     folder: &Path,
     progress: &mut dyn FnMut(&str, usize),
 ) -> Result<Written, GoldenError> {
-    let Ready { recipe, golden, mut step, inputs, scalars, dtype } = Ready::of(recipe, golden, options)?;
+    let Ready { bound: Bound { recipe, golden, .. }, mut step, inputs, scalars, dtype } =
+        Ready::of(recipe, golden, options)?;
 
     let [manifest_file, values_file] = files(folder);
     let unwritable = |path: &Path| {
@@ -148,8 +148,7 @@ fn hash(result: &StepResult, step: &Step) -> Result<String, GoldenError> {
 
 /// A step that is ready to run.
 struct Ready {
-    recipe: Recipe,
-    golden: Golden,
+    bound: Bound,
     step: Step,
     inputs: Inputs,
     scalars: Scalars,
@@ -158,26 +157,21 @@ struct Ready {
 
 impl Ready {
     fn of(recipe: &Recipe, golden: &Golden, options: &DumpOptions<'_>) -> Result<Self, GoldenError> {
-        let golden = bound(recipe, golden)?;
-        let recipe = under_conditions(recipe, &golden);
         let (precision, dtype) = match options.arithmetic {
             Arithmetics::Host(Precision::F64) => (Precision::F64, "f64"),
             Arithmetics::Host(Precision::F32) | Arithmetics::Device(_) => (Precision::F32, "f32"),
         };
-        let check = CheckOptions { precision, engine: options.engine, room: None };
-        let setup = Setup::new(&recipe, &golden, &check)?;
-        let (graph, engine) = (setup.graph().clone(), check.engine().without_fusion());
-        let scalars = scalars(&golden, 0);
-        let (mut step, scalars) = match options.arithmetic {
-            Arithmetics::Host(_) => (Step::new(graph, engine)?, scalars),
+        let bound = Bound::new(recipe, golden, precision, options.engine)?;
+        let (step, scalars) = match options.arithmetic {
+            Arithmetics::Host(_) => {
+                let step = Step::new(bound.graph.clone(), bound.engine.without_fusion())?;
+                (bound.at_start(step)?, bound.scalars(0))
+            }
             Arithmetics::Device(DeviceOptions { arithmetic, loss_scale, .. }) => {
-                let arithmetic = Arithmetic { skips_overflow: false, ..arithmetic.clone() };
-                (Step::simulated(graph, engine, &arithmetic)?, Scalars { loss_scale, ..scalars })
+                bound.simulated(arithmetic, loss_scale)?
             }
         };
-        set_weights(&mut step, &golden, false)?;
-        let inputs = inputs(&golden, setup.graph())?;
-        Ok(Self { recipe, golden, step, inputs, scalars, dtype })
+        Ok(Self { inputs: bound.inputs()?, bound, step, scalars, dtype })
     }
 }
 

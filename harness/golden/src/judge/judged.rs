@@ -4,11 +4,11 @@ use super::targets::{PARAMETER, Target, Targets};
 use super::{Coverage, JudgeOptions, JudgeReport, Proposal, forced::Found, matched::Matched, start::Start};
 use crate::{
     GoldenError,
-    check::loss_hints,
     compare::{
         DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, ORDERS, Precision, TENSOR_FLOOR, is_degenerate,
     },
     divergence,
+    divergence::loss_hints,
     foreign::{Entry, Quantity, Recording},
     golden::Golden,
     items::GRAD,

@@ -26,12 +26,12 @@ pub(crate) use targets::Targets;
 
 use crate::{
     GoldenError,
-    check::{CheckOptions, bound, under_conditions},
+    bound::Bound,
     compare::{F32_WORST, Precision},
     foreign::{Entry, Quantity, Recording, Statistics},
     golden::Golden,
+    options::CheckOptions,
     report::Stage,
-    run::{Setup, inputs},
 };
 use forced::{Forced, Found, Given};
 use judged::{Judged, LARGEST_FLOOR};
@@ -41,7 +41,7 @@ use start::Start;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use zoo_datasets::Rng;
-use zoo_engine::{Inputs, Kernels, Options, Step};
+use zoo_engine::{Inputs, Options, Step};
 use zoo_graph::{Bytes, ValueId};
 use zoo_recipe::Recipe;
 use zoo_tensors::{Array, ElementType};
@@ -87,17 +87,14 @@ pub fn judge(
     options: &JudgeOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<JudgeReport>, GoldenError> {
-    let golden = &bound(recipe, golden)?;
-    let recipe = &under_conditions(recipe, golden);
-    let exact = Options { kernels: Kernels::Reference, ..options.engine };
-    let setup = Setup::new(recipe, golden, &CheckOptions { precision: Precision::F64, engine: exact, room: None })?;
-    let targets = Targets::of(setup.graph(), recipe);
-    let inputs = inputs(golden, setup.graph())?;
+    let bound = &Bound::new(recipe, golden, Precision::F64, options.engine)?;
+    let targets = &Targets::of(&bound.graph, &bound.recipe);
+    let inputs = &bound.inputs()?;
     let rate = |n: usize| {
         let own = options.rates.and_then(|rates| rates.get(n).copied());
-        own.unwrap_or_else(|| golden.manifest.optimizer.base_lr())
+        own.unwrap_or_else(|| bound.golden.manifest.optimizer.base_lr())
     };
-    let judging = Judging { recipe, golden, setup: &setup, targets: &targets, inputs: &inputs, exact, options };
+    let judging = Judging { bound, targets, inputs, options };
     let mut start = Start::first(rate(0));
     let mut reports = Vec::new();
     for (n, recording) in steps.iter().enumerate() {
@@ -112,13 +109,10 @@ pub fn judge(
 
 /// What the steps of a recording have in common.
 struct Judging<'a> {
-    recipe: &'a Recipe,
-    golden: &'a Golden,
-    setup: &'a Setup,
+    /// The step in f64.
+    bound: &'a Bound,
     targets: &'a Targets,
     inputs: &'a Inputs,
-    /// How f64 is computed.
-    exact: Options,
     options: &'a JudgeOptions<'a>,
 }
 
@@ -143,7 +137,7 @@ impl Judging<'_> {
         start: &Start,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(JudgeReport, Step), GoldenError> {
-        let (recipe, golden, targets) = (self.recipe, self.golden, self.targets);
+        let (Bound { recipe, golden, graph, .. }, targets) = (self.bound, self.targets);
         let options = &self.options.of(recording);
         let mut matched = Matched::of(recording, targets)?;
         if matched.entries.is_empty() && Proposal::of(&matched, targets, golden, start)?.is_empty() {
@@ -155,7 +149,6 @@ impl Judging<'_> {
             return Err(GoldenError::Malformed { path: recording.path.clone(), message });
         }
         progress("the recording, in f64");
-        let graph = self.setup.graph();
         let nameless = matched.outputs_of_strangers()?;
         let nameless = Nameless::new(nameless, F32_WORST * options.declared.one_rounding(), graph);
         let (seen, after) = self.forced(start, nameless, &mut |place| {
@@ -176,7 +169,7 @@ impl Judging<'_> {
         progress(&format!("the step in {}", options.declared.name()));
         let places: Vec<usize> = matched.entries.keys().copied().collect();
         let simulated = |declared: &Declared<'_>| {
-            simulated::simulate(recipe, golden, start, declared, options.engine, targets, &places)
+            simulated::simulate(self.bound, start, declared, options.engine, targets, &places)
         };
         let own = simulated(&options.declared)?;
         progress("its cost, in f64");
@@ -234,9 +227,10 @@ impl Judging<'_> {
         nameless: Nameless<'_>,
         given: &mut Giving<'_>,
     ) -> Result<(Seen, Step), GoldenError> {
-        let mut step = Step::new(self.setup.graph().clone(), self.exact)?;
-        start.set(&mut step, self.golden)?;
-        let mut forced = Forced::new(self.targets, self.golden, start, nameless, given);
+        let Bound { graph, golden, engine, .. } = self.bound;
+        let mut step = Step::new(graph.clone(), *engine)?;
+        start.set(&mut step, golden)?;
+        let mut forced = Forced::new(self.targets, golden, start, nameless, given);
         step.run(self.inputs, start.scalars(1.0), &mut forced)?;
         let nameless = forced.nameless.outputs.into_iter().map(|(_, at)| at).collect();
         let seen = Seen { found: forced.found, losses: forced.losses, nameless };
@@ -252,12 +246,10 @@ impl Judging<'_> {
 pub fn memory(recipe: &Recipe, golden: &Golden, engine: Options) -> Result<Bytes, GoldenError> {
     let options = CheckOptions { precision: Precision::F64, engine, room: None };
     let step = crate::memory(recipe, golden, &options)?;
-    let golden = &bound(recipe, golden)?;
-    let recipe = &under_conditions(recipe, golden);
-    let setup = Setup::new(recipe, golden, &options)?;
-    let targets = Targets::of(setup.graph(), recipe);
+    let bound = Bound::new(recipe, golden, Precision::F64, engine)?;
+    let targets = Targets::of(&bound.graph, &bound.recipe);
     let values: HashSet<ValueId> = targets.list.iter().map(|target| target.value).collect();
-    let numel: usize = values.into_iter().map(|value| setup.graph().ty(value).shape.numel()).sum();
+    let numel: usize = values.into_iter().map(|value| bound.graph.ty(value).shape.numel()).sum();
     Ok(step + Bytes((numel * size_of::<f32>()) as u64))
 }
 

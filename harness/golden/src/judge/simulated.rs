@@ -1,15 +1,7 @@
 //! Computes the step in the declared arithmetic of a recording. Its errors are those that this arithmetic explains.
 
 use super::{judged::element_type, start::Start, targets::Targets};
-use crate::{
-    GoldenError,
-    check::CheckOptions,
-    compare::Precision,
-    device::scaled,
-    golden::Golden,
-    probe::to_f64,
-    run::{Setup, inputs},
-};
+use crate::{GoldenError, bound::Bound, device::scaled, probe::to_f64};
 use candle_core::Tensor;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,7 +15,6 @@ use zoo_graph::{
     DType, Graph, Phase, ValueId,
     passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
 };
-use zoo_recipe::Recipe;
 
 /// The arithmetic of a recording.
 #[derive(Clone, Copy, Debug)]
@@ -125,24 +116,22 @@ fn mixed(graph: &Graph, reduced: DType) -> Arithmetic {
 /// # Errors
 /// A step that cannot be built or run.
 pub(super) fn simulate(
-    recipe: &Recipe,
-    golden: &Golden,
+    bound: &Bound,
     start: &Start,
     declared: &Declared<'_>,
     engine: Options,
     targets: &Targets,
     places: &[usize],
 ) -> Result<HashMap<usize, Arc<[f32]>>, GoldenError> {
-    let check = CheckOptions { precision: Precision::F32, engine, room: None };
-    let setup = Setup::new(recipe, golden, &check)?;
-    let (graph, engine) = (setup.graph().clone(), engine.without_fusion());
+    let bound = bound.in_f32(engine)?;
+    let (graph, engine) = (bound.graph.clone(), engine.without_fusion());
     let loss_scale = declared.loss_scale();
     let mut step = match declared.arithmetic(&graph) {
         Some(arithmetic) => Step::simulated(graph, engine, &arithmetic)?,
         None => Step::new(graph, engine)?,
     };
-    start.set(&mut step, golden)?;
-    let own = Targets::of(step.graph(), recipe);
+    start.set(&mut step, &bound.golden)?;
+    let own = Targets::of(step.graph(), &bound.recipe);
     let scaled = scaled(step.graph());
     let mut wanted: HashMap<ValueId, Vec<usize>> = HashMap::new();
     for place in places {
@@ -151,7 +140,7 @@ pub(super) fn simulate(
         }
     }
     let mut seen = Seen { wanted, scaled, loss_scale, values: HashMap::new(), failed: None };
-    step.run(&inputs(golden, setup.graph())?, start.scalars(loss_scale), &mut seen)?;
+    step.run(&bound.inputs()?, start.scalars(loss_scale), &mut seen)?;
     seen.failed.map_or(Ok(seen.values), |error| Err(EngineError::from(error).into()))
 }
 

@@ -1,6 +1,6 @@
 //! The start of a recorded step: that of the golden, or what the recorded step before has left behind.
 
-use crate::{GoldenError, golden::Golden, manifest::Optimizer, probe::to_f64, run::set_weights, weights};
+use crate::{GoldenError, bound::set_weights, golden::Golden, manifest::Optimizer, probe::to_f64, weights};
 use candle_core::{DType, Tensor};
 use std::collections::HashMap;
 use zoo_engine::{EngineError, Scalars, Step, candle_dtype};

@@ -3,7 +3,7 @@
 use super::{Explanation, Judged};
 use crate::{
     GoldenError,
-    check::build_options,
+    bound::build_options,
     compare::Precision,
     foreign::{Entry, Quantity},
 };
