@@ -3,15 +3,23 @@
 //! `golden/README.md` describes the format for exporters of other frameworks.
 
 use crate::error::GoldenError;
-use crate::items::{GRAD, OUT, ROOT};
 use crate::manifest::{MAKER, Manifest, Optimizer};
-use crate::run::LIFTED;
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_datasets::hash::sample_positions;
+
+/// Prefix of the golden's keys of module outputs.
+pub(crate) const OUT: &str = "out/";
+/// Prefix of the golden's keys of the outputs of the whole network.
+pub(crate) const ROOT: &str = "out/@root";
+/// Prefix of the golden's keys of gradients.
+pub(crate) const GRAD: &str = "grad/";
+
+/// The variant in which hardly any ReLU input is near zero.
+pub(crate) const LIFTED: &str = "lifted";
 
 /// If a tensor has at most this many elements, its samples are all elements in order.
 const STORED_IN_ORDER: usize = 64;

@@ -10,18 +10,11 @@ pub(crate) use init::init_items;
 pub(crate) use losses::{is_of_gradients, losses};
 
 use crate::compare::{self, Distance, Measured, Precision};
-use crate::golden::Golden;
+use crate::golden::{GRAD, Golden, OUT, ROOT};
 use crate::manifest::TensorFacts;
 use crate::report::Item;
 use std::collections::BTreeMap;
 use zoo_graph::{Graph, Shape, Source, Tap, ValueId};
-
-/// Prefix of the golden's keys of module outputs.
-pub(crate) const OUT: &str = "out/";
-/// Prefix of the golden's keys of the outputs of the whole network.
-pub(crate) const ROOT: &str = "out/@root";
-/// Prefix of the golden's keys of gradients.
-pub(crate) const GRAD: &str = "grad/";
 
 /// Tensors of the main run, or of a variant.
 pub(crate) fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&'g BTreeMap<String, TensorFacts>> {

@@ -4,18 +4,13 @@ use crate::{
     GoldenError,
     bound::Bound,
     compare::Precision,
-    foreign::{Quantity, msprobe_dump},
+    foreign::{Quantity, msprobe_dump, replace},
     golden::Golden,
     judge::Targets,
     probe::to_f64,
 };
 use candle_core::Tensor;
-use std::{
-    collections::HashMap,
-    fs,
-    path::{Path, PathBuf},
-};
-use zoo_datasets::atomic;
+use std::{collections::HashMap, path::Path};
 use zoo_engine::{Observer, Options};
 use zoo_graph::ValueId;
 use zoo_recipe::Recipe;
@@ -54,15 +49,6 @@ pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Res
         dump.finish(&bound.graph)?;
     }
     Ok(written)
-}
-
-/// Writes a file, and creates its folder if necessary.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
-    let unwritable = |path: PathBuf| move |source| GoldenError::Unwritable { path, source };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(unwritable(folder.to_owned()))?;
-    }
-    atomic::replace(path, |out| out.write_all(content)).map_err(unwritable(path.to_owned()))
 }
 
 /// Passes on the values of a step that have a golden key.

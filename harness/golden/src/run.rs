@@ -4,8 +4,8 @@ use crate::{
     GoldenError,
     bound::{Bound, set_weights},
     compare::Precision,
-    golden::Golden,
-    items::{self, GRAD, OUT},
+    golden::{GRAD, Golden, LIFTED, OUT},
+    items,
     kernels::Judge,
     probe::{Probe, Reading},
     report::{Item, Stage},
@@ -30,9 +30,6 @@ pub(crate) struct Run<'a> {
     /// The graph value of each item.
     pub values: HashMap<(Stage, String), ValueId>,
 }
-
-/// The variant in which hardly any ReLU input is near zero.
-pub(crate) const LIFTED: &str = "lifted";
 
 impl<'a> Run<'a> {
     /// Prepares a run.

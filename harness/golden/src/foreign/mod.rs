@@ -27,9 +27,10 @@ use layout::manifest;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
 };
+use zoo_datasets::atomic;
 use zoo_tensors::Array;
 
 /// The writer of a recording.
@@ -141,4 +142,13 @@ impl Recording {
 
 fn malformed(path: &Path, message: impl Into<String>) -> GoldenError {
     GoldenError::Malformed { path: path.to_owned(), message: message.into() }
+}
+
+/// Writes a file, and creates its folder if necessary.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
+    let unwritable = |path: PathBuf| move |source| GoldenError::Unwritable { path, source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(unwritable(folder.to_owned()))?;
+    }
+    atomic::replace(path, |out| out.write_all(content)).map_err(unwritable(path.to_owned()))
 }

@@ -1,7 +1,7 @@
 //! Writes a step as an msprobe dump, which `msprobe compare` accepts as its golden side.
 
-use super::{Quantity, Statistics};
-use crate::{GoldenError, golden::Golden, reference::replace};
+use super::{Quantity, Statistics, replace};
+use crate::{GoldenError, golden::Golden};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::{

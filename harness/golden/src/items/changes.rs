@@ -1,10 +1,9 @@
 //! What a step leaves behind: parameters, optimizer slots and running statistics.
 
-use super::GRAD;
 use super::degenerate::{of_size, rms, rounding_level, rounding_level_of_value};
 use crate::GoldenError;
 use crate::compare::{self, Distance, Measured, Noise, Precision, TENSOR_FLOOR};
-use crate::golden::{Golden, Samples, steps_of};
+use crate::golden::{GRAD, Golden, Samples, steps_of};
 use crate::manifest::TensorFacts;
 use crate::report::Item;
 use crate::stats::Stats;

@@ -55,8 +55,8 @@ pub(super) fn rounding_level_of_value(facts: &TensorFacts, precision: Precision)
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::GRAD;
     use super::*;
+    use crate::golden::GRAD;
     use crate::stats::Stats;
 
     pub fn facts(l2: f64, f32_rel: f64) -> TensorFacts {

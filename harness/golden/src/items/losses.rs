@@ -1,8 +1,8 @@
 //! Losses and the metrics that a step reports with them.
 
-use super::{ROOT, tensors};
+use super::tensors;
 use crate::compare::{F64_TOLERANCE, LOSS_FLOOR, Noise, Precision};
-use crate::golden::Golden;
+use crate::golden::{Golden, ROOT};
 use crate::report::Item;
 use zoo_engine::StepResult;
 

@@ -7,11 +7,9 @@ use crate::{
     compare::{
         DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, ORDERS, Precision, TENSOR_FLOOR, is_degenerate,
     },
-    divergence,
-    divergence::loss_hints,
+    divergence::{self, loss_hints},
     foreign::{Entry, Quantity, Recording},
-    golden::Golden,
-    items::GRAD,
+    golden::{GRAD, Golden},
     report::{Divergence, Item, Stage, StageReport, Verdict},
     stats::Stats,
 };
