@@ -1,10 +1,10 @@
 //! `zoo advise`: what makes a recipe slow on a simulated device.
 
-use super::profile::Machine;
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
 use crate::console::{DIM, HEADING, WARN, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::excerpt::excerpt;
+use crate::machine::Machine;
+use crate::options::{Format, RecipeArgs};
 use crate::table::{fitted, fitted_after};
 use crate::{Exit, Failure};
 use serde::Serialize;

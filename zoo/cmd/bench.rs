@@ -3,12 +3,13 @@
 mod collectives;
 mod costs;
 
-use super::{Context, SCHEMA_VERSION, simulated::Simulated};
-use crate::cli::{Change, Format};
 use crate::complete;
 use crate::console::{DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION, use_threads};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
+use crate::options::{Change, Format};
+use crate::simulated::Simulated;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use collectives::Collectives;
@@ -116,7 +117,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(threads) = args.threads {
         recipe.engine.threads = Some(usize::from(threads));
     }
-    super::use_threads(recipe.engine.threads)?;
+    use_threads(recipe.engine.threads)?;
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
         shape.set_side(usize::from(side));
     }

@@ -1,23 +1,20 @@
 //! `zoo bisect`: which operators must stay fp32 on a device.
 
-use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
-use crate::cli::{Format, RecipeArgs};
 use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::memory::MemoryArgs;
 use crate::numbers::counted;
+use crate::options::{Format, RecipeArgs};
+use crate::proof;
+use crate::simulated::Simulated;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_engine::Options;
-use zoo_golden::device::{
-    DeviceOptions,
-    bisect::{Bisection, bisect},
-};
+use zoo_golden::device::bisect::{Bisection, bisect};
 use zoo_npu::Work;
-use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
@@ -40,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
     /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
-    #[arg(long, value_name = "NODE=POWER", value_parser = super::simulated::planted)]
+    #[arg(long, value_name = "NODE=POWER", value_parser = crate::simulated::planted)]
     plant: Vec<(String, i32)>,
     #[command(flatten)]
     memory: MemoryArgs,
@@ -59,20 +56,15 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let mut recipe = loaded.recipe;
     let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
     let Some(mut simulated) = Simulated::find(Some(&name), Work::Train, &mut recipe, context)? else {
         return Err(Failure::Usage("this machine computes in fp32: choose a device with --device".to_owned()));
     };
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());
-    let options = DeviceOptions {
-        device: &name,
-        arithmetic: &simulated.arithmetic,
-        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
-        engine: Options::of(&recipe),
-    };
-    check::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
+    let options = simulated.options(&recipe);
+    proof::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
     let bisection = bisect(&recipe, &golden, &options, &mut context.progress.foreseen(&recipe.name))?;
     let passes = bisection.passes;
     let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };

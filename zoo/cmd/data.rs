@@ -3,9 +3,9 @@
 mod inspect;
 mod sheet;
 
-use super::Context;
-use crate::cli::Change;
 use crate::complete;
+use crate::context::Context;
+use crate::options::Change;
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use std::path::PathBuf;

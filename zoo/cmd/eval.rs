@@ -3,18 +3,16 @@
 mod pictures;
 mod prompt;
 
-use super::{
-    Context, SCHEMA_VERSION,
-    run::{data, screen::Evaluating},
-    simulated::Simulated,
-    trained::{Trained, TrainedArgs, Usual},
-    weights::{expect_fit, network},
-};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{BAD, GOOD, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::evaluating::Evaluating;
 use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
+use crate::options::Format;
+use crate::simulated::Simulated;
+use crate::trained::{Trained, TrainedArgs, Usual, expect_fit, network};
+use crate::training_data;
 use crate::{Exit, Failure};
 use pictures::Pictures;
 use prompt::PromptArgs;
@@ -162,7 +160,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
-    let baselines = data::trivial_answers(job, &context.progress)?;
+    let baselines = training_data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
     let metric = recipe.metric();
     let achieved = evaluation.score(metric).filter(|value| value.is_finite());
@@ -205,7 +203,7 @@ fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<
     match (given, &trained.run) {
         // The settings from the data of the run are already in the recipe.
         (None, Some(_)) => Ok(zoo_tasks::open(recipe, None)?),
-        _ => data::open(recipe, &trained.loaded.overridden, given),
+        _ => training_data::open(recipe, &trained.loaded.overridden, given),
     }
 }
 

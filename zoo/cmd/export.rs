@@ -1,10 +1,12 @@
 //! `zoo export`: write a network as an ONNX model for inference.
 
-use super::trained::{TrainedArgs, Usual};
-use super::{Context, SCHEMA_VERSION, expect_apart, output, weights::read};
-use crate::cli::Format;
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
+use crate::options::Format;
+use crate::output;
+use crate::output::expect_apart;
+use crate::trained::{TrainedArgs, Usual, read};
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use serde::Serialize;

@@ -4,9 +4,9 @@ mod diff;
 mod export;
 mod inputs;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::memory::{MemoryArgs, beyond_now};
+use crate::options::{Format, RecipeArgs};
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use serde::Serialize;

@@ -1,8 +1,10 @@
 //! `zoo import`: write the recipe of a PyTorch network.
 
-use super::{Context, SCHEMA_VERSION, new, output};
-use crate::cli::Format;
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::counted;
+use crate::options::Format;
+use crate::output;
+use crate::recipe_file;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -63,7 +65,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let of_file = args.out.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let of_model = trace.model.rsplit([':', '/', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
-    new::expect_name(&name)?;
+    recipe_file::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
     let Proof { operations, modules, parameters, evaluation } = imported.proof;
     if !evaluation {
@@ -76,9 +78,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(path) = &args.out {
         match args.force {
             true => output::write(path, &imported.text, context)?,
-            false => new::write(path, &imported.text, "--force replaces it, --out names another file")?,
+            false => recipe_file::write(path, &imported.text, "--force replaces it, --out names another file")?,
         }
-        new::put_schema(path.parent().unwrap_or(Path::new("")))?;
+        recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
     match context.format {
         Format::Json => context.out.json(&Report {

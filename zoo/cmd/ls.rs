@@ -1,9 +1,9 @@
 //! `zoo ls`: list the recipes.
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Change, Format};
 use crate::console::{BAD, DIM, WARN};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::scaled;
+use crate::options::{Change, Format};
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;

@@ -1,10 +1,12 @@
 //! `zoo report`: compare runs.
 
-use super::{Context, output};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
+use crate::context::Context;
+use crate::convergence;
 use crate::numbers::Seconds;
+use crate::options::Format;
+use crate::output;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
@@ -97,7 +99,7 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             run.folder.display().into(),
             run.recipe.as_str().into(),
             run.seed.into(),
-            super::verdict::golden(run.golden).into(),
+            convergence::golden(run.golden).into(),
             run.achieved.map(|value| format!("{metric} {}", shown(value))).unwrap_or_default().into(),
             run.target.map(shown).unwrap_or_default().into(),
             verdict,

@@ -1,24 +1,27 @@
 //! `zoo run`: prove the step, train, evaluate, and judge the result against the target.
 
 mod before;
-pub(super) mod data;
 mod folder;
 mod memory;
 mod plan;
 mod proof;
 mod ranks;
 mod rehearse;
-pub(super) mod screen;
+mod screen;
 mod warnings;
 
-use super::{Context, FULL, SCHEMA_VERSION, output, simulated::Simulated, verdict};
-use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
-use crate::cli::{Change, Format};
+use crate::ci::{Case, Fault, Outcome as Judged, Suite};
 use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::context::{self, Context, FULL, SCHEMA_VERSION};
+use crate::convergence;
 use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::numbers::{Seconds, counted, percent};
+use crate::options::{Change, Format, JunitArgs};
+use crate::output;
+use crate::simulated::Simulated;
+use crate::training_data;
 use crate::{Exit, Failure};
 use plan::Plan;
 use proof::Proof;
@@ -130,15 +133,15 @@ impl Args {
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress, Stopping::Training);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
-    super::use_threads(loaded.recipe.engine.threads)?;
+    context::use_threads(loaded.recipe.engine.threads)?;
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
     // The first process creates or unpacks shared files.
-    let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
+    let open = || training_data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
-    data::expect_divided(&sets)?;
+    training_data::expect_divided(&sets)?;
     let model = recipe.resolve()?;
     let simulated = Simulated::find(launch.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = warnings::relu_on_logits(&recipe, &model) {
@@ -170,10 +173,10 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     if let Some(cost) = cost.as_ref().filter(|_| context.format == Format::Json) {
         context.out.json(cost)?;
     }
-    let baseline = if anew { data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
+    let baseline = if anew { training_data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
     let job = Job { linear_baseline: baseline, golden, ..job };
-    let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };
-    data::announce(&recipe, &sets, baseline, &baselines);
+    let baselines = if first { training_data::trivial_answers(job, &context.progress)? } else { Vec::new() };
+    training_data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
     let begun = [memory, proven, rehearsed, cost].into_iter().flatten().collect();
     let series = Series { plan, begun, cancel: interrupt.arm() };
@@ -262,7 +265,7 @@ impl Series<'_> {
             info!("no target to judge the runs by");
             return Ok(if failed { Exit::Missed } else { Exit::Pass });
         }
-        verdict::judge(&folders, &Rules::default(), verdict::Form::LastLine, context)
+        convergence::judge(&folders, &Rules::default(), convergence::Form::LastLine, context)
     }
 
     /// Trains once, in the folder at `path`; `None` if it was interrupted.

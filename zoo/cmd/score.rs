@@ -1,10 +1,10 @@
 //! `zoo score`: compare predictions with published throughput.
 
-use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
-use crate::cli::Format;
 use crate::console::{BAD, Console, DIM, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::percent;
+use crate::options::Format;
 use crate::table::{Align, Cell, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;

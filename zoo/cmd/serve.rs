@@ -3,8 +3,8 @@
 mod folders;
 mod index;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::Format;
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
 use crate::{Exit, Failure};
 use folders::Folders;
 use serde::Serialize;

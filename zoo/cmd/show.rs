@@ -7,9 +7,9 @@ mod picture;
 mod precision;
 mod schedule;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
 use crate::complete;
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::{Format, RecipeArgs};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;

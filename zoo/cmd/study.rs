@@ -4,11 +4,12 @@ mod chart;
 mod clock;
 mod training;
 
-use super::{Context, SCHEMA_VERSION, output};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::memory::MemoryArgs;
+use crate::options::Format;
+use crate::output;
 use crate::table::{Align, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;

@@ -1,11 +1,11 @@
 //! `zoo validate`: list all mistakes in recipes.
 
-use super::{Context, SCHEMA_VERSION};
 use crate::catalog::{Catalog, expect_text};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{GOOD, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::counted;
+use crate::options::Format;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;

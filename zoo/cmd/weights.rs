@@ -3,16 +3,11 @@
 mod export;
 mod import;
 
-use super::Context;
+use crate::context::Context;
 use crate::{Exit, Failure};
 use clap::Subcommand;
-use std::path::{Path, PathBuf};
-use tracing::{info, warn};
-use zoo_graph::Graph;
-use zoo_recipe::BuildOptions;
-use zoo_recipe::Recipe;
-use zoo_train::TrainError;
-use zoo_train::weights::{Fit, Naming, Weights};
+use std::path::PathBuf;
+use zoo_train::weights::Naming;
 
 /// The subcommands of `zoo weights`.
 #[derive(Debug, Subcommand)]
@@ -60,35 +55,4 @@ fn state_file(path: &str) -> Result<PathBuf, String> {
         _ if is_special => Ok(path),
         _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
     }
-}
-
-/// Reads weights that must fit the network.
-///
-/// # Errors
-/// A file that cannot be read, or whose tensors do not fit.
-pub(super) fn read(path: &Path, entry: Option<&str>, graph: &Graph) -> Result<Weights, Failure> {
-    let weights = Weights::read(path, entry, graph, &Naming::default())?;
-    expect_fit(&weights.fit)?;
-    Ok(weights)
-}
-
-/// Refuses weights that do not fit, and tells how the others were found in the file.
-pub(super) fn expect_fit(fit: &Fit) -> Result<(), Failure> {
-    if !fit.is_enough() {
-        return Err(TrainError::Misfit(Box::new(fit.clone())).into());
-    }
-    let file = fit.file.display();
-    fit.entry.iter().for_each(|entry| info!("{file}: entry {entry}"));
-    fit.notes().iter().for_each(|note| info!("{file}: {note}"));
-    if !fit.surplus.is_empty() {
-        let named: Vec<&str> = fit.surplus.iter().take(4).map(|shaped| shaped.name.as_str()).collect();
-        let more = if fit.surplus.len() > named.len() { ", ..." } else { "" };
-        warn!("{file}: {} tensors that the network does not have: {}{more}", fit.surplus.len(), named.join(", "));
-    }
-    Ok(())
-}
-
-/// The graph of the network alone, whose variables are those of a state_dict.
-pub(super) fn network(recipe: &Recipe) -> Result<Graph, Failure> {
-    Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
 }

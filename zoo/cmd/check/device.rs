@@ -1,9 +1,10 @@
 //! A step on a simulated device, node by node.
 
-use super::{picture::Picture, report};
+use super::picture::Picture;
 use crate::Failure;
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::numbers::percent;
+use crate::proof::report;
 use crate::table::{Align, Cell, Table};
 use std::io::Write;
 use zoo_golden::{

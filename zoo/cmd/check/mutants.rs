@@ -1,10 +1,10 @@
 //! `zoo check --mutants`: plants known mistakes, each of which must be detected.
 
-use super::report;
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{BAD, GOOD, HEADING, WARN, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
+use crate::proof::report;
 use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;

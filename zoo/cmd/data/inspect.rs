@@ -1,10 +1,10 @@
 //! `zoo data inspect`: contents of a data set, and its broken files.
 
 use super::Selection;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{BAD, DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::grouped;
+use crate::options::Format;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;

@@ -1,8 +1,9 @@
 //! `zoo data make`: a contact sheet of images.
 
 use super::Selection;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION, output};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
+use crate::output;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! `zoo eval --prompt`: text generation.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
 use serde::Serialize;
 use std::io::Write;
 use std::num::NonZero;

@@ -1,10 +1,10 @@
 //! `zoo golden diff`: compare two dumps of one step.
 
-use crate::cli::Format;
-use crate::cmd::Context;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
+use crate::context::Context;
 use crate::excerpt::excerpt;
 use crate::numbers::{Small, percent};
+use crate::options::Format;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;

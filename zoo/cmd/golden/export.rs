@@ -1,7 +1,8 @@
 //! `zoo golden export`: write the reference step as a recording.
 
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, check};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::{Format, RecipeArgs};
+use crate::proof;
 use crate::{Exit, Failure};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -58,7 +59,7 @@ struct Report<'a> {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let form = match args.form {
         Form::Msprobe => reference::Form::Msprobe,
         Form::Named => reference::Form::Named,

@@ -1,7 +1,9 @@
 //! `zoo golden inputs`: write the weights and inputs of a golden.
 
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, check, output};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::{Format, RecipeArgs};
+use crate::output;
+use crate::proof;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use clap::ValueEnum;
@@ -68,7 +70,7 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let spelling = match args.form {
         Form::Mindspore => Spelling::MindSpore,
         Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,

@@ -1,10 +1,10 @@
 //! The verdict on a recording, for people and for CI systems.
 
-use super::super::check::report;
 use crate::Failure;
 use crate::ci::{Case, Fault, Outcome};
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::numbers::{Small, counted};
+use crate::proof::report;
 use std::io::Write;
 use zoo_golden::{
     Stage, Verdict,

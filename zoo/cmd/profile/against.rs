@@ -3,9 +3,9 @@
 use super::Args;
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::Change;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Change;
 use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;

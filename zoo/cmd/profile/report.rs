@@ -1,8 +1,8 @@
 //! The text output of `zoo profile`.
 
 use crate::Failure;
-use crate::cmd::SCHEMA_VERSION;
 use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::SCHEMA_VERSION;
 use crate::numbers::percent;
 use crate::table::{Align, Table};
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::{Change, Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::{Change, Format, RecipeArgs};
 use crate::table::{fitted_after, screen_width};
 use serde::Serialize;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! The training step, node by node.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
 use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;

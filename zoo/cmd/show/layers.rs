@@ -1,10 +1,10 @@
 //! The layers of a network: shapes, parameters, multiply-accumulates.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::{grouped, scaled};
+use crate::options::Format;
 use crate::table::{Align, Table};
 use serde::Serialize;
 use std::collections::HashSet;

@@ -6,9 +6,10 @@ mod outline;
 mod svg;
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION, output};
+use crate::context::{Context, SCHEMA_VERSION};
 use crate::numbers::scaled;
+use crate::options::Format;
+use crate::output;
 use outline::Outline;
 use serde::Serialize;
 use std::io::Write;

@@ -1,10 +1,10 @@
 //! The types in which operators compute on a device, the reasons, and the casts.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::simulated::Simulated;
-use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{DIM, HEADING, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
+use crate::simulated::Simulated;
 use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! The learning rates of a training.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
 use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;

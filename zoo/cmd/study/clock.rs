@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cmd::Context;
 use crate::console::{Console, DIM, GOOD, HEADING, WARN, paint};
+use crate::context::Context;
 use crate::table::{Align, Cell, Table, fitted};
 use std::io::Write;
 use zoo_npu::study::{Direction, First, Outcome, Study, StudyRow, Verdict};

@@ -1,9 +1,10 @@
 //! `zoo weights export`: write the weights of a run for PyTorch.
 
-use super::{network, read};
-use crate::cli::Format;
-use crate::cmd::trained::{TrainedArgs, Usual};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::Format;
+use crate::output;
+use crate::output::expect_apart;
+use crate::trained::{TrainedArgs, Usual, network, read};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;

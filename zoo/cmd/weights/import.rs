@@ -1,10 +1,13 @@
 //! `zoo weights import`: check whether a state_dict fits a recipe.
 
-use super::{Names, network};
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
+use super::Names;
 use crate::console::{BAD, DIM, GOOD, paint};
+use crate::context::{Context, SCHEMA_VERSION};
+use crate::options::{Format, RecipeArgs};
+use crate::output;
+use crate::output::expect_apart;
 use crate::table::{Align, Cell, Table};
+use crate::trained::network;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;

@@ -6,32 +6,12 @@
 mod github;
 mod junit;
 
-use crate::cli::Global;
+use crate::options::{Annotations, Global};
 use crate::progress::Progress;
 use crate::{Exit, Failure};
-use clap::ValueEnum;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use zoo_recipe::{Diagnostic, Severity, Span};
-
-/// Which CI system gets annotations next to lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Annotations {
-    /// GitHub, if this is one of its workflows (GITHUB_ACTIONS is `true`).
-    Auto,
-    /// GitHub.
-    Github,
-    /// Nobody.
-    None,
-}
-
-/// The option of verbs that judge.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct JunitArgs {
-    /// Write the verdicts as JUnit XML to this file, for CI systems
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-}
 
 /// The test cases of one recipe.
 #[derive(Clone, Debug, Default)]
