@@ -31,6 +31,14 @@ pub fn use_threads(threads: Option<usize>) -> Result<(), Failure> {
     pool.map_err(|error| Failure::Usage(format!("cannot use {threads} threads: {error}")))
 }
 
+/// A report with its version.
+#[derive(Serialize)]
+struct Versioned<'a, R> {
+    schema_version: u32,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
 /// State shared by commands.
 pub struct Context {
     /// Results.
@@ -149,11 +157,25 @@ impl Context {
         Ok((name_of, self.load(catalog, name, &options(profile))?))
     }
 
+    /// Prints the report of a command: as JSON, with the version of all such output, or as `text`.
+    ///
+    /// # Errors
+    /// Stdout cannot be written.
+    pub fn show(
+        &mut self,
+        report: &impl Serialize,
+        text: impl FnOnce(&mut Console) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => Ok(self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report })?),
+            Format::Text => text(&mut self.out),
+        }
+    }
+
     /// Reports the error of a command: on stderr, and as JSON on stdout with `--format json`.
     pub fn report(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Report<'a> {
-            schema_version: u32,
             error: String,
             #[serde(skip_serializing_if = "Option::is_none")]
             errors: Option<&'a Diagnostics>,
@@ -169,7 +191,9 @@ impl Context {
         self.ci.failure(failure);
         if self.format == Format::Json {
             let error = failure.to_string();
-            if let Err(error) = self.out.json(&Report { schema_version: SCHEMA_VERSION, error, errors }) {
+            if let Err(error) =
+                self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report: &Report { error, errors } })
+            {
                 warn!("cannot write the results: {error}");
             }
         }

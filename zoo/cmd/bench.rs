@@ -4,11 +4,11 @@ mod collectives;
 mod costs;
 
 use crate::complete;
-use crate::console::{DIM, HEADING, paint};
-use crate::context::{Context, SCHEMA_VERSION, use_threads};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::{Context, use_threads};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
-use crate::options::{Change, Format};
+use crate::options::Change;
 use crate::simulated::Simulated;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
@@ -74,7 +74,6 @@ const WARM_UP: u32 = 2;
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     kernels: &'static str,
@@ -126,10 +125,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
 }
 
@@ -184,7 +180,6 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         Kernels::Reference => ("reference", false),
     };
     Ok(Report {
-        schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
         device: simulated.map_or(zoo_train::HOST, Simulated::name).to_owned(),
         kernels,
@@ -239,8 +234,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
-    let out = &mut context.out;
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let (batch, image, threads) = (report.batch, report.image, report.threads);
     let size = if image > 0 { format!(", {image}x{image}") } else { String::new() };
     let fusion = if report.fusion { ", fused" } else { "" };

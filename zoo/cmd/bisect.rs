@@ -1,11 +1,11 @@
 //! `zoo bisect`: which operators must stay fp32 on a device.
 
 use crate::complete;
-use crate::console::{BAD, GOOD, HEADING, paint};
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::console::{BAD, Console, GOOD, HEADING, paint};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::numbers::counted;
-use crate::options::{Format, RecipeArgs};
+use crate::options::RecipeArgs;
 use crate::proof;
 use crate::simulated::Simulated;
 use crate::table::{Align, Cell, Table};
@@ -45,7 +45,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     #[serde(flatten)]
@@ -67,34 +66,28 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     proof::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
     let bisection = bisect(&recipe, &golden, &options, &mut context.progress.foreseen(&recipe.name))?;
     let passes = bisection.passes;
-    let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    let report = Report { recipe: recipe.name.clone(), device: name, bisection };
+    context.show(&report, |out| print(&report, out))?;
     Ok(if passes { Exit::Pass } else { Exit::Missed })
 }
 
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let Report { recipe, device, bisection: Bisection { keep, passes, steps }, .. } = report;
     let steps = counted(*steps as u64, "step");
-    writeln!(context.out, "{}  {device}, {steps}", paint(HEADING, recipe))?;
+    writeln!(out, "{}  {device}, {steps}", paint(HEADING, recipe))?;
     if !passes {
         let verdict = paint(BAD, "still loses");
-        writeln!(
-            context.out,
-            "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault"
-        )?;
+        writeln!(out, "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault")?;
     } else if keep.is_empty() {
-        writeln!(context.out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
+        writeln!(out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
         return Ok(());
     }
     let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);
     for kept in keep {
         table.row([Cell::from(kept.node.clone()), kept.op.to_owned().into()]);
     }
-    write!(context.out, "\n{table}")?;
+    write!(out, "\n{table}")?;
     let names: Vec<&str> = keep.iter().map(|kept| kept.node.as_str()).collect();
-    writeln!(context.out, "\n--set 'npu.keep_fp32=[{}]'", names.join(", "))?;
+    writeln!(out, "\n--set 'npu.keep_fp32=[{}]'", names.join(", "))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ mod picture;
 use crate::catalog::Catalog;
 use crate::ci::Suite;
 use crate::complete;
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::options::{Change, Format, JunitArgs};
 use crate::proof::{
@@ -109,7 +109,6 @@ impl From<DType> for Precision {
 /// Several reports.
 #[derive(Serialize)]
 struct Reports {
-    schema_version: u32,
     reports: Vec<Report>,
 }
 
@@ -180,7 +179,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
-            _ => context.out.json(&Reports { schema_version: SCHEMA_VERSION, reports })?,
+            _ => context.show(&Reports { reports }, |_| Ok(()))?,
         }
     }
     Ok(if passed { Exit::Pass } else { Exit::Missed })

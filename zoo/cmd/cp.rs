@@ -1,8 +1,7 @@
 //! `zoo cp`: copy a recipe.
 
 use crate::complete;
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::Format;
+use crate::context::Context;
 use crate::recipe_file;
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -32,7 +31,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     copy_of: &'a str,
     path: &'a Path,
@@ -49,13 +47,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let moved = |folder: &Path| recipe_file::reference::moved(&catalog, &text, &loaded.path, folder);
     recipe_file::write_valid(&catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
     recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
-    match context.format {
-        Format::Json => {
-            let (recipe, copy_of) = (args.name.as_str(), loaded.recipe.name.as_str());
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, copy_of, path: &path })?;
-        }
-        Format::Text => writeln!(context.out, "{}", path.display())?,
-    }
+    let report = Report { recipe: &args.name, copy_of: &loaded.recipe.name, path: &path };
+    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))?;
     Ok(Exit::Pass)
 }
 

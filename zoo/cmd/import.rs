@@ -1,8 +1,8 @@
 //! `zoo import`: write the recipe of a PyTorch network.
 
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::console::Console;
+use crate::context::Context;
 use crate::numbers::counted;
-use crate::options::Format;
 use crate::output;
 use crate::recipe_file;
 use crate::{Exit, Failure};
@@ -43,7 +43,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     path: Option<&'a Path>,
     lines: usize,
@@ -67,8 +66,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
     recipe_file::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
-    let Proof { operations, modules, parameters, evaluation } = imported.proof;
-    if !evaluation {
+    if !imported.proof.evaluation {
         tracing::warn!(
             "{}: a trace of format 1 has no call in evaluation mode: whether the network computes something else there \
              was not seen; `python -m zoo_golden port` makes a trace that says so",
@@ -82,30 +80,26 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
-    match context.format {
-        Format::Json => context.out.json(&Report {
-            schema_version: SCHEMA_VERSION,
-            recipe: &name,
-            path: args.out.as_deref(),
-            lines: imported.text.lines().count(),
-            same: imported.proof,
-            text: args.out.is_none().then_some(imported.text.as_str()),
-        })?,
-        Format::Text => match &args.out {
-            None => write!(context.out, "{}", imported.text)?,
-            Some(path) => {
-                let count = |number: usize, word| counted(number as u64, word);
-                writeln!(
-                    context.out,
-                    "{}: {}; the same as the trace in {}, {} and {}",
-                    path.display(),
-                    count(imported.text.lines().count(), "line"),
-                    count(operations, "operation"),
-                    count(modules, "module output"),
-                    count(parameters, "parameter"),
-                )?;
-            }
-        },
-    }
+    let report = Report {
+        recipe: &name,
+        path: args.out.as_deref(),
+        lines: imported.text.lines().count(),
+        same: imported.proof,
+        text: args.out.is_none().then_some(imported.text.as_str()),
+    };
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
+}
+
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
+    if let Some(text) = report.text {
+        write!(out, "{text}")?;
+    }
+    let Some(path) = report.path else { return Ok(()) };
+    let Proof { operations, modules, parameters, evaluation: _ } = report.same;
+    let [lines, operations, modules, parameters] =
+        [(report.lines, "line"), (operations, "operation"), (modules, "module output"), (parameters, "parameter")]
+            .map(|(number, word)| counted(number as u64, word));
+    writeln!(out, "{}: {lines}; the same as the trace in {operations}, {modules} and {parameters}", path.display())?;
+    Ok(())
 }

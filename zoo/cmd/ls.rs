@@ -1,9 +1,9 @@
 //! `zoo ls`: list the recipes.
 
 use crate::console::{BAD, DIM, WARN};
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::context::Context;
 use crate::numbers::scaled;
-use crate::options::{Change, Format};
+use crate::options::Change;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -76,7 +76,6 @@ impl Row {
 
 #[derive(Serialize)]
 struct List<'a> {
-    schema_version: u32,
     recipes: &'a [Row],
 }
 
@@ -112,10 +111,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if rows.is_empty() {
         return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
     }
-    if context.format == Format::Json {
-        context.out.json(&List { schema_version: SCHEMA_VERSION, recipes: &rows })?;
-        return Ok(Exit::Pass);
-    }
     let mut table = Table::new([
         ("recipe", Align::Left),
         ("parameters", Align::Right),
@@ -143,7 +138,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             description,
         ]);
     }
-    write!(context.out, "{table}")?;
+    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))?;
     Ok(Exit::Pass)
 }
 

@@ -4,8 +4,7 @@ mod sections;
 
 use crate::catalog::Catalog;
 use crate::complete;
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::Format;
+use crate::context::Context;
 use crate::recipe_file::{self, reference};
 use crate::{Exit, Failure};
 use sections::{chain, is_set, section_of};
@@ -42,7 +41,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     path: &'a Path,
 }
@@ -72,15 +70,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
     }
     recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
-    match context.format {
-        Format::Json => {
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: &args.name, path: &path })?;
-        }
-        Format::Text => {
-            writeln!(context.out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
-            writeln!(context.out, "  zoo run {given}")?;
-        }
-    }
+    context.show(&Report { recipe: &args.name, path: &path }, |out| {
+        writeln!(out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
+        Ok(writeln!(out, "  zoo run {given}")?)
+    })?;
     Ok(Exit::Pass)
 }
 

@@ -6,7 +6,7 @@ mod report;
 use crate::complete;
 use crate::context::Context;
 use crate::machine::Machine;
-use crate::options::{Format, RecipeArgs};
+use crate::options::RecipeArgs;
 use crate::output;
 use crate::{Exit, Failure};
 use std::path::PathBuf;
@@ -89,17 +89,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(other) = &against {
         let report = against::Report::new([&profile, &other.profile], [&title, &other.title]);
-        match context.format {
-            Format::Json => context.out.json(&report)?,
-            Format::Text => report.print(&mut context.out)?,
-        }
+        context.show(&report, |out| report.print(out))?;
         return Ok(Exit::Pass);
     }
     let what_if = args.what_if.then_some(options);
     let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => report.print(&mut context.out)?,
-    }
+    context.show(&report, |out| report.print(out))?;
     Ok(Exit::Pass)
 }

@@ -2,9 +2,8 @@
 
 use crate::catalog::Catalog;
 use crate::console::{BAD, Console, DIM, paint};
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::context::Context;
 use crate::numbers::percent;
-use crate::options::Format;
 use crate::table::{Align, Cell, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -35,7 +34,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     rows: Vec<Scored>,
     #[serde(flatten)]
     summary: Summary,
@@ -73,11 +71,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     });
     let rows = scored.collect::<Result<Vec<_>, Failure>>()?;
     drop(bar);
-    let report = Report { schema_version: SCHEMA_VERSION, summary: summary(&rows), rows };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, &mut context.out)?,
-    }
+    let report = Report { summary: summary(&rows), rows };
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
 }
 

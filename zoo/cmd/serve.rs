@@ -3,8 +3,7 @@
 mod folders;
 mod index;
 
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::Format;
+use crate::context::Context;
 use crate::{Exit, Failure};
 use folders::Folders;
 use serde::Serialize;
@@ -37,7 +36,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     address: &'a str,
 }
 
@@ -57,10 +55,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let server = Server::http(("127.0.0.1", args.port)).map_err(refused)?;
     let port = server.server_addr().to_ip().map_or(args.port, |address| address.port());
     let address = format!("http://127.0.0.1:{port}/");
-    match context.format {
-        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, address: &address })?,
-        Format::Text => writeln!(context.out, "{address}")?,
-    }
+    context.show(&Report { address: &address }, |out| Ok(writeln!(out, "{address}")?))?;
     context.out.flush()?;
     info!("showing the runs below {}; press Ctrl-C to stop", args.folder.display());
     let mut site = Site { folders: Folders::new(&args.folder), port };

@@ -1,8 +1,7 @@
 //! `zoo data make`: a contact sheet of images.
 
 use super::Selection;
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::Format;
+use crate::context::Context;
 use crate::output;
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -36,7 +35,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     file: PathBuf,
     images: usize,
 }
@@ -51,9 +49,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     output::expect_folder(&file)?;
     write_png(&sheet, &file)?;
     drop(spinner);
-    match context.format {
-        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, file, images })?,
-        Format::Text => writeln!(context.out, "{}: {images} images of {}", file.display(), sets.description)?,
-    }
+    let report = Report { file, images };
+    let text = format!("{}: {images} images of {}", report.file.display(), sets.description);
+    context.show(&report, |out| Ok(writeln!(out, "{text}")?))?;
     Ok(Exit::Pass)
 }

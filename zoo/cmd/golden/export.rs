@@ -1,7 +1,7 @@
 //! `zoo golden export`: write the reference step as a recording.
 
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::{Format, RecipeArgs};
+use crate::context::Context;
+use crate::options::RecipeArgs;
 use crate::proof;
 use crate::{Exit, Failure};
 use clap::ValueEnum;
@@ -49,7 +49,6 @@ enum Form {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     tensors: usize,
     out: &'a Path,
@@ -65,12 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Form::Named => reference::Form::Named,
     };
     let tensors = reference::write(&loaded.recipe, &golden, form, &args.out)?;
-    match context.format {
-        Format::Json => {
-            let recipe = loaded.recipe.name.as_str();
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, tensors, out: &args.out })?;
-        }
-        Format::Text => writeln!(context.out, "{}: {tensors} tensors", args.out.display())?,
-    }
+    let report = Report { recipe: &loaded.recipe.name, tensors, out: &args.out };
+    context.show(&report, |out| Ok(writeln!(out, "{}: {tensors} tensors", args.out.display())?))?;
     Ok(Exit::Pass)
 }

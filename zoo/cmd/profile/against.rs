@@ -4,7 +4,7 @@ use super::Args;
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::console::{Console, DIM, HEADING, paint};
-use crate::context::{Context, SCHEMA_VERSION};
+use crate::context::Context;
 use crate::options::Change;
 use crate::table::{Align, Table};
 use serde::Serialize;
@@ -47,7 +47,6 @@ pub(super) fn profile(
 /// Both steps as JSON.
 #[derive(Serialize)]
 pub(super) struct Report {
-    schema_version: u32,
     steps: [String; 2],
     figures: Vec<Figure>,
     ops: Vec<OpDifference>,
@@ -78,7 +77,7 @@ impl Report {
             figures.push(figure(&format!("{phase} ms"), &of_phase));
         }
         let ops = zoo_npu::compare(profiles[0], profiles[1]);
-        Self { schema_version: SCHEMA_VERSION, steps: titles.map(str::to_owned), figures, ops }
+        Self { steps: titles.map(str::to_owned), figures, ops }
     }
 
     pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {

@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
-use crate::context::SCHEMA_VERSION;
 use crate::numbers::percent;
 use crate::table::{Align, Table};
 use serde::Serialize;
@@ -16,7 +15,6 @@ use zoo_recipe::Recipe;
 /// The report as JSON.
 #[derive(Serialize)]
 pub(super) struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     devices: usize,
@@ -126,7 +124,6 @@ impl Report {
         let phases = phases.map(|(phase, time)| PhaseTime { phase: phase.to_string(), ms: time.ms() });
         let passes = profile.applied.iter().map(|pass| Pass { pass: pass.pass, patches: pass.patches.len() });
         Self {
-            schema_version: SCHEMA_VERSION,
             recipe: recipe.name.clone(),
             device: device.name.clone(),
             devices: profile.devices,

@@ -1,7 +1,6 @@
 //! `zoo weights export`: write the weights of a run for PyTorch.
 
-use crate::context::{Context, SCHEMA_VERSION};
-use crate::options::Format;
+use crate::context::Context;
 use crate::output;
 use crate::output::expect_apart;
 use crate::trained::{TrainedArgs, Usual, network, read};
@@ -36,7 +35,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     checkpoint: &'a Path,
     step: Option<u64>,
@@ -58,14 +56,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     state.save(&args.out)?;
     let tensors = state.tensors().len();
     let (recipe, checkpoint) = (recipe.name.as_str(), weights.file.as_path());
-    match context.format {
-        Format::Json => {
-            let schema_version = SCHEMA_VERSION;
-            context.out.json(&Report { schema_version, recipe, checkpoint, step, tensors, out: &args.out })?;
-        }
-        Format::Text => {
-            writeln!(context.out, "{}: {tensors} tensors of {}", args.out.display(), checkpoint.display())?;
-        }
-    }
+    context.show(&Report { recipe, checkpoint, step, tensors, out: &args.out }, |out| {
+        Ok(writeln!(out, "{}: {tensors} tensors of {}", args.out.display(), checkpoint.display())?)
+    })?;
     Ok(Exit::Pass)
 }
