@@ -5,7 +5,7 @@ use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::context::Context;
 use crate::numbers::{Seconds, counted};
 use crate::options::Format;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
@@ -85,14 +85,8 @@ fn more(verdict: &Convergence) -> String {
 fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), Failure> {
     let metric = verdict.metric;
     writeln!(out, "{}  {metric} of {}\n", paint(HEADING, &verdict.recipe), runs(verdict.runs.len()))?;
-    let mut table = Table::new([
-        ("run", Align::Left),
-        ("seed", Align::Right),
-        ("golden", Align::Left),
-        (metric.name(), Align::Right),
-        ("time", Align::Right),
-        ("", Align::Left),
-    ]);
+    let heading = format!(">{metric}");
+    let mut table = Table::new(["run", ">seed", "golden", &heading, ">time", ""]);
     for run in &verdict.runs {
         let achieved = run.achieved.map(|value| metric.format(value)).unwrap_or_default();
         table.row([

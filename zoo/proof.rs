@@ -44,7 +44,7 @@ pub fn check(
         (Err(GoldenError::NoRoom { needed }), Some(limit)) => Err(Failure::Memory {
             what: format!("the golden check of {}, which needs a step in f64 (golden/README.md),", recipe.name),
             needed: before + needed,
-            limit,
+            limit: (limit.bytes, limit.by),
             instead: "`zoo check --dtype f64` needs less memory; `zoo run --no-check` skips the check".to_owned(),
         }),
         (report, _) => Ok(report?),

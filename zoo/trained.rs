@@ -188,3 +188,19 @@ pub fn expect_fit(fit: &Fit) -> Result<(), Failure> {
 pub fn network(recipe: &Recipe) -> Result<Graph, Failure> {
     Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
 }
+
+/// A file for weights; its name determines the format.
+///
+/// # Errors
+/// Another format.
+pub fn state_file(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    // Special files, such as /dev/null, can have any name.
+    let is_special = path.metadata().is_ok_and(|there| !there.is_file());
+    match extension {
+        Some("safetensors" | "pth" | "pt") => Ok(path),
+        _ if is_special => Ok(path),
+        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
+    }
+}

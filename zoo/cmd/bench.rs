@@ -7,7 +7,7 @@ use crate::complete;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::{Context, use_threads};
 use crate::memory::{MemoryArgs, beyond_now};
-use crate::numbers::percent;
+use crate::numbers::{median, percent};
 use crate::options::Change;
 use crate::simulated::Simulated;
 use crate::{Exit, Failure};
@@ -224,16 +224,6 @@ fn inputs(graph: &Graph, seed: u64) -> Result<Inputs, Failure> {
         .collect()
 }
 
-/// The median; 0 for an empty list.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match (values.get(n.saturating_sub(1) / 2), values.get(n / 2)) {
-        (Some(low), Some(high)) => (low + high) / 2.0,
-        _ => 0.0,
-    }
-}
-
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let (batch, image, threads) = (report.batch, report.image, report.threads);
     let size = if image > 0 { format!(", {image}x{image}") } else { String::new() };
@@ -264,16 +254,4 @@ fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
         all_reduce.print(report.ranks, out)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_by_hand() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![]), 0.0);
-    }
 }

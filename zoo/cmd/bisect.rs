@@ -8,7 +8,7 @@ use crate::numbers::counted;
 use crate::options::RecipeArgs;
 use crate::proof;
 use crate::simulated::Simulated;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -82,7 +82,7 @@ fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
         writeln!(out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
         return Ok(());
     }
-    let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);
+    let mut table = Table::new(["keep in fp32", "operator"]);
     for kept in keep {
         table.row([Cell::from(kept.node.clone()), kept.op.to_owned().into()]);
     }

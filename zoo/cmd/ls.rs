@@ -4,7 +4,7 @@ use crate::console::{BAD, DIM, WARN};
 use crate::context::Context;
 use crate::numbers::scaled;
 use crate::options::Change;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -111,14 +111,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if rows.is_empty() {
         return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
     }
-    let mut table = Table::new([
-        ("recipe", Align::Left),
-        ("parameters", Align::Right),
-        ("target", Align::Right),
-        ("golden", Align::Left),
-        ("profiles", Align::Left),
-        ("description", Align::Left),
-    ]);
+    let mut table = Table::new(["recipe", ">parameters", ">target", "golden", "profiles", "description"]);
     for row in &rows {
         let target = row.target.as_ref().and_then(|target| target.goals().next()).map(|goal| goal.to_string());
         let description = match &row.error {

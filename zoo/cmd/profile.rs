@@ -3,12 +3,12 @@
 mod against;
 mod report;
 
-use crate::complete;
 use crate::context::Context;
 use crate::machine::Machine;
 use crate::options::RecipeArgs;
 use crate::output;
 use crate::{Exit, Failure};
+use against::AgainstArgs;
 use std::path::PathBuf;
 use zoo_npu::Work;
 
@@ -43,16 +43,8 @@ pub struct Args {
     /// List every kernel in order
     #[arg(long)]
     kernels: bool,
-    /// Compare with the step of another recipe, with the device, number of devices and batch of this one unless
-    /// --against-set or --against-device name others
-    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
-    against: Option<String>,
-    /// Override a value of the other recipe (can be repeated)
-    #[arg(long, value_name = "PATH=VALUE", requires = "against")]
-    against_set: Vec<String>,
-    /// Device of the other step, if different
-    #[arg(long, value_name = "NAME", requires = "against", add = complete::devices())]
-    against_device: Option<String>,
+    #[command(flatten)]
+    against: AgainstArgs,
     /// Write the events of the step to this file, for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -65,11 +57,8 @@ pub struct Args {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
-    let against = match &args.against {
-        Some(name) => Some(against::profile(name, &recipe, args, &catalog, context)?),
-        None => None,
-    };
     let work = if args.eval { Work::Eval } else { Work::Train };
+    let against = args.against.profile(&recipe, &args.machine, work, &catalog, context)?;
     let spinner = context.progress.spinner();
     let options = if args.what_if { " with each option" } else { "" };
     spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));

@@ -7,7 +7,7 @@ use crate::convergence;
 use crate::numbers::Seconds;
 use crate::options::Format;
 use crate::output;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
@@ -74,18 +74,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
-    let mut table = Table::new([
-        ("run", Align::Left),
-        ("recipe", Align::Left),
-        ("seed", Align::Right),
-        ("golden", Align::Left),
-        ("reached", Align::Right),
-        ("target", Align::Right),
-        ("", Align::Left),
-        ("loss", Align::Right),
-        ("time", Align::Right),
-        ("samples/s", Align::Right),
-    ]);
+    let mut table =
+        Table::new(["run", "recipe", ">seed", "golden", ">reached", ">target", "", ">loss", ">time", ">samples/s"]);
     for run in &comparison.runs {
         let metric = run.metric.map(Metric::name).unwrap_or_default();
         let shown = |value| run.metric.map(|metric| metric.format(value)).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! `zoo serve`: show runs in a browser on this machine.
 
+mod address;
 mod folders;
 mod index;
 
@@ -155,7 +156,7 @@ impl Site {
         let Some(folders) = folders else { return Ok(None) };
         let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, TrainError>>()?;
         let mut links = vec![all_runs()];
-        links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: href("/run", run) }));
+        links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: address::href("/run", run) }));
         Ok(Some(compare(&records)?.served(&records, links)?))
     }
 }
@@ -171,12 +172,6 @@ fn is_own(host: &str, port: u16) -> bool {
 
 fn all_runs() -> Link {
     Link { text: "all runs".to_owned(), href: "/".to_owned() }
-}
-
-/// The address of a page about a run.
-fn href(path: &str, run: &str) -> String {
-    let query = form_urlencoded::Serializer::new(String::new()).append_pair("run", run).finish();
-    format!("{path}?{query}")
 }
 
 #[cfg(test)]

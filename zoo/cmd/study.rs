@@ -9,7 +9,7 @@ use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::output;
-use crate::table::{Align, Table, fitted};
+use crate::table::{Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -102,7 +102,7 @@ fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Fail
         let trainings = study.trainings.iter().map(|table| table.rows.len()).sum();
         studies.push(Listed { name: name.clone(), description: study.description, trainings });
     }
-    let mut table = Table::new([("study", Align::Left), ("description", Align::Left)]);
+    let mut table = Table::new(["study", "description"]);
     for study in &studies {
         table.row([(&study.name).into(), (&study.description).into()]);
     }

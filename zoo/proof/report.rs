@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
-use crate::table::{Align, Cell, Table, fitted, fitted_after};
+use crate::table::{Cell, Table, fitted, fitted_after};
 use anstyle::Style;
 use std::fmt;
 use std::io::Write;
@@ -22,7 +22,7 @@ pub fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(
         Precision::F64 => "f64 (recipe)",
     };
     writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
-    write!(out, "{}", stages(&report.stages, ["compared", "floor"], &[]))?;
+    write!(out, "{}", stages(&report.stages, [">compared", ">floor"], &[]))?;
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
@@ -67,17 +67,10 @@ fn style(verdict: Verdict) -> Style {
 
 /// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit. `covered`
 /// is how much of each stage was compared, or empty.
-pub fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2], covered: &[String]) -> Table {
-    let column = (!covered.is_empty()).then_some(("covered", Align::Right));
-    let columns = [("stage", Align::Left), (counted, Align::Right)].into_iter().chain(column);
-    let mut table = Table::new(columns.chain([
-        ("worst", Align::Left),
-        ("error", Align::Right),
-        (floor, Align::Right),
-        ("ratio", Align::Right),
-        ("median", Align::Right),
-        ("verdict", Align::Left),
-    ]));
+pub fn stages(stages: &[StageReport], [counted, floor]: [&str; 2], covered: &[String]) -> Table {
+    let column = (!covered.is_empty()).then_some(">covered");
+    let columns = ["stage", counted].into_iter().chain(column);
+    let mut table = Table::new(columns.chain(["worst", ">error", floor, ">ratio", ">median", "verdict"]));
     for (n, stage) in stages.iter().enumerate() {
         let worst = stage.worst.as_ref();
         let number = |text: Option<String>| Cell::from(text.unwrap_or_default());

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{BAD, Console, GOOD, HEADING, WARN, paint};
 use crate::context::Context;
 use crate::proof::report;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_golden::{
@@ -56,12 +56,7 @@ fn unsound(recipe: &str, failed: &golden::Report, sets: &[String], out: &mut Con
 /// Prints the table of mutants.
 fn table(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let Report { recipe, planted, caught, mutants, .. } = *report;
-    let columns = [
-        ("planted fault", Align::Left),
-        ("expected in", Align::Left),
-        ("caught in", Align::Left),
-        ("first at", Align::Left),
-    ];
+    let columns = ["planted fault", "expected in", "caught in", "first at"];
     let mut table = Table::new(columns);
     for outcome in mutants {
         let found = match outcome.caught {

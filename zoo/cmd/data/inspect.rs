@@ -1,10 +1,10 @@
 //! `zoo data inspect`: contents of a data set, and its broken files.
 
-use super::Selection;
+use super::selection::Selection;
 use crate::console::{BAD, Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::numbers::grouped;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -55,11 +55,9 @@ const LISTED: usize = 10;
 fn print(report: &Report, classes: &[String], out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "{}\n", paint(HEADING, &report.description))?;
     let known = report.splits.first().map(|split| split.columns.as_slice()).unwrap_or_default();
-    let columns = [("split", Align::Left), ("samples", Align::Right)].into_iter();
-    let columns = columns.chain(known.iter().map(|(name, _)| (*name, Align::Right)));
-    let pixels = [("size", Align::Left), ("mean", Align::Left), ("std", Align::Left)];
-    let columns: Vec<(&'static str, Align)> = columns.chain(pixels).chain([("broken", Align::Right)]).collect();
-    let mut table = Table::new(columns);
+    let known: Vec<String> = known.iter().map(|(name, _)| format!(">{name}")).collect();
+    let columns = ["split", ">samples"].into_iter().chain(known.iter().map(String::as_str));
+    let mut table = Table::new(columns.chain(["size", "mean", "std", ">broken"]));
     let channels = |values: [f64; 3]| values.map(|v| format!("{v:.3}")).join(" ");
     for split in &report.splits {
         let mut row: Vec<Cell> = vec![split.name.into(), grouped(split.samples as u64).into()];

@@ -1,6 +1,6 @@
 //! `zoo data make`: a contact sheet of images.
 
-use super::Selection;
+use super::selection::Selection;
 use crate::context::Context;
 use crate::output;
 use crate::{Exit, Failure};

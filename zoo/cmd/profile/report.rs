@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::numbers::percent;
-use crate::table::{Align, Table};
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::Bytes;
@@ -203,15 +203,7 @@ impl Report {
         writeln!(out, "peak      {} of what the matrix units could do in half precision", percent(self.mfu))?;
         let phases: Vec<String> = self.phases.iter().map(|p| format!("{} {:.1}", p.phase, p.ms)).collect();
         writeln!(out, "phases    {} ms\n", phases.join(", "))?;
-        let mut table = Table::new([
-            ("operator", Align::Left),
-            ("kernels", Align::Right),
-            ("ms", Align::Right),
-            ("share", Align::Right),
-            ("TFLOP/s", Align::Right),
-            ("GB/s", Align::Right),
-            ("bound", Align::Left),
-        ]);
+        let mut table = Table::new(["operator", ">kernels", ">ms", ">share", ">TFLOP/s", ">GB/s", "bound"]);
         for op in &self.ops {
             table.row([
                 (&op.op).into(),
@@ -228,18 +220,8 @@ impl Report {
             write!(out, "\n{}", options_table(options))?;
         }
         let Some(kernels) = &self.kernels else { return Ok(()) };
-        let mut table = Table::new([
-            ("kernel", Align::Left),
-            ("operator", Align::Left),
-            ("phase", Align::Left),
-            ("line", Align::Left),
-            ("us", Align::Right),
-            ("Cube", Align::Right),
-            ("Vector", Align::Right),
-            ("HBM", Align::Right),
-            ("L2", Align::Right),
-            ("bound", Align::Left),
-        ]);
+        let mut table =
+            Table::new(["kernel", "operator", "phase", "line", ">us", ">Cube", ">Vector", ">HBM", ">L2", "bound"]);
         for row in kernels {
             let us = |value: f64| format!("{value:.1}").into();
             let bound = row.bound.into();
@@ -263,12 +245,7 @@ impl Report {
 
 /// The effect of each option.
 fn options_table(options: &[WhatIf]) -> Table {
-    let mut table = Table::new([
-        ("option", Align::Left),
-        ("step ms", Align::Right),
-        ("images/s", Align::Right),
-        ("what it does", Align::Left),
-    ]);
+    let mut table = Table::new(["option", ">step ms", ">images/s", "what it does"]);
     for option in options {
         let ms = option.step_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default();
         let gain = option.gain.map_or("refused".to_owned(), |gain| format!("{:+.1} %", 100.0 * gain));

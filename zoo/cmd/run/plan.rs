@@ -1,6 +1,6 @@
 //! The plan of a training, from the command line or from the run that is resumed.
 
-use super::Args;
+use super::args::Args;
 use super::folder::{expect_writable, last_run, next_run};
 use crate::Failure;
 use crate::catalog::Catalog;

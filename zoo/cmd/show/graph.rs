@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::passes::Pipeline;
@@ -88,13 +88,7 @@ fn rows(graph: &Graph) -> Vec<Row> {
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let mut phase = None;
-    let columns = [
-        ("node", Align::Left),
-        ("operator", Align::Left),
-        ("results", Align::Left),
-        ("work", Align::Right),
-        ("moves", Align::Right),
-    ];
+    let columns = ["node", "operator", "results", ">work", ">moves"];
     let mut table = Table::new(columns);
     for row in &report.nodes {
         if phase.replace(row.phase) != Some(row.phase) {

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{Console, HEADING, paint};
 use crate::context::Context;
 use crate::numbers::{grouped, scaled};
-use crate::table::{Align, Table};
+use crate::table::Table;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::Write;
@@ -66,13 +66,7 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     for (name, shape) in &report.inputs {
         writeln!(out, "input {name} {shape}")?;
     }
-    let mut table = Table::new([
-        ("name", Align::Left),
-        ("layer", Align::Left),
-        ("output", Align::Left),
-        ("parameters", Align::Right),
-        ("MAC", Align::Right),
-    ]);
+    let mut table = Table::new(["name", "layer", "output", ">parameters", ">MAC"]);
     let positive = |n: u64, text: String| if n == 0 { String::new() } else { text };
     for row in report.layers {
         table.row([

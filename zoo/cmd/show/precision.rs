@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::simulated::Simulated;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{
@@ -89,8 +89,7 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let mode = serde_json::to_value(report.precision).ok();
     let mode = mode.as_ref().and_then(|mode| mode.as_str()).unwrap_or_default();
     writeln!(out, "{}  on {}, {mode}\n", paint(HEADING, report.recipe), report.device)?;
-    let columns =
-        [("node", Align::Left), ("operator", Align::Left), ("computes in", Align::Left), ("because", Align::Left)];
+    let columns = ["node", "operator", "computes in", "because"];
     let mut table = Table::new(columns);
     let mut phase = None;
     for row in &report.nodes {

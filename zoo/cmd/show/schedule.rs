@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::context::Context;
-use crate::table::{Align, Table};
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_recipe::Recipe;
@@ -34,12 +34,7 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
     let length = recipe.train.length(steps_per_epoch);
     let lr = |step| recipe.schedule.lr(step, length);
     let steps = length.steps();
-    let mut table = Table::new([
-        ("step", Align::Right),
-        ("epoch", Align::Right),
-        ("learning rate", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new([">step", ">epoch", ">learning rate", ""]);
     let peak = recipe.schedule.peak_lr();
     for step in shown(steps) {
         let bar = "#".repeat((lr(step) / peak * BAR).round().clamp(0.0, BAR) as usize);

@@ -10,7 +10,7 @@ use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::progress::{Bar, Progress};
 use crate::simulated::Simulated;
-use crate::table::{Align, Table, fitted};
+use crate::table::{Table, fitted};
 use crate::training_data;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -250,16 +250,7 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
         if let Some(note) = &table.note {
             writeln!(out, "{}", paint(DIM, fitted(note)))?;
         }
-        let mut rows = Table::new([
-            ("", Align::Left),
-            ("on", Align::Left),
-            ("published", Align::Right),
-            ("trained", Align::Right),
-            ("", Align::Left),
-            ("skipped", Align::Right),
-            ("", Align::Left),
-            ("", Align::Left),
-        ]);
+        let mut rows = Table::new(["", "on", ">published", ">trained", "", ">skipped", "", ""]);
         for row in trained.iter().filter(|row| row.table == table.title) {
             let shown = |value| row.metric.map_or_else(|| percent(value), |metric| metric.format(value));
             let published = row.published.map(shown);

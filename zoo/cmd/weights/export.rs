@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::output;
 use crate::output::expect_apart;
-use crate::trained::{TrainedArgs, Usual, network, read};
+use crate::trained::{TrainedArgs, Usual, network, read, state_file};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
     /// File to write: .safetensors, or .pth or .pt for torch.load
-    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = state_file)]
     out: PathBuf,
 }
 

@@ -1,13 +1,12 @@
 //! `zoo weights import`: check whether a state_dict fits a recipe.
 
-use super::Names;
 use crate::console::{BAD, Console, DIM, GOOD, paint};
 use crate::context::Context;
 use crate::options::RecipeArgs;
 use crate::output;
 use crate::output::expect_apart;
-use crate::table::{Align, Cell, Table};
-use crate::trained::network;
+use crate::table::{Cell, Table};
+use crate::trained::{network, state_file};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -38,7 +37,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the weights under the names of the network: .safetensors, or .pth or .pt for PyTorch
-    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = state_file)]
     out: Option<PathBuf>,
     /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best
     #[arg(long, value_name = "KEY")]
@@ -48,6 +47,24 @@ pub struct Args {
     /// Use the tensors that fit, and do not fail because of the others
     #[arg(long)]
     partial: bool,
+}
+
+/// How the names of a file become names of the network.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct Names {
+    /// Remove this prefix from the names in the file, for example `module.`
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    strip: String,
+    /// Add this prefix to the names in the file, for example `features.` if the file contains only this part of the
+    /// network
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    add: String,
+}
+
+impl From<&Names> for Naming {
+    fn from(names: &Names) -> Self {
+        Self { strip: names.strip.clone(), add: names.add.clone() }
+    }
 }
 
 #[derive(Serialize)]
@@ -93,8 +110,7 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     if !fit.notes().is_empty() {
         writeln!(out)?;
     }
-    let mut table =
-        Table::new([("tensor", Align::Left), ("file", Align::Left), ("network", Align::Left), ("", Align::Left)]);
+    let mut table = Table::new(["tensor", "file", "network", ""]);
     let shape = |shape: &[usize]| match shape {
         [] => "scalar".to_owned(),
         _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
