@@ -1,6 +1,6 @@
 //! All errors of commands, and their exit codes.
 
-use crate::{Exit, excerpt::excerpt, memory::Limit};
+use crate::{Exit, excerpt::excerpt};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -126,14 +126,14 @@ pub enum Failure {
         source: std::io::Error,
     },
     /// The command needs more memory than allowed.
-    #[error("{what} needs {needed}, but {} is {}: {instead}", limit.by, limit.bytes)]
+    #[error("{what} needs {needed}, but {} is {}: {instead}", limit.1, limit.0)]
     Memory {
         /// What needs the memory.
         what: String,
         /// Its peak memory.
         needed: Bytes,
-        /// The limit.
-        limit: Limit,
+        /// The limit, and its source.
+        limit: (Bytes, &'static str),
         /// An alternative that fits.
         instead: String,
     },

@@ -17,14 +17,25 @@ mod cli;
 mod cmd;
 mod complete;
 mod console;
+mod context;
+mod convergence;
+mod evaluating;
 mod excerpt;
 mod exit;
 mod failure;
 mod interrupt;
+mod machine;
 mod memory;
 mod numbers;
+mod options;
+mod output;
 mod progress;
+mod proof;
+mod recipe_file;
+mod simulated;
 mod table;
+mod trained;
+mod training_data;
 
 pub use cli::Cli;
 pub use exit::Exit;
@@ -95,7 +106,7 @@ fn suggest_set(error: &mut clap::Error) {
 
 /// Runs one command and reports its errors.
 fn run(cli: &Cli) -> Exit {
-    let mut context = cmd::Context::new(&cli.global);
+    let mut context = context::Context::new(&cli.global);
     match cmd::run(&cli.command, &mut context) {
         Ok(exit) => exit,
         Err(failure) => {

@@ -47,7 +47,7 @@ impl MemoryArgs {
             None => Ok(()),
             Some(limit) => {
                 let (what, instead) = (what.to_owned(), instead(limit.bytes));
-                Err(Failure::Memory { what, needed, limit, instead })
+                Err(Failure::Memory { what, needed, limit: (limit.bytes, limit.by), instead })
             }
         }
     }

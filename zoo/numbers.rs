@@ -34,6 +34,16 @@ pub fn percent(fraction: f64) -> String {
     format!("{:.1} %", 100.0 * fraction)
 }
 
+/// The median; 0 for an empty list.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match (values.get(n.saturating_sub(1) / 2), values.get(n / 2)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => 0.0,
+    }
+}
+
 /// A small number such as an error: two digits and the exponent, `0` for zero.
 pub struct Small(pub f64);
 
@@ -78,6 +88,13 @@ impl fmt::Display for Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn medians_by_hand() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -1,7 +1,7 @@
 //! Standard error: messages and progress bars, without interleaving.
 
-use crate::cli::Global;
 use crate::console::{BAD, Color, DIM, WARN, paint};
+use crate::options::Global;
 use anstream::AutoStream;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
@@ -80,6 +80,13 @@ impl Progress {
         let bar = self.bars.add(bar);
         bar.enable_steady_tick(Duration::from_millis(120));
         Phases { bar: Bar(bar), begun: false }
+    }
+
+    /// A bar over about `length` phases of `whom`, moved by the name of each as it begins; removed on drop.
+    pub fn named(&self, length: usize, whom: &str) -> impl FnMut(&str) + use<> {
+        let mut phases = self.phases(length);
+        let whom = whom.to_owned();
+        move |what| phases.next(format!("{whom}: {what}"))
     }
 
     /// A progress bar for a sequence of phases of `whom`; removed on drop.

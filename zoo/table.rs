@@ -4,15 +4,6 @@ use crate::console::{HEADING, paint};
 use anstyle::Style;
 use std::fmt;
 
-/// Alignment of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Text.
-    Left,
-    /// Numbers.
-    Right,
-}
-
 /// A cell: text with a style.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -42,18 +33,29 @@ const NARROWEST: usize = 24;
 /// Indentation of text that is moved below its row.
 const INDENT: usize = 4;
 
+/// A column of texts, or of numbers, which are aligned on the right.
+#[derive(Clone, Debug)]
+struct Column {
+    heading: String,
+    is_number: bool,
+}
+
 /// A table with headings, each column as wide as its widest cell. On a narrow terminal, the texts of the last column
 /// are wrapped or placed below their rows, and then cells are wrapped at spaces and between the parts of names.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// A table without rows.
-    pub fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    /// A table without rows. Columns of numbers have a `>` before their headings, which is not shown.
+    pub fn new<'h>(headings: impl IntoIterator<Item = &'h str>) -> Self {
+        let column = |heading: &str| match heading.strip_prefix('>') {
+            Some(heading) => Column { heading: heading.to_owned(), is_number: true },
+            None => Column { heading: heading.to_owned(), is_number: false },
+        };
+        Self { columns: headings.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; cells beyond the last column are not shown.
@@ -63,7 +65,7 @@ impl Table {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());
-        cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)
+        cells.chain([self.columns[column].heading.chars().count()]).max().unwrap_or(0)
     }
 }
 
@@ -80,7 +82,7 @@ impl Table {
         let mut below = false;
         if let Some(screen) = screen {
             let before = total(&widths[..widths.len().saturating_sub(1)]);
-            let is_text = self.columns.last().is_some_and(|(_, align)| *align == Align::Left);
+            let is_text = self.columns.last().is_some_and(|column| !column.is_number);
             if let Some(last) = widths.last_mut().filter(|last| is_text && before + **last > screen) {
                 let left = screen.saturating_sub(before);
                 below = left < NARROWEST && *last > NARROWEST;
@@ -88,7 +90,7 @@ impl Table {
             }
             self.narrow(&mut widths, screen);
         }
-        let headings: Vec<Cell> = self.columns.iter().map(|(name, _)| Cell::styled(name, HEADING)).collect();
+        let headings: Vec<Cell> = self.columns.iter().map(|column| Cell::styled(&column.heading, HEADING)).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let (row, under) = match (below, row.split_last()) {
@@ -127,15 +129,15 @@ impl Table {
     fn least_width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| parts(&cell.text));
         let longest = cells.map(|part| part.trim_end().chars().count()).max().unwrap_or(0);
-        longest.max(self.columns[column].0.chars().count())
+        longest.max(self.columns[column].heading.chars().count())
     }
 
     fn line(&self, row: &[Cell], widths: &[usize]) -> String {
         let mut line = String::new();
         let mut pending = 0;
-        for ((cell, (_, align)), width) in row.iter().zip(&self.columns).zip(widths) {
+        for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
             let gap = width.saturating_sub(cell.text.chars().count());
-            let (before, after) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
+            let (before, after) = if column.is_number { (gap, 0) } else { (0, gap) };
             if cell.text.is_empty() {
                 pending += gap + 2;
                 continue;
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_lines_end_at_their_text() {
-        let mut table = Table::new([("name", Align::Left), ("n", Align::Right), ("note", Align::Left)]);
+        let mut table = Table::new(["name", ">n", "note"]);
         table.row(["a".into(), 1.into(), "".into()]);
         table.row(["longer".into(), 1000.into(), Cell::styled("x", Style::new().bold())]);
         let text = |width| anstream::adapter::strip_str(&table.fitted(width)).to_string();
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_last_column_is_wrapped_where_there_is_room_for_it() {
-        let mut table = Table::new([("name", Align::Left), ("note", Align::Left)]);
+        let mut table = Table::new(["name", "note"]);
         table.row(["a".into(), "a note of more than twenty-four characters".into()]);
         let wrapped = "name  note\na     a note of more than\n      twenty-four characters\n";
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(30))).to_string(), wrapped);
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn names_are_wrapped_where_the_terminal_is_narrow() {
-        let mut table = Table::new([("worst", Align::Left), ("error", Align::Right), ("verdict", Align::Left)]);
+        let mut table = Table::new(["worst", ">error", "verdict"]);
         table.row(["layer4.1.bn2.bias/momentum_buffer".into(), "2.3e-4".into(), "pass".into()]);
         let narrow = "worst                 error  verdict\nlayer4.1.bn2.bias/   2.3e-4  pass\nmomentum_buffer\n";
         let fitted = anstream::adapter::strip_str(&table.fitted(Some(36))).to_string();

@@ -3,7 +3,7 @@
 //! <https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions>; escaped as GitHub's own toolkit
 //! does (actions/toolkit, packages/core/src/command.ts). The runner reads them from stderr as well as from stdout.
 
-use super::Place;
+use super::suite::Place;
 use std::path::{Path, PathBuf};
 use zoo_recipe::Severity;
 

@@ -1,6 +1,6 @@
 //! JUnit XML for CI systems.
 
-use super::{Case, Fault, Outcome, Suite};
+use super::suite::{Case, Fault, Outcome, Suite};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 /// The judgements of a command as a report.

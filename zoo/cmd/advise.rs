@@ -1,10 +1,10 @@
 //! `zoo advise`: what makes a recipe slow on a simulated device.
 
-use super::profile::Machine;
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
-use crate::console::{DIM, HEADING, WARN, paint};
+use crate::console::{Console, DIM, HEADING, WARN, paint};
+use crate::context::Context;
 use crate::excerpt::excerpt;
+use crate::machine::Machine;
+use crate::options::RecipeArgs;
 use crate::table::{fitted, fitted_after};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -31,7 +31,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     step_ms: f64,
@@ -49,17 +48,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
     let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
     drop(spinner);
-    let report =
-        Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: device.name, step_ms, advice };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, &args.recipe.change.sets, context)?,
-    }
+    let report = Report { recipe: recipe.name.clone(), device: device.name, step_ms, advice };
+    context.show(&report, |out| print(&report, &args.recipe.change.sets, out))?;
     Ok(Exit::Pass)
 }
 
-fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), Failure> {
-    let out = &mut context.out;
+fn print(report: &Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "{}  on {}, {:.1} ms per step", paint(HEADING, &report.recipe), report.device, report.step_ms)?;
     if report.advice.is_empty() {
         writeln!(out, "\nnone of the patterns that the vendors' guides warn about")?;

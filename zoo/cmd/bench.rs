@@ -3,12 +3,13 @@
 mod collectives;
 mod costs;
 
-use super::{Context, SCHEMA_VERSION, simulated::Simulated};
-use crate::cli::{Change, Format};
 use crate::complete;
-use crate::console::{DIM, HEADING, paint};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::{Context, use_threads};
 use crate::memory::{MemoryArgs, beyond_now};
-use crate::numbers::percent;
+use crate::numbers::{median, percent};
+use crate::options::Change;
+use crate::simulated::Simulated;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use collectives::Collectives;
@@ -73,7 +74,6 @@ const WARM_UP: u32 = 2;
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     kernels: &'static str,
@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(threads) = args.threads {
         recipe.engine.threads = Some(usize::from(threads));
     }
-    super::use_threads(recipe.engine.threads)?;
+    use_threads(recipe.engine.threads)?;
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
         shape.set_side(usize::from(side));
     }
@@ -125,10 +125,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
 }
 
@@ -183,7 +180,6 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         Kernels::Reference => ("reference", false),
     };
     Ok(Report {
-        schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
         device: simulated.map_or(zoo_train::HOST, Simulated::name).to_owned(),
         kernels,
@@ -228,18 +224,7 @@ fn inputs(graph: &Graph, seed: u64) -> Result<Inputs, Failure> {
         .collect()
 }
 
-/// The median; 0 for an empty list.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match (values.get(n.saturating_sub(1) / 2), values.get(n / 2)) {
-        (Some(low), Some(high)) => (low + high) / 2.0,
-        _ => 0.0,
-    }
-}
-
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
-    let out = &mut context.out;
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let (batch, image, threads) = (report.batch, report.image, report.threads);
     let size = if image > 0 { format!(", {image}x{image}") } else { String::new() };
     let fusion = if report.fusion { ", fused" } else { "" };
@@ -269,16 +254,4 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
         all_reduce.print(report.ranks, out)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_by_hand() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median(vec![]), 0.0);
-    }
 }

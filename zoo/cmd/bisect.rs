@@ -1,23 +1,20 @@
 //! `zoo bisect`: which operators must stay fp32 on a device.
 
-use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
-use crate::cli::{Format, RecipeArgs};
 use crate::complete;
-use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::console::{BAD, Console, GOOD, HEADING, paint};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::numbers::counted;
-use crate::table::{Align, Cell, Table};
+use crate::options::RecipeArgs;
+use crate::proof;
+use crate::simulated::Simulated;
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_engine::Options;
-use zoo_golden::device::{
-    DeviceOptions,
-    bisect::{Bisection, bisect},
-};
+use zoo_golden::device::bisect::{Bisection, bisect};
 use zoo_npu::Work;
-use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
@@ -40,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
     /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
-    #[arg(long, value_name = "NODE=POWER", value_parser = super::simulated::planted)]
+    #[arg(long, value_name = "NODE=POWER", value_parser = crate::simulated::planted)]
     plant: Vec<(String, i32)>,
     #[command(flatten)]
     memory: MemoryArgs,
@@ -48,7 +45,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     #[serde(flatten)]
@@ -59,50 +55,39 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let mut recipe = loaded.recipe;
     let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
     let Some(mut simulated) = Simulated::find(Some(&name), Work::Train, &mut recipe, context)? else {
         return Err(Failure::Usage("this machine computes in fp32: choose a device with --device".to_owned()));
     };
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());
-    let options = DeviceOptions {
-        device: &name,
-        arithmetic: &simulated.arithmetic,
-        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
-        engine: Options::of(&recipe),
-    };
-    check::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
+    let options = simulated.options(&recipe);
+    proof::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
     let bisection = bisect(&recipe, &golden, &options, &mut context.progress.foreseen(&recipe.name))?;
     let passes = bisection.passes;
-    let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    let report = Report { recipe: recipe.name.clone(), device: name, bisection };
+    context.show(&report, |out| print(&report, out))?;
     Ok(if passes { Exit::Pass } else { Exit::Missed })
 }
 
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let Report { recipe, device, bisection: Bisection { keep, passes, steps }, .. } = report;
     let steps = counted(*steps as u64, "step");
-    writeln!(context.out, "{}  {device}, {steps}", paint(HEADING, recipe))?;
+    writeln!(out, "{}  {device}, {steps}", paint(HEADING, recipe))?;
     if !passes {
         let verdict = paint(BAD, "still loses");
-        writeln!(
-            context.out,
-            "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault"
-        )?;
+        writeln!(out, "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault")?;
     } else if keep.is_empty() {
-        writeln!(context.out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
+        writeln!(out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
         return Ok(());
     }
-    let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);
+    let mut table = Table::new(["keep in fp32", "operator"]);
     for kept in keep {
         table.row([Cell::from(kept.node.clone()), kept.op.to_owned().into()]);
     }
-    write!(context.out, "\n{table}")?;
+    write!(out, "\n{table}")?;
     let names: Vec<&str> = keep.iter().map(|kept| kept.node.as_str()).collect();
-    writeln!(context.out, "\n--set 'npu.keep_fp32=[{}]'", names.join(", "))?;
+    writeln!(out, "\n--set 'npu.keep_fp32=[{}]'", names.join(", "))?;
     Ok(())
 }

@@ -1,38 +1,37 @@
 //! `zoo check`: prove one training step.
 
-pub(super) mod cases;
 mod device;
 mod mutants;
 mod picture;
-pub(super) mod report;
 
-pub(super) use report::print;
-
-use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
-use crate::ci::{JunitArgs, Suite};
-use crate::cli::{Change, Format};
+use crate::ci::Suite;
 use crate::complete;
-use crate::memory::{self, MemoryArgs};
+use crate::context::Context;
+use crate::memory::MemoryArgs;
+use crate::options::{Change, Format, JunitArgs};
+use crate::proof::{
+    self,
+    cases::{self, Checked},
+};
+use crate::simulated::Simulated;
 use crate::{Exit, Failure};
-use cases::Checked;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tracing::{debug, info};
+use tracing::info;
 use zoo_engine::Options;
 use zoo_golden::{
-    CheckOptions, Golden, GoldenError, Precision, Report, Verdict,
-    device::{DeviceOptions, check_device},
+    CheckOptions, Precision, Report, Verdict,
     dump::{Arithmetics, DumpOptions, dump},
     mutants::Planting,
 };
 use zoo_graph::Bytes;
 use zoo_npu::Work;
-use zoo_recipe::{Loaded, Recipe};
-use zoo_train::{HOST, LossScale};
+use zoo_recipe::Loaded;
+use zoo_train::HOST;
 
 /// Prove one training step against golden tensors of a reference framework.
 ///
@@ -75,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants"])]
     device: Option<String>,
     /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
-    #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = super::simulated::planted)]
+    #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = crate::simulated::planted)]
     plant: Vec<(String, i32)>,
     /// List every node of the device's step, not only those that lose the most precision
     #[arg(long, requires = "device")]
@@ -107,13 +106,9 @@ impl From<DType> for Precision {
     }
 }
 
-/// Steps that are computed to judge a device: with unbounded exponents, on the device, and in f64.
-pub(super) const STEPS_ON_DEVICE: usize = 2;
-
 /// Several reports.
 #[derive(Serialize)]
 struct Reports {
-    schema_version: u32,
     reports: Vec<Report>,
 }
 
@@ -160,12 +155,12 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         let begun = Instant::now();
-        let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), args.memory, context)?;
+        let report = proof::check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), args.memory, context)?;
         if context.format == Format::Text {
             if !reports.is_empty() {
                 writeln!(context.out)?;
             }
-            print(&report, &args.change.sets, &mut context.out)?;
+            proof::report::print(&report, &args.change.sets, &mut context.out)?;
         }
         let dtype = match report.dtype {
             Precision::F32 => "f32",
@@ -184,58 +179,10 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
-            _ => context.out.json(&Reports { schema_version: SCHEMA_VERSION, reports })?,
+            _ => context.show(&Reports { reports }, |_| Ok(()))?,
         }
     }
     Ok(if passed { Exit::Pass } else { Exit::Missed })
-}
-
-/// Checks a recipe against its own golden, or against another.
-///
-/// # Errors
-/// A golden that is missing or unreadable, or an engine that fails.
-pub(super) fn check(
-    catalog: &Catalog,
-    loaded: &Loaded,
-    other: Option<&Path>,
-    precision: Precision,
-    memory: MemoryArgs,
-    context: &Context,
-) -> Result<Report, Failure> {
-    let (golden, folder) = golden(catalog, loaded, other)?;
-    let recipe = &loaded.recipe;
-    let (limit, before) = (memory.limit(), memory::beyond_now(Bytes(0)));
-    let room = limit.as_ref().map(|limit| Bytes(limit.bytes.0.saturating_sub(before.0)));
-    let options = CheckOptions { precision, engine: Options::of(recipe), room };
-    expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), memory)?;
-    let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
-    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    match (zoo_golden::check(recipe, &golden, &folder, &options, &mut progress), limit) {
-        (Err(GoldenError::NoRoom { needed }), Some(limit)) => Err(Failure::Memory {
-            what: format!("the golden check of {}, which needs a step in f64 (golden/README.md),", recipe.name),
-            needed: before + needed,
-            limit,
-            instead: "`zoo check --dtype f64` needs less memory; `zoo run --no-check` skips the check".to_owned(),
-        }),
-        (report, _) => Ok(report?),
-    }
-}
-
-/// Refuses a check whose forecast exceeds the memory.
-pub(super) fn expect_room(
-    recipe: &Recipe,
-    forecast: impl FnOnce() -> Result<Bytes, GoldenError>,
-    memory: MemoryArgs,
-) -> Result<(), Failure> {
-    // Without a forecast the step cannot be built either: the report contains the reason.
-    let Ok(more) = forecast() else { return Ok(()) };
-    let (what, needed) = (format!("the golden check of {}", recipe.name), memory::beyond_now(more));
-    debug!("memory: {what} takes about {needed}");
-    memory.expect(&what, needed, |_| {
-        "the batch is given by the golden; `zoo run --no-check` skips the \
-                                      check"
-            .to_owned()
-    })
 }
 
 /// Runs the step on a simulated device; returns whether the check passes.
@@ -246,25 +193,14 @@ fn on_device(
     loaded: Loaded,
     context: &mut Context,
 ) -> Result<bool, Failure> {
-    let (golden, _) = golden(catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(catalog, &loaded, args.golden.as_deref())?;
     let mut loaded = loaded;
     let Some(mut simulated) = Simulated::find(Some(device), Work::Train, &mut loaded.recipe, context)? else {
         return Ok(true);
     };
-    let recipe = &loaded.recipe;
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());
-    let options = DeviceOptions {
-        device: simulated.name(),
-        arithmetic: &simulated.arithmetic,
-        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
-        engine: Options::of(recipe),
-    };
-    expect_room(recipe, || zoo_golden::memory_on_device(recipe, &golden, &options), args.memory)?;
-    let mut bar = context.progress.phases(STEPS_ON_DEVICE);
-    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let begun = Instant::now();
-    let report = check_device(recipe, &golden, &options, &mut progress)?;
-    drop(bar);
+    let report = proof::on_device(&loaded.recipe, &golden, &simulated, args.memory, context)?;
     let name = format!("{} on {}", report.recipe, report.device);
     let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
     context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
@@ -273,7 +209,7 @@ fn on_device(
         Format::Text => device::print(&report, args.nodes, &args.change.sets, &mut context.out)?,
     }
     if let Some(folder) = &args.dump {
-        write_dump(args, Arithmetics::Device(options), catalog, &loaded, folder, context)?;
+        write_dump(args, Arithmetics::Device(simulated.options(&loaded.recipe)), catalog, &loaded, folder, context)?;
     }
     Ok(report.verdict != Verdict::Fail)
 }
@@ -287,7 +223,7 @@ fn write_dump(
     folder: &Path,
     context: &Context,
 ) -> Result<(), Failure> {
-    let (golden, _) = golden(catalog, loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
     let options = DumpOptions { arithmetic, engine: Options::of(recipe) };
     let written = dump(recipe, &golden, &options, folder, &mut context.progress.foreseen(&recipe.name))?;
@@ -298,34 +234,10 @@ fn write_dump(
 
 /// Plants every known mistake that applies to the recipe.
 fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Planting, Failure> {
-    let (golden, folder) = golden(catalog, loaded, args.golden.as_deref())?;
+    let (golden, folder) = proof::golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
     let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
-    expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;
-    let mut bar = context.progress.phases(zoo_golden::mutants::phases());
-    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
+    proof::expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;
+    let mut progress = context.progress.named(zoo_golden::mutants::phases(), &recipe.name);
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
-}
-
-/// The golden to check against, and the folder with the other goldens of the recipe.
-pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
-    let recipe = &loaded.recipe;
-    let own = catalog.golden(recipe, &loaded.path);
-    let (manifest, folder) = match other {
-        Some(other) => (other.to_owned(), folder_of(recipe, own.ok().flatten().as_deref().unwrap_or(other))),
-        None => {
-            let own = own?.ok_or_else(|| GoldenError::Absent { recipe: recipe.name.clone() })?;
-            let folder = folder_of(recipe, &own);
-            (own, folder)
-        }
-    };
-    Ok((Golden::read(&manifest)?, folder))
-}
-
-/// The folder of the other golden files of a recipe: the folder with its name next to that of its step golden, which
-/// may belong to another recipe, or else the folder of the step golden.
-fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
-    let beside = manifest.parent().unwrap_or(Path::new(""));
-    let own = beside.parent().map(|goldens| goldens.join(&recipe.name));
-    own.filter(|own| own.is_dir()).unwrap_or_else(|| beside.to_owned())
 }

@@ -1,6 +1,6 @@
 //! `zoo completions`: completion scripts for shells.
 
-use super::Context;
+use crate::context::Context;
 use crate::{Exit, Failure};
 use clap_complete::Shell;
 use clap_complete::env::Shells;

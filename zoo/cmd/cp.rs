@@ -1,8 +1,8 @@
 //! `zoo cp`: copy a recipe.
 
-use super::{Context, SCHEMA_VERSION, new};
-use crate::cli::Format;
 use crate::complete;
+use crate::context::Context;
+use crate::recipe_file;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -31,7 +31,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     copy_of: &'a str,
     path: &'a Path,
@@ -39,22 +38,17 @@ struct Report<'a> {
 
 /// Copies the recipe and prints the path. Never replaces an existing file.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    new::expect_name(&args.name)?;
+    recipe_file::expect_name(&args.name)?;
     let catalog = context.catalog()?;
     let loaded = catalog.library().load(&args.recipe, &LoadOptions::default())?;
     let unreadable = |source| Failure::Unreadable { path: loaded.path.clone(), source };
     let text = std::fs::read_to_string(&loaded.path).map_err(unreadable)?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
-    let moved = |folder: &Path| new::reference::moved(&catalog, &text, &loaded.path, folder);
-    new::write_valid(&catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
-    new::put_schema(path.parent().unwrap_or(Path::new("")))?;
-    match context.format {
-        Format::Json => {
-            let (recipe, copy_of) = (args.name.as_str(), loaded.recipe.name.as_str());
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, copy_of, path: &path })?;
-        }
-        Format::Text => writeln!(context.out, "{}", path.display())?,
-    }
+    let moved = |folder: &Path| recipe_file::reference::moved(&catalog, &text, &loaded.path, folder);
+    recipe_file::write_valid(&catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
+    recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
+    let report = Report { recipe: &args.name, copy_of: &loaded.recipe.name, path: &path };
+    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))?;
     Ok(Exit::Pass)
 }
 

@@ -3,18 +3,15 @@
 mod pictures;
 mod prompt;
 
-use super::{
-    Context, SCHEMA_VERSION,
-    run::{data, screen::Evaluating},
-    simulated::Simulated,
-    trained::{Trained, TrainedArgs, Usual},
-    weights::{expect_fit, network},
-};
-use crate::cli::Format;
 use crate::complete;
-use crate::console::{BAD, GOOD, paint};
+use crate::console::{BAD, Console, GOOD, paint};
+use crate::context::Context;
+use crate::evaluating::Evaluating;
 use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
+use crate::simulated::Simulated;
+use crate::trained::{Trained, TrainedArgs, Usual, expect_fit, network};
+use crate::training_data;
 use crate::{Exit, Failure};
 use pictures::Pictures;
 use prompt::PromptArgs;
@@ -73,7 +70,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     /// The run of the weights, if its folder is known.
     run: Option<PathBuf>,
@@ -162,7 +158,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
-    let baselines = data::trivial_answers(job, &context.progress)?;
+    let baselines = training_data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
     let metric = recipe.metric();
     let achieved = evaluation.score(metric).filter(|value| value.is_finite());
@@ -170,7 +166,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         |Goal { metric, value }: Goal| evaluation.score(metric).is_some_and(|achieved| metric.reaches(achieved, value));
     let lost = evaluation.not_finite();
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
         run: trained.run.map(|run| run.folder),
         checkpoint: weights.file.clone(),
@@ -190,10 +185,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         baselines,
         drawn: args.draw.clone(),
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, &evaluation.scores, sets.samples.noun(), target, context)?,
-    }
+    context.show(&report, |out| print(&report, &evaluation.scores, sets.samples.noun(), target, out))?;
     if !lost.is_empty() {
         context.progress.error(&unusable(&lost));
     }
@@ -205,7 +197,7 @@ fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<
     match (given, &trained.run) {
         // The settings from the data of the run are already in the recipe.
         (None, Some(_)) => Ok(zoo_tasks::open(recipe, None)?),
-        _ => data::open(recipe, &trained.loaded.overridden, given),
+        _ => training_data::open(recipe, &trained.loaded.overridden, given),
     }
 }
 
@@ -238,7 +230,7 @@ fn print(
     scores: &[Score],
     noun: &str,
     target: Option<&zoo_recipe::schema::Target>,
-    context: &mut Context,
+    out: &mut Console,
 ) -> Result<(), Failure> {
     let mut parts: Vec<String> = scores.iter().map(ToString::to_string).collect();
     parts.extend(report.loss.map(|loss| format!("cross entropy {loss:.4}")));
@@ -247,17 +239,17 @@ fn print(
     }
     let step = report.step.map(|step| format!(", step {step}")).unwrap_or_default();
     let (scores, samples, data) = (parts.join(", "), report.samples, &report.data);
-    writeln!(context.out, "{scores} on {samples} {noun} of {data}{step}")?;
+    writeln!(out, "{scores} on {samples} {noun} of {data}{step}")?;
     for Baseline { answer, score } in &report.baselines {
-        writeln!(context.out, "{answer}: {score}")?;
+        writeln!(out, "{answer}: {score}")?;
     }
     if let (Some(target), Some(met)) = (target, report.met) {
         let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
         let goals: Vec<String> = target.goals().map(|goal| goal.to_string()).collect();
-        writeln!(context.out, "target {}: {word}", goals.join(" and "))?;
+        writeln!(out, "target {}: {word}", goals.join(" and "))?;
     }
     if let Some(folder) = &report.drawn {
-        writeln!(context.out, "pictures in {}", folder.display())?;
+        writeln!(out, "pictures in {}", folder.display())?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! `zoo export`: write a network as an ONNX model for inference.
 
-use super::trained::{TrainedArgs, Usual};
-use super::{Context, SCHEMA_VERSION, expect_apart, output, weights::read};
-use crate::cli::Format;
+use crate::console::Console;
+use crate::context::Context;
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
+use crate::output;
+use crate::output::expect_apart;
+use crate::trained::{TrainedArgs, Usual, read};
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use serde::Serialize;
@@ -49,7 +51,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     out: &'a Path,
     bytes: usize,
@@ -88,7 +89,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         weights::write(path, &sample(&graph, &mut step, &model.outputs)?)?;
     }
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         recipe: &recipe.name,
         out: &args.out,
         bytes: model.bytes.len(),
@@ -99,10 +99,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         weights,
         sample: args.sample.as_deref(),
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
 }
 
@@ -172,7 +169,7 @@ fn rows_of_table(graph: &Graph, indices: ValueId) -> usize {
     tables.filter_map(|table| graph.ty(*table).shape.first().copied()).min().unwrap_or(1)
 }
 
-fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let batch = report.batch.map_or("any".to_owned(), |batch| batch.to_string());
     let weights = report.weights.as_ref().map_or("initial".to_owned(), |file| file.display().to_string());
     let rows = [
@@ -182,12 +179,12 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         ("outputs", report.outputs.join(", ")),
         ("weights", weights),
     ];
-    writeln!(context.out, "{}  {}B", report.out.display(), scaled(report.bytes as u64, 2))?;
+    writeln!(out, "{}  {}B", report.out.display(), scaled(report.bytes as u64, 2))?;
     for (what, value) in rows {
-        writeln!(context.out, "  {what:<14}{value}")?;
+        writeln!(out, "  {what:<14}{value}")?;
     }
     if let Some(sample) = report.sample {
-        writeln!(context.out, "{}  inputs and outputs of one step", sample.display())?;
+        writeln!(out, "{}  inputs and outputs of one step", sample.display())?;
     }
     Ok(())
 }

@@ -4,9 +4,9 @@ mod diff;
 mod export;
 mod inputs;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
+use crate::context::Context;
 use crate::memory::{MemoryArgs, beyond_now};
+use crate::options::RecipeArgs;
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use serde::Serialize;
@@ -66,7 +66,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     files: [PathBuf; 2],
 }
@@ -101,28 +100,20 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     args.memory.expect("this golden", needed, |_| format!("use a --batch smaller than {batch}"))?;
     record(&recipe, &options, &args.out, &mut context.progress.foreseen(&recipe.name))?;
     let files = files(&args.out);
-    match context.format {
-        Format::Json => {
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: recipe.name, files })?;
+    let report = Report { recipe: recipe.name, files };
+    context.show(&report, |out| {
+        for file in &report.files {
+            writeln!(out, "{}", file.display())?;
         }
-        Format::Text => {
-            for file in &files {
-                writeln!(context.out, "{}", file.display())?;
-            }
-            if recipe.golden.is_none() {
-                match files[0].strip_prefix("golden") {
-                    Ok(manifest) => info!(
-                        "to check against this baseline, add `golden: {{manifest: {}}}` to the recipe",
-                        manifest.display()
-                    ),
-                    Err(_) => info!(
-                        "to check against this baseline: zoo check {} --golden {}",
-                        args.recipe.recipe,
-                        files[0].display()
-                    ),
-                }
-            }
+        if recipe.golden.is_none() {
+            let manifest = &report.files[0];
+            let how = match manifest.strip_prefix("golden") {
+                Ok(inner) => format!(", add `golden: {{manifest: {}}}` to the recipe", inner.display()),
+                Err(_) => format!(": zoo check {} --golden {}", args.recipe.recipe, manifest.display()),
+            };
+            info!("to check against this baseline{how}");
         }
-    }
+        Ok(())
+    })?;
     Ok(Exit::Pass)
 }

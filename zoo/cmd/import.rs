@@ -1,8 +1,10 @@
 //! `zoo import`: write the recipe of a PyTorch network.
 
-use super::{Context, SCHEMA_VERSION, new, output};
-use crate::cli::Format;
+use crate::console::Console;
+use crate::context::Context;
 use crate::numbers::counted;
+use crate::output;
+use crate::recipe_file;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -41,7 +43,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     path: Option<&'a Path>,
     lines: usize,
@@ -63,10 +64,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let of_file = args.out.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let of_model = trace.model.rsplit([':', '/', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
-    new::expect_name(&name)?;
+    recipe_file::expect_name(&name)?;
     let imported = zoo_import::import(&trace, &name).map_err(failed)?;
-    let Proof { operations, modules, parameters, evaluation } = imported.proof;
-    if !evaluation {
+    if !imported.proof.evaluation {
         tracing::warn!(
             "{}: a trace of format 1 has no call in evaluation mode: whether the network computes something else there \
              was not seen; `python -m zoo_golden port` makes a trace that says so",
@@ -76,34 +76,30 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(path) = &args.out {
         match args.force {
             true => output::write(path, &imported.text, context)?,
-            false => new::write(path, &imported.text, "--force replaces it, --out names another file")?,
+            false => recipe_file::write(path, &imported.text, "--force replaces it, --out names another file")?,
         }
-        new::put_schema(path.parent().unwrap_or(Path::new("")))?;
+        recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
     }
-    match context.format {
-        Format::Json => context.out.json(&Report {
-            schema_version: SCHEMA_VERSION,
-            recipe: &name,
-            path: args.out.as_deref(),
-            lines: imported.text.lines().count(),
-            same: imported.proof,
-            text: args.out.is_none().then_some(imported.text.as_str()),
-        })?,
-        Format::Text => match &args.out {
-            None => write!(context.out, "{}", imported.text)?,
-            Some(path) => {
-                let count = |number: usize, word| counted(number as u64, word);
-                writeln!(
-                    context.out,
-                    "{}: {}; the same as the trace in {}, {} and {}",
-                    path.display(),
-                    count(imported.text.lines().count(), "line"),
-                    count(operations, "operation"),
-                    count(modules, "module output"),
-                    count(parameters, "parameter"),
-                )?;
-            }
-        },
-    }
+    let report = Report {
+        recipe: &name,
+        path: args.out.as_deref(),
+        lines: imported.text.lines().count(),
+        same: imported.proof,
+        text: args.out.is_none().then_some(imported.text.as_str()),
+    };
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
+}
+
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
+    if let Some(text) = report.text {
+        write!(out, "{text}")?;
+    }
+    let Some(path) = report.path else { return Ok(()) };
+    let Proof { operations, modules, parameters, evaluation: _ } = report.same;
+    let [lines, operations, modules, parameters] =
+        [(report.lines, "line"), (operations, "operation"), (modules, "module output"), (parameters, "parameter")]
+            .map(|(number, word)| counted(number as u64, word));
+    writeln!(out, "{}: {lines}; the same as the trace in {operations}, {modules} and {parameters}", path.display())?;
+    Ok(())
 }

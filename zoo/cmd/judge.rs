@@ -2,18 +2,16 @@
 
 mod print;
 
-use super::{
-    Context,
-    check::{
-        self,
-        cases::{self, Checked},
-    },
-    output,
-    simulated::Simulated,
-};
-use crate::ci::{JunitArgs, Suite};
-use crate::cli::{Format, RecipeArgs};
+use crate::ci::Suite;
+use crate::context::Context;
 use crate::memory::{MemoryArgs, beyond_now};
+use crate::options::{Format, JunitArgs, RecipeArgs};
+use crate::output;
+use crate::proof::{
+    self,
+    cases::{self, Checked},
+};
+use crate::simulated::Simulated;
 use crate::{Exit, Failure, complete};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -151,7 +149,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let mut loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, folder) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, folder) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let half = match args.arithmetic.as_str() {
         "f32" | "fp32" => Some(Declared::F32),
         "f16" | "fp16" => Some(Declared::Half { dtype: DType::F16, loss_scale: args.loss_scale }),

@@ -1,10 +1,10 @@
 //! `zoo ls`: list the recipes.
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Change, Format};
 use crate::console::{BAD, DIM, WARN};
+use crate::context::Context;
 use crate::numbers::scaled;
-use crate::table::{Align, Cell, Table};
+use crate::options::Change;
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -76,7 +76,6 @@ impl Row {
 
 #[derive(Serialize)]
 struct List<'a> {
-    schema_version: u32,
     recipes: &'a [Row],
 }
 
@@ -112,18 +111,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if rows.is_empty() {
         return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
     }
-    if context.format == Format::Json {
-        context.out.json(&List { schema_version: SCHEMA_VERSION, recipes: &rows })?;
-        return Ok(Exit::Pass);
-    }
-    let mut table = Table::new([
-        ("recipe", Align::Left),
-        ("parameters", Align::Right),
-        ("target", Align::Right),
-        ("golden", Align::Left),
-        ("profiles", Align::Left),
-        ("description", Align::Left),
-    ]);
+    let mut table = Table::new(["recipe", ">parameters", ">target", "golden", "profiles", "description"]);
     for row in &rows {
         let target = row.target.as_ref().and_then(|target| target.goals().next()).map(|goal| goal.to_string());
         let description = match &row.error {
@@ -143,7 +131,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             description,
         ]);
     }
-    write!(context.out, "{table}")?;
+    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))?;
     Ok(Exit::Pass)
 }
 

@@ -1,6 +1,6 @@
 //! `zoo man`: write manual pages.
 
-use super::Context;
+use crate::context::Context;
 use crate::{Cli, Exit, Failure};
 use clap::CommandFactory;
 use std::io::Write;

@@ -1,19 +1,17 @@
 //! `zoo new`: write a recipe to start from.
 
-pub(super) mod reference;
 mod sections;
 
-use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
-use crate::cli::Format;
 use crate::complete;
+use crate::context::Context;
+use crate::recipe_file::{self, reference};
 use crate::{Exit, Failure};
 use sections::{chain, is_set, section_of};
 use serde::Serialize;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use zoo_recipe::{LoadOptions, Loaded};
+use zoo_recipe::Loaded;
 use zoo_train::quoted;
 
 /// Write a commented recipe to start from, and the JSON Schema for editors next to it.
@@ -43,14 +41,13 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     path: &'a Path,
 }
 
 /// Writes the file. Never replaces an existing one.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    expect_name(&args.name)?;
+    recipe_file::expect_name(&args.name)?;
     let catalog = context.catalog()?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
     // The argument with which other commands find the recipe.
@@ -63,80 +60,21 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Some(parent) => {
             let loaded = catalog.load(parent, None, &[])?;
             let extends = |folder: &Path| reference::from_folder(&catalog, parent, &loaded.path, folder);
-            write_valid(&catalog, &path, |folder| {
+            recipe_file::write_valid(&catalog, &path, |folder| {
                 extending(&catalog, (&args.name, &given), &loaded, &extends(folder)?)
             })?;
         }
         None => {
             let text = include_str!("new/blank.yaml").replace("{name}", &args.name).replace("{given}", &given);
-            write(&path, &text, OTHER_FILE)?;
+            recipe_file::write(&path, &text, recipe_file::OTHER_FILE)?;
         }
     }
-    put_schema(path.parent().unwrap_or(Path::new("")))?;
-    match context.format {
-        Format::Json => {
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: &args.name, path: &path })?;
-        }
-        Format::Text => {
-            writeln!(context.out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
-            writeln!(context.out, "  zoo run {given}")?;
-        }
-    }
+    recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
+    context.show(&Report { recipe: &args.name, path: &path }, |out| {
+        writeln!(out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
+        Ok(writeln!(out, "  zoo run {given}")?)
+    })?;
     Ok(Exit::Pass)
-}
-
-/// Refuses invalid recipe names.
-pub(super) fn expect_name(name: &str) -> Result<(), Failure> {
-    if zoo_recipe::is_name(name) {
-        return Ok(());
-    }
-    let message = format!("`{}` is not a valid recipe name: {}", name.escape_debug(), zoo_recipe::NAMES);
-    Err(Failure::Usage(message))
-}
-
-/// What to do if the file exists.
-pub(super) const OTHER_FILE: &str = "--out names another file";
-
-/// Writes a new file and creates its folder. If the file exists, the error says what to do `instead`.
-pub(super) fn write(path: &Path, text: &str, instead: &str) -> Result<(), Failure> {
-    make_folder(path)?;
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => Failure::Usage(format!("{} already exists; {instead}", path.display())),
-        _ => Failure::Unwritable { path: path.to_owned(), source },
-    };
-    fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
-}
-
-/// Creates the folder of a file, and returns it.
-fn make_folder(file: &Path) -> Result<&Path, Failure> {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let unwritable = |source| Failure::Unwritable { path: folder.to_owned(), source };
-    match folder.exists() && !folder.is_dir() {
-        true => Err(unwritable(io::ErrorKind::NotADirectory.into())),
-        false => fs::create_dir_all(folder).map(|()| folder).map_err(unwritable),
-    }
-}
-
-/// Writes a new recipe that refers to others; `text` makes it for its folder. A recipe with mistakes is removed again.
-pub(super) fn write_valid(
-    catalog: &Catalog,
-    path: &Path,
-    text: impl FnOnce(&Path) -> Result<String, Failure>,
-) -> Result<(), Failure> {
-    let text = text(make_folder(path)?)?;
-    write(path, &text, OTHER_FILE)?;
-    let absolute = std::path::absolute(path)?;
-    if let Err(mistakes) = catalog.library().load(&absolute.to_string_lossy(), &LoadOptions::default()) {
-        fs::remove_file(path).map_err(|source| Failure::Unwritable { path: path.to_owned(), source })?;
-        return Err(mistakes.into());
-    }
-    Ok(())
-}
-
-/// Writes the schema to the path in the first line of the recipe, for completion and validation in editors.
-pub(super) fn put_schema(folder: &Path) -> Result<(), Failure> {
-    let path = folder.join("schema/recipe.json");
-    if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema()), OTHER_FILE) }
 }
 
 /// Sections that are often changed, in the order of a recipe.

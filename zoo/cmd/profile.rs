@@ -3,14 +3,14 @@
 mod against;
 mod report;
 
-use super::{Context, output};
-use crate::catalog::Catalog;
-use crate::cli::{Change, Format, RecipeArgs};
-use crate::complete;
+use crate::context::Context;
+use crate::machine::Machine;
+use crate::options::RecipeArgs;
+use crate::output;
 use crate::{Exit, Failure};
+use against::AgainstArgs;
 use std::path::PathBuf;
-use zoo_npu::{Device, Work};
-use zoo_recipe::Recipe;
+use zoo_npu::Work;
 
 /// Predict the cost of a step on a simulated device: time and memory, by operator, and the bottlenecks.
 ///
@@ -43,16 +43,8 @@ pub struct Args {
     /// List every kernel in order
     #[arg(long)]
     kernels: bool,
-    /// Compare with the step of another recipe, with the device, number of devices and batch of this one unless
-    /// --against-set or --against-device name others
-    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
-    against: Option<String>,
-    /// Override a value of the other recipe (can be repeated)
-    #[arg(long, value_name = "PATH=VALUE", requires = "against")]
-    against_set: Vec<String>,
-    /// Device of the other step, if different
-    #[arg(long, value_name = "NAME", requires = "against", add = complete::devices())]
-    against_device: Option<String>,
+    #[command(flatten)]
+    against: AgainstArgs,
     /// Write the events of the step to this file, for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -61,78 +53,12 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
-/// Which machine, and how much of it.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Machine {
-    /// Device: the name of a file in recipes/devices; by default the device of the recipe
-    #[arg(long, value_name = "NAME", add = complete::devices())]
-    pub device: Option<String>,
-    /// Number of devices that train together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub devices: Option<u32>,
-    /// Images per step and device
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub batch: Option<u32>,
-    /// Software stack: one of the `stacks` in the device file, with its options, kernels and input pipelines
-    #[arg(long, value_name = "NAME")]
-    pub stack: Option<String>,
-}
-
-impl Machine {
-    /// Loads a recipe for the selected machine; options of the software stack are applied before those of `change`.
-    pub(super) fn load(
-        &self,
-        name: &str,
-        change: &Change,
-        catalog: &Catalog,
-        context: &Context,
-    ) -> Result<(Recipe, Device), Failure> {
-        let mut recipe = context.load(catalog, name, change)?.recipe;
-        let device = self.apply(&mut recipe, context)?;
-        let stack = device.stacks.iter().find(|stack| self.stack.as_ref() == Some(&stack.name));
-        if let Some(stack) = stack.filter(|stack| !stack.set.is_empty()) {
-            let mut change = change.clone();
-            change.sets.splice(0..0, stack.set.iter().cloned());
-            recipe = context.load(catalog, name, &change)?.recipe;
-            self.apply(&mut recipe, context)?;
-        }
-        Ok((recipe, device))
-    }
-
-    /// Applies the options to the recipe, and loads the device.
-    fn apply(&self, recipe: &mut Recipe, context: &Context) -> Result<Device, Failure> {
-        let npu = &mut recipe.npu;
-        if let Some(device) = &self.device {
-            npu.device.clone_from(device);
-        }
-        if let Some(devices) = self.devices {
-            npu.devices = devices as usize;
-        }
-        if let Some(batch) = self.batch {
-            recipe.train.batch = batch as usize;
-        }
-        let device = context.devices()?.load(&npu.device)?;
-        let Some(name) = &self.stack else { return Ok(device) };
-        match device.stacks.iter().find(|stack| stack.name == *name) {
-            Some(stack) => Ok(device.clone().under(stack)),
-            None => {
-                let known: Vec<&str> = device.stacks.iter().map(|stack| stack.name.as_str()).collect();
-                let (device, known) = (&device.name, known.join(", "));
-                Err(Failure::Usage(format!("{device} has no stack `{name}`; known: {known}")))
-            }
-        }
-    }
-}
-
 /// Predicts the cost and prints it.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
-    let against = match &args.against {
-        Some(name) => Some(against::profile(name, &recipe, args, &catalog, context)?),
-        None => None,
-    };
     let work = if args.eval { Work::Eval } else { Work::Train };
+    let against = args.against.profile(&recipe, &args.machine, work, &catalog, context)?;
     let spinner = context.progress.spinner();
     let options = if args.what_if { " with each option" } else { "" };
     spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));
@@ -152,17 +78,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(other) = &against {
         let report = against::Report::new([&profile, &other.profile], [&title, &other.title]);
-        match context.format {
-            Format::Json => context.out.json(&report)?,
-            Format::Text => report.print(&mut context.out)?,
-        }
+        context.show(&report, |out| report.print(out))?;
         return Ok(Exit::Pass);
     }
     let what_if = args.what_if.then_some(options);
     let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => report.print(&mut context.out)?,
-    }
+    context.show(&report, |out| report.print(out))?;
     Ok(Exit::Pass)
 }

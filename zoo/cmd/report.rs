@@ -1,11 +1,13 @@
 //! `zoo report`: compare runs.
 
-use super::{Context, output};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
+use crate::context::Context;
+use crate::convergence;
 use crate::numbers::Seconds;
-use crate::table::{Align, Cell, Table};
+use crate::options::Format;
+use crate::output;
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
@@ -72,18 +74,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
-    let mut table = Table::new([
-        ("run", Align::Left),
-        ("recipe", Align::Left),
-        ("seed", Align::Right),
-        ("golden", Align::Left),
-        ("reached", Align::Right),
-        ("target", Align::Right),
-        ("", Align::Left),
-        ("loss", Align::Right),
-        ("time", Align::Right),
-        ("samples/s", Align::Right),
-    ]);
+    let mut table =
+        Table::new(["run", "recipe", ">seed", "golden", ">reached", ">target", "", ">loss", ">time", ">samples/s"]);
     for run in &comparison.runs {
         let metric = run.metric.map(Metric::name).unwrap_or_default();
         let shown = |value| run.metric.map(|metric| metric.format(value)).unwrap_or_default();
@@ -97,7 +89,7 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             run.folder.display().into(),
             run.recipe.as_str().into(),
             run.seed.into(),
-            super::verdict::golden(run.golden).into(),
+            convergence::golden(run.golden).into(),
             run.achieved.map(|value| format!("{metric} {}", shown(value))).unwrap_or_default().into(),
             run.target.map(shown).unwrap_or_default().into(),
             verdict,

@@ -1,30 +1,35 @@
 //! `zoo run`: prove the step, train, evaluate, and judge the result against the target.
 
+mod args;
 mod before;
-pub(super) mod data;
 mod folder;
 mod memory;
 mod plan;
 mod proof;
 mod ranks;
 mod rehearse;
-pub(super) mod screen;
+mod screen;
 mod warnings;
 
-use super::{Context, FULL, SCHEMA_VERSION, output, simulated::Simulated, verdict};
-use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
-use crate::cli::{Change, Format};
-use crate::complete;
+pub use args::Args;
+
+use crate::ci::{Case, Fault, Outcome as Judged, Suite};
 use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::context::{self, Context, FULL, SCHEMA_VERSION};
+use crate::convergence;
 use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::numbers::{Seconds, counted, percent};
+use crate::options::Format;
+use crate::output;
+use crate::simulated::Simulated;
+use crate::training_data;
 use crate::{Exit, Failure};
 use plan::Plan;
 use proof::Proof;
 use screen::Screen;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tracing::{debug, info};
@@ -33,65 +38,9 @@ use zoo_recipe::{Loaded, Recipe, schema::Metric};
 use zoo_tasks::{Baseline, Sight};
 use zoo_train::convergence::Rules;
 use zoo_train::{
-    CheckpointStore, Event, GoldenVerdict, HOST, Job, Launch, ListenError, Listener, Outcome, RunFiles, RunFolder,
-    RunResult, TrainError, Trainer, event::Reached,
+    CheckpointStore, Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult,
+    TrainError, Trainer, event::Reached,
 };
-
-/// Prove the training step, train, evaluate, and judge the result against the target.
-///
-/// By default, trains the `mini` profile of the recipe: generated data, minutes on a CPU. First the recipe as written
-/// is checked against its golden, with the same kernels that the training uses. The run folder contains checkpoints,
-/// TensorBoard events, a log (events.jsonl) and report.html. Ctrl-C saves a checkpoint.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  zoo run resnet50
-  zoo run resnet50 --data ../cifar10 --set train.epochs=3
-  zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
-  zoo run resnet50 --memory-limit 2GiB         refuse to start if it needs more memory
-  zoo run resnet50 --repeat 3                  train with three seeds and judge them together
-  zoo run resnet50 --junit run.xml             one test case per golden stage and target, for CI
-  mpirun -n 4 zoo run resnet50                 use four processes: docs/many-machines.md
-  zoo run resnet50 --resume                    resume the last run of this recipe
-  zoo run --resume runs/imagenet               resume this run
-  zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
-pub struct Args {
-    /// Name of a recipe, or path of its file; with --resume also a run folder
-    #[arg(value_name = "RECIPE", add = complete::runs_or_recipes())]
-    recipe: String,
-    #[command(flatten)]
-    change: Change,
-    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST files, train/CLASS/* with val/CLASS/*, or
-    /// CLASS/*; images with gts for text detection; folders of frames (DAVIS, VOT) for tracking; a text file for
-    /// language models
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Run folder; by default runs/RECIPE-PROFILE-NUMBER, or runs/RECIPE-NUMBER if the recipe has no profiles. With
-    /// --repeat, the folder that contains the run folders, seed-0 and so on
-    #[arg(short, long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Resume an interrupted run: the one in the given folder, or the last one of this recipe. Profile, overrides, data
-    /// and device are those of the run; the result is bit-identical to an uninterrupted run
-    #[arg(long)]
-    resume: bool,
-    /// Train with N seeds, starting from the seed of the recipe, and judge the runs together like `zoo verdict`
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
-    repeat: u16,
-    /// Number of threads; results do not depend on it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// Simulate the arithmetic of this device: the name of a file in recipes/devices, or host
-    #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
-    device: Option<String>,
-    /// Skip the golden check
-    #[arg(long)]
-    no_check: bool,
-    #[command(flatten)]
-    memory: MemoryArgs,
-    #[command(flatten)]
-    junit: JunitArgs,
-}
 
 /// Trains; [`Exit::Missed`] if the golden or the target is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
@@ -106,39 +55,19 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     end
 }
 
-impl Args {
-    /// The settings of this run with absolute paths.
-    fn launch(&self, context: &Context) -> Result<Launch, Failure> {
-        let is_file = self.recipe.ends_with(".yaml") || self.recipe.contains(['/', '\\']);
-        let absolute = |path: &Path| std::path::absolute(path);
-        Ok(Launch {
-            recipe: match is_file {
-                true => absolute(Path::new(&self.recipe))?.to_string_lossy().into_owned(),
-                false => self.recipe.clone(),
-            },
-            profile: self.change.profile.clone(),
-            sets: self.change.sets.clone(),
-            data: self.data.as_deref().map(absolute).transpose()?,
-            device: self.device.clone(),
-            recipes: context.searched()?,
-            no_check: self.no_check,
-        })
-    }
-}
-
 /// Opens the data, proves the step, trains once or with several seeds. Cheap checks come first.
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress, Stopping::Training);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
-    super::use_threads(loaded.recipe.engine.threads)?;
+    context::use_threads(loaded.recipe.engine.threads)?;
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
     // The first process creates or unpacks shared files.
-    let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
+    let open = || training_data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
-    data::expect_divided(&sets)?;
+    training_data::expect_divided(&sets)?;
     let model = recipe.resolve()?;
     let simulated = Simulated::find(launch.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = warnings::relu_on_logits(&recipe, &model) {
@@ -170,10 +99,10 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     if let Some(cost) = cost.as_ref().filter(|_| context.format == Format::Json) {
         context.out.json(cost)?;
     }
-    let baseline = if anew { data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
+    let baseline = if anew { training_data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
     let job = Job { linear_baseline: baseline, golden, ..job };
-    let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };
-    data::announce(&recipe, &sets, baseline, &baselines);
+    let baselines = if first { training_data::trivial_answers(job, &context.progress)? } else { Vec::new() };
+    training_data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
     let begun = [memory, proven, rehearsed, cost].into_iter().flatten().collect();
     let series = Series { plan, begun, cancel: interrupt.arm() };
@@ -262,7 +191,7 @@ impl Series<'_> {
             info!("no target to judge the runs by");
             return Ok(if failed { Exit::Missed } else { Exit::Pass });
         }
-        verdict::judge(&folders, &Rules::default(), verdict::Form::LastLine, context)
+        convergence::judge(&folders, &Rules::default(), convergence::Form::LastLine, context)
     }
 
     /// Trains once, in the folder at `path`; `None` if it was interrupted.

@@ -1,6 +1,7 @@
 //! `zoo schema`: JSON Schemas of the files that users write, and of events.
 
-use super::{Context, output};
+use crate::context::Context;
+use crate::output;
 use crate::{Exit, Failure};
 use clap::ValueEnum;
 use std::io::Write;

@@ -1,11 +1,10 @@
 //! `zoo score`: compare predictions with published throughput.
 
-use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
-use crate::cli::Format;
 use crate::console::{BAD, Console, DIM, paint};
+use crate::context::Context;
 use crate::numbers::percent;
-use crate::table::{Align, Cell, Table, fitted};
+use crate::table::{Cell, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -35,7 +34,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     rows: Vec<Scored>,
     #[serde(flatten)]
     summary: Summary,
@@ -73,11 +71,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     });
     let rows = scored.collect::<Result<Vec<_>, Failure>>()?;
     drop(bar);
-    let report = Report { schema_version: SCHEMA_VERSION, summary: summary(&rows), rows };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, &mut context.out)?,
-    }
+    let report = Report { summary: summary(&rows), rows };
+    context.show(&report, |out| print(&report, out))?;
     Ok(Exit::Pass)
 }
 
@@ -102,15 +97,7 @@ fn find(given: &Path, catalog: &Catalog) -> Result<PathBuf, Failure> {
 }
 
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
-    let mut table = Table::new([
-        ("row", Align::Left),
-        ("published", Align::Right),
-        ("simulated", Align::Right),
-        ("", Align::Left),
-        ("error", Align::Right),
-        ("waits for", Align::Left),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new(["row", ">published", ">simulated", "", ">error", "waits for", ""]);
     for row in &report.rows {
         match row {
             Scored::Simulated(row) => table.row(cells(row)),
@@ -126,13 +113,7 @@ fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     for (title, groups) in [("family", &summary.families), ("device", &summary.devices)] {
         write!(out, "\n{}", groups_table(title, groups))?;
     }
-    let mut table = Table::new([
-        ("absolute error", Align::Left),
-        ("rows", Align::Right),
-        ("mean", Align::Right),
-        ("median", Align::Right),
-        ("worst", Align::Right),
-    ]);
+    let mut table = Table::new(["absolute error", ">rows", ">mean", ">median", ">worst"]);
     let kinds = [("held out", summary.held_out), ("fitted", summary.fitted), ("doubtful", summary.doubtful)];
     for (name, errors) in kinds {
         let [rows, mean, median, worst] = figures(errors);
@@ -170,16 +151,8 @@ fn cells(row: &Comparison) -> [Cell; 7] {
 }
 
 /// The errors of rows that were not used for fitting, by group.
-fn groups_table(title: &'static str, groups: &[Group]) -> Table {
-    let mut table = Table::new([
-        (title, Align::Left),
-        ("held out", Align::Right),
-        ("mean", Align::Right),
-        ("median", Align::Right),
-        ("worst", Align::Right),
-        ("fitted", Align::Right),
-        ("doubtful", Align::Right),
-    ]);
+fn groups_table(title: &str, groups: &[Group]) -> Table {
+    let mut table = Table::new([title, ">held out", ">mean", ">median", ">worst", ">fitted", ">doubtful"]);
     for group in groups {
         let [rows, mean, median, worst] = figures(group.held_out);
         table.row([(&group.name).into(), rows, mean, median, worst, group.fitted.into(), group.doubtful.into()]);

@@ -1,10 +1,10 @@
 //! `zoo serve`: show runs in a browser on this machine.
 
+mod address;
 mod folders;
 mod index;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::Format;
+use crate::context::Context;
 use crate::{Exit, Failure};
 use folders::Folders;
 use serde::Serialize;
@@ -37,7 +37,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     address: &'a str,
 }
 
@@ -57,10 +56,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let server = Server::http(("127.0.0.1", args.port)).map_err(refused)?;
     let port = server.server_addr().to_ip().map_or(args.port, |address| address.port());
     let address = format!("http://127.0.0.1:{port}/");
-    match context.format {
-        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, address: &address })?,
-        Format::Text => writeln!(context.out, "{address}")?,
-    }
+    context.show(&Report { address: &address }, |out| Ok(writeln!(out, "{address}")?))?;
     context.out.flush()?;
     info!("showing the runs below {}; press Ctrl-C to stop", args.folder.display());
     let mut site = Site { folders: Folders::new(&args.folder), port };
@@ -160,7 +156,7 @@ impl Site {
         let Some(folders) = folders else { return Ok(None) };
         let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, TrainError>>()?;
         let mut links = vec![all_runs()];
-        links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: href("/run", run) }));
+        links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: address::href("/run", run) }));
         Ok(Some(compare(&records)?.served(&records, links)?))
     }
 }
@@ -176,12 +172,6 @@ fn is_own(host: &str, port: u16) -> bool {
 
 fn all_runs() -> Link {
     Link { text: "all runs".to_owned(), href: "/".to_owned() }
-}
-
-/// The address of a page about a run.
-fn href(path: &str, run: &str) -> String {
-    let query = form_urlencoded::Serializer::new(String::new()).append_pair("run", run).finish();
-    format!("{path}?{query}")
 }
 
 #[cfg(test)]

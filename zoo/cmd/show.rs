@@ -7,9 +7,9 @@ mod picture;
 mod precision;
 mod schedule;
 
-use super::{Context, SCHEMA_VERSION};
-use crate::cli::{Format, RecipeArgs};
 use crate::complete;
+use crate::context::Context;
+use crate::options::RecipeArgs;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -101,18 +101,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// The resolved recipe as JSON.
 #[derive(Serialize)]
 struct Resolved<'a> {
-    schema_version: u32,
     recipe: &'a Recipe,
 }
 
 /// Prints the recipe with inherited values and defaults.
 fn resolved(recipe: &Recipe, context: &mut Context) -> Result<(), Failure> {
-    match context.format {
-        Format::Json => context.out.json(&Resolved { schema_version: SCHEMA_VERSION, recipe })?,
-        Format::Text => {
-            let unwritten = |error| Failure::Usage(format!("this recipe cannot be written: {error}"));
-            write!(context.out, "{}", recipe.to_yaml().map_err(unwritten)?)?;
-        }
-    }
-    Ok(())
+    let unwritten = |error| Failure::Usage(format!("this recipe cannot be written: {error}"));
+    context.show(&Resolved { recipe }, |out| Ok(write!(out, "{}", recipe.to_yaml().map_err(unwritten)?)?))
 }

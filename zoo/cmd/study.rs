@@ -4,12 +4,12 @@ mod chart;
 mod clock;
 mod training;
 
-use super::{Context, SCHEMA_VERSION, output};
-use crate::cli::Format;
 use crate::complete;
-use crate::console::{DIM, HEADING, paint};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
-use crate::table::{Align, Table, fitted};
+use crate::output;
+use crate::table::{Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -52,7 +52,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     study: &'a str,
     source: &'a str,
     rows: &'a [Outcome],
@@ -61,7 +60,6 @@ struct Report<'a> {
 
 #[derive(Serialize)]
 struct List {
-    schema_version: u32,
     studies: Vec<Listed>,
 }
 
@@ -88,14 +86,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let Some(trained) = training::run(&study, !args.no_train, &out, args.memory, &catalog, context)? else {
         return Ok(Exit::Interrupted);
     };
-    match context.format {
-        Format::Json => {
-            let (study, source) = (study.name.as_str(), study.source.as_str());
-            let rows = &outcomes;
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, study, source, rows, trainings: &trained })?;
-        }
-        Format::Text => print(&study, &outcomes, &trained, context)?,
-    }
+    let report = Report { study: &study.name, source: &study.source, rows: &outcomes, trainings: &trained };
+    context.show(&report, |out| print(&study, &outcomes, &trained, out))?;
     let measured = trained.iter().any(|row| row.score.is_some());
     if let Some(path) = args.svg.clone().or_else(|| measured.then(|| out.join(format!("{name}.svg")))) {
         output::write_beside(&path, &chart::svg(&study, &trained), context)?;
@@ -110,20 +102,15 @@ fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Fail
         let trainings = study.trainings.iter().map(|table| table.rows.len()).sum();
         studies.push(Listed { name: name.clone(), description: study.description, trainings });
     }
-    if context.format == Format::Json {
-        context.out.json(&List { schema_version: SCHEMA_VERSION, studies })?;
-        return Ok(Exit::Pass);
-    }
-    let mut table = Table::new([("study", Align::Left), ("description", Align::Left)]);
+    let mut table = Table::new(["study", "description"]);
     for study in &studies {
         table.row([(&study.name).into(), (&study.description).into()]);
     }
-    write!(context.out, "{table}")?;
+    context.show(&List { studies }, |out| Ok(write!(out, "{table}")?))?;
     Ok(Exit::Pass)
 }
 
-fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], context: &mut Context) -> Result<(), Failure> {
-    let out = &mut context.out;
+fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "{}  {}", paint(HEADING, &study.name), study.description)?;
     writeln!(out, "{}", paint(DIM, fitted(&format!("{} on {}; {}", study.recipe, study.device, study.source))))?;
     clock::print(study, outcomes, out)?;

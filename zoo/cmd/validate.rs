@@ -1,11 +1,11 @@
 //! `zoo validate`: list all mistakes in recipes.
 
-use super::{Context, SCHEMA_VERSION};
 use crate::catalog::{Catalog, expect_text};
-use crate::cli::Format;
 use crate::complete;
 use crate::console::{GOOD, paint};
+use crate::context::Context;
 use crate::numbers::counted;
+use crate::options::Format;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -35,7 +35,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     errors: Vec<&'a Diagnostic>,
     warnings: Vec<&'a Diagnostic>,
 }
@@ -72,22 +71,17 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
         found.iter().partition(|diagnostic| diagnostic.severity == Severity::Error);
     let exit = if errors.is_empty() { Exit::Pass } else { Exit::Invalid };
-    match context.format {
-        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, errors, warnings })?,
-        Format::Text => {
-            for diagnostic in &found {
-                writeln!(context.out, "{diagnostic}\n")?;
-            }
-            if !found.is_empty() {
-                writeln!(
-                    context.out,
-                    "{}, {}",
-                    counted(errors.len() as u64, "error"),
-                    counted(warnings.len() as u64, "warning")
-                )?;
-            }
+    let report = Report { errors, warnings };
+    context.show(&report, |out| {
+        for diagnostic in &found {
+            writeln!(out, "{diagnostic}\n")?;
         }
-    }
+        if !found.is_empty() {
+            let [errors, warnings] = [&report.errors, &report.warnings].map(|all| all.len() as u64);
+            writeln!(out, "{}, {}", counted(errors, "error"), counted(warnings, "warning"))?;
+        }
+        Ok(())
+    })?;
     Ok(exit)
 }
 

@@ -3,16 +3,9 @@
 mod export;
 mod import;
 
-use super::Context;
+use crate::context::Context;
 use crate::{Exit, Failure};
 use clap::Subcommand;
-use std::path::{Path, PathBuf};
-use tracing::{info, warn};
-use zoo_graph::Graph;
-use zoo_recipe::BuildOptions;
-use zoo_recipe::Recipe;
-use zoo_train::TrainError;
-use zoo_train::weights::{Fit, Naming, Weights};
 
 /// The subcommands of `zoo weights`.
 #[derive(Debug, Subcommand)]
@@ -29,66 +22,4 @@ pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Fail
         Command::Import(args) => import::run(args, context),
         Command::Export(args) => export::run(args, context),
     }
-}
-
-/// How the names of a file become names of the network.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Names {
-    /// Remove this prefix from the names in the file, for example `module.`
-    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    strip: String,
-    /// Add this prefix to the names in the file, for example `features.` if the file contains only this part of the
-    /// network
-    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    add: String,
-}
-
-impl From<&Names> for Naming {
-    fn from(names: &Names) -> Self {
-        Self { strip: names.strip.clone(), add: names.add.clone() }
-    }
-}
-
-/// A file for weights; its name determines the format.
-fn state_file(path: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(path);
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    // Special files, such as /dev/null, can have any name.
-    let is_special = path.metadata().is_ok_and(|there| !there.is_file());
-    match extension {
-        Some("safetensors" | "pth" | "pt") => Ok(path),
-        _ if is_special => Ok(path),
-        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
-    }
-}
-
-/// Reads weights that must fit the network.
-///
-/// # Errors
-/// A file that cannot be read, or whose tensors do not fit.
-pub(super) fn read(path: &Path, entry: Option<&str>, graph: &Graph) -> Result<Weights, Failure> {
-    let weights = Weights::read(path, entry, graph, &Naming::default())?;
-    expect_fit(&weights.fit)?;
-    Ok(weights)
-}
-
-/// Refuses weights that do not fit, and tells how the others were found in the file.
-pub(super) fn expect_fit(fit: &Fit) -> Result<(), Failure> {
-    if !fit.is_enough() {
-        return Err(TrainError::Misfit(Box::new(fit.clone())).into());
-    }
-    let file = fit.file.display();
-    fit.entry.iter().for_each(|entry| info!("{file}: entry {entry}"));
-    fit.notes().iter().for_each(|note| info!("{file}: {note}"));
-    if !fit.surplus.is_empty() {
-        let named: Vec<&str> = fit.surplus.iter().take(4).map(|shaped| shaped.name.as_str()).collect();
-        let more = if fit.surplus.len() > named.len() { ", ..." } else { "" };
-        warn!("{file}: {} tensors that the network does not have: {}{more}", fit.surplus.len(), named.join(", "));
-    }
-    Ok(())
-}
-
-/// The graph of the network alone, whose variables are those of a state_dict.
-pub(super) fn network(recipe: &Recipe) -> Result<Graph, Failure> {
-    Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
 }

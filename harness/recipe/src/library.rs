@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
@@ -462,6 +463,27 @@ impl<'a> Loading<'a> {
 /// A path that is the same however a file is called.
 pub(crate) fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+impl Recipe {
+    /// The recipe with one more override, `PATH=VALUE` as for `--set`. Its values keep their places.
+    ///
+    /// # Errors
+    /// The override leads nowhere, or its value is not valid there.
+    pub fn with(&self, set: &str) -> Result<Self, Diagnostics> {
+        let file: Arc<str> = Arc::from(Span::OVERRIDES);
+        let start = Span { file: file.clone(), line: 1, column: 1 };
+        let unwritten = |error: serde_yaml::Error| Diagnostic::error(start, ConfigPath::default(), error.to_string());
+        let changed = || -> Result<Self, Diagnostic> {
+            let mut root = tree::parse(&self.to_yaml().map_err(unwritten)?, &file)?;
+            Override::from_argument(set, 0)?.apply(&mut root)?;
+            match validate(&mut root, Shapes::get(), &ConfigPath::default(), Extent::Whole).into_iter().next() {
+                Some(error) => Err(error),
+                None => Ok(Self { spans: self.spans.clone(), ..typed(&root)? }),
+            }
+        };
+        changed().map_err(|error| Diagnostics::new(vec![error], self.spans.sources()))
+    }
 }
 
 /// Deserialises a validated tree. Layers are deserialised later, so their defaults are filled in here.

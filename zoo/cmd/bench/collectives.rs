@@ -2,7 +2,8 @@
 
 use crate::Failure;
 use crate::console::{Console, HEADING, paint};
-use crate::table::{Align, Table};
+use crate::numbers::median;
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -51,7 +52,7 @@ impl Collectives {
                     ms.push(1e3 * begun.elapsed().as_secs_f64());
                 }
             }
-            sums.push(Sum { bytes, ms: super::median(ms) });
+            sums.push(Sum { bytes, ms: median(ms) });
         }
         let (latency_ms, gb_per_s) = fit(&sums);
         Ok(Self { sums, latency_ms, gb_per_s })
@@ -63,7 +64,7 @@ impl Collectives {
     /// Stdout cannot be written.
     pub(super) fn print(&self, ranks: usize, out: &mut Console) -> Result<(), Failure> {
         writeln!(out, "\n{}", paint(HEADING, format!("sums over {ranks} ranks")))?;
-        let mut table = Table::new([("bytes", Align::Right), ("ms", Align::Right), ("GB/s", Align::Right)]);
+        let mut table = Table::new([">bytes", ">ms", ">GB/s"]);
         for Sum { bytes, ms } in &self.sums {
             let rate = *bytes as f64 / ms / 1e6;
             table.row([

@@ -1,8 +1,7 @@
 //! Where the time of a step goes: by operator and by node.
 
-use super::median;
-use crate::numbers::percent;
-use crate::table::{Align, Cell, Table};
+use crate::numbers::{median, percent};
+use crate::table::{Cell, Table};
 use indexmap::IndexMap;
 use serde::Serialize;
 use zoo_graph::{Bytes, Cost, Flop, Graph, Phase, TensorType, ValueId};
@@ -50,8 +49,7 @@ impl Rates {
         Self { ms, share: 0.0, gflops: per_second(flop.0), gbps: per_second(bytes.0) }
     }
 
-    const COLUMNS: [(&'static str, Align); 4] =
-        [("ms", Align::Right), ("share", Align::Right), ("GFLOP/s", Align::Right), ("GB/s", Align::Right)];
+    const COLUMNS: [&'static str; 4] = [">ms", ">share", ">GFLOP/s", ">GB/s"];
 
     fn cells(&self) -> [Cell; 4] {
         let one = |number: f64| format!("{number:.1}").into();
@@ -117,7 +115,7 @@ fn in_order<T>(rates: impl Iterator<Item = (T, Rates)>) -> impl Iterator<Item = 
 impl OpCost {
     /// A table with a row per operator.
     pub(super) fn table(ops: &[Self]) -> Table {
-        let own = [("operator", Align::Left), ("nodes", Align::Right)];
+        let own = ["operator", ">nodes"];
         let mut table = Table::new(own.into_iter().chain(Rates::COLUMNS));
         for op in ops {
             table.row([op.op.into(), op.count.into()].into_iter().chain(op.rates.cells()));
@@ -129,8 +127,8 @@ impl OpCost {
 impl NodeCost {
     /// A table with a row per node.
     pub(super) fn table(nodes: &[Self]) -> Table {
-        let own = [("node", Align::Left), ("operator", Align::Left)];
-        let mut table = Table::new(own.into_iter().chain(Rates::COLUMNS).chain([("operands", Align::Left)]));
+        let own = ["node", "operator"];
+        let mut table = Table::new(own.into_iter().chain(Rates::COLUMNS).chain(["operands"]));
         for node in nodes {
             let own = [Cell::from(&node.name), node.op.into()];
             table.row(own.into_iter().chain(node.rates.cells()).chain([node.inputs.join(", ").into()]));

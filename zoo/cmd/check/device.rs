@@ -1,10 +1,11 @@
 //! A step on a simulated device, node by node.
 
-use super::{picture::Picture, report};
+use super::picture::Picture;
 use crate::Failure;
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::numbers::percent;
-use crate::table::{Align, Cell, Table};
+use crate::proof::report;
+use crate::table::{Cell, Table};
 use std::io::Write;
 use zoo_golden::{
     Stage, Verdict,
@@ -21,7 +22,7 @@ const NOTABLE: f64 = 1e-3;
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
     writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
-    write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"], &[]))?;
+    write!(out, "{}", report::stages(&report.stages, [">nodes", ">bound"], &[]))?;
     if !report.end_to_end.is_empty() {
         let off = report.end_to_end.iter();
         let off = off.map(|item| format!("{} {:.1e}", item.name.replace("@root#0", "output"), item.error));
@@ -62,13 +63,7 @@ fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Fail
     }
     let halves = report.nodes.iter().map(|node| node.dtype).find(|dtype| Picture::of(*dtype).is_some());
     let picture = halves.and_then(Picture::of);
-    let mut table = Table::new([
-        ("node", Align::Left),
-        ("type", Align::Left),
-        ("exponents", Align::Left),
-        ("zero", Align::Right),
-        ("over", Align::Right),
-    ]);
+    let mut table = Table::new(["node", "type", "exponents", ">zero", ">over"]);
     if let Some(picture) = &picture {
         for (name, stage) in [("all values", Stage::Forward), ("all gradients", Stage::Backward)] {
             let of_stage = report.nodes.iter().filter(|node| node.stage == stage && Some(node.dtype) == halves);
@@ -110,11 +105,7 @@ fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
 /// Gradient losses with the current loss scale, and with others.
 fn loss_scale(scale: &ScaleReport, verdict: Verdict, out: &mut Console) -> Result<(), Failure> {
     let is_of_no_use = verdict == Verdict::Fail && !scale.advises_best();
-    let mut table = Table::new([
-        ("loss scale", Align::Left),
-        ("", Align::Right),
-        ("gradient elements that underflow", Align::Right),
-    ]);
+    let mut table = Table::new(["loss scale", ">", ">gradient elements that underflow"]);
     for (which, value, lost) in [
         ("none", 1.0, scale.lost_at_1),
         ("present", scale.present, scale.lost_at_present),

@@ -1,11 +1,10 @@
 //! `zoo check --mutants`: plants known mistakes, each of which must be detected.
 
-use super::report;
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{BAD, GOOD, HEADING, WARN, paint};
-use crate::table::{Align, Cell, Table};
+use crate::console::{BAD, Console, GOOD, HEADING, WARN, paint};
+use crate::context::Context;
+use crate::proof::report;
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_golden::{
@@ -16,7 +15,6 @@ use zoo_golden::{
 /// The results of all mutants.
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     planted: usize,
     caught: usize,
@@ -34,41 +32,31 @@ pub(super) fn print(
     sets: &[String],
     context: &mut Context,
 ) -> Result<bool, Failure> {
-    match planting {
-        Planting::Unsound(failed) => unsound(recipe, failed, sets, context).map(|()| false),
-        Planting::Outcomes(outcomes) => table(recipe, outcomes, context),
-    }
+    let (mutants, without_fault): (&[Outcome], _) = match planting {
+        Planting::Unsound(failed) => (&[], Some(&**failed)),
+        Planting::Outcomes(outcomes) => (outcomes, None),
+    };
+    let (planted, caught) = (mutants.len(), mutants.iter().filter(|outcome| outcome.caught.is_some()).count());
+    let report = Report { recipe, planted, caught, mutants, without_fault };
+    context.show(&report, |out| match without_fault {
+        Some(failed) => unsound(recipe, failed, sets, out),
+        None => table(&report, out),
+    })?;
+    Ok(without_fault.is_none() && caught == planted)
 }
 
 /// Prints the check of a recipe that fails without a fault.
-fn unsound(recipe: &str, failed: &golden::Report, sets: &[String], context: &mut Context) -> Result<(), Failure> {
-    if context.format == Format::Json {
-        let (planted, caught, without_fault) = (0, 0, Some(failed));
-        let schema_version = SCHEMA_VERSION;
-        context.out.json(&Report { schema_version, recipe, planted, caught, mutants: &[], without_fault })?;
-        return Ok(());
-    }
-    report::print(failed, sets, &mut context.out)?;
+fn unsound(recipe: &str, failed: &golden::Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+    report::print(failed, sets, out)?;
     let verdict = paint(BAD, "fails without a planted fault");
-    writeln!(context.out, "{recipe} {verdict}, so a failure would say nothing about planted ones: none was planted")?;
+    writeln!(out, "{recipe} {verdict}, so a failure would say nothing about planted ones: none was planted")?;
     Ok(())
 }
 
 /// Prints the table of mutants.
-fn table(recipe: &str, mutants: &[Outcome], context: &mut Context) -> Result<bool, Failure> {
-    let caught = mutants.iter().filter(|outcome| outcome.caught.is_some()).count();
-    let planted = mutants.len();
-    if context.format == Format::Json {
-        let (schema_version, without_fault) = (SCHEMA_VERSION, None);
-        context.out.json(&Report { schema_version, recipe, planted, caught, mutants, without_fault })?;
-        return Ok(caught == planted);
-    }
-    let columns = [
-        ("planted fault", Align::Left),
-        ("expected in", Align::Left),
-        ("caught in", Align::Left),
-        ("first at", Align::Left),
-    ];
+fn table(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
+    let Report { recipe, planted, caught, mutants, .. } = *report;
+    let columns = ["planted fault", "expected in", "caught in", "first at"];
     let mut table = Table::new(columns);
     for outcome in mutants {
         let found = match outcome.caught {
@@ -80,8 +68,8 @@ fn table(recipe: &str, mutants: &[Outcome], context: &mut Context) -> Result<boo
         table.row([outcome.name.into(), outcome.expected.into(), found, tensor.into()]);
     }
     let style = if caught == planted { GOOD } else { BAD };
-    writeln!(context.out, "{}  {planted} faults planted, judged in f64\n", paint(HEADING, recipe))?;
-    writeln!(context.out, "{table}")?;
-    writeln!(context.out, "{recipe}: {}", paint(style, format!("{caught} of {planted} caught")))?;
-    Ok(caught == planted)
+    writeln!(out, "{}  {planted} faults planted, judged in f64\n", paint(HEADING, recipe))?;
+    writeln!(out, "{table}")?;
+    writeln!(out, "{recipe}: {}", paint(style, format!("{caught} of {planted} caught")))?;
+    Ok(())
 }

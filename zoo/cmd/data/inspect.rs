@@ -1,11 +1,10 @@
 //! `zoo data inspect`: contents of a data set, and its broken files.
 
-use super::Selection;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{BAD, DIM, HEADING, paint};
+use super::selection::Selection;
+use crate::console::{BAD, Console, DIM, HEADING, paint};
+use crate::context::Context;
 use crate::numbers::grouped;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -28,7 +27,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     description: String,
     /// Unexpected or unreadable entries skipped when the folder was listed.
     skipped: usize,
@@ -45,11 +43,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         splits.push(sets.samples.inspect(part, &|| bar.advance()));
     }
     let DataSets { samples, description, skipped } = sets;
-    let report = Report { schema_version: SCHEMA_VERSION, description, skipped, splits };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, samples.classes(), context)?,
-    }
+    let report = Report { description, skipped, splits };
+    context.show(&report, |out| print(&report, samples.classes(), out))?;
     let whole = report.splits.iter().all(|split| split.broken.is_empty());
     Ok(if whole { Exit::Pass } else { Exit::Missing })
 }
@@ -57,14 +52,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// Classes and broken files that are listed.
 const LISTED: usize = 10;
 
-fn print(report: &Report, classes: &[String], context: &mut Context) -> Result<(), Failure> {
-    writeln!(context.out, "{}\n", paint(HEADING, &report.description))?;
+fn print(report: &Report, classes: &[String], out: &mut Console) -> Result<(), Failure> {
+    writeln!(out, "{}\n", paint(HEADING, &report.description))?;
     let known = report.splits.first().map(|split| split.columns.as_slice()).unwrap_or_default();
-    let columns = [("split", Align::Left), ("samples", Align::Right)].into_iter();
-    let columns = columns.chain(known.iter().map(|(name, _)| (*name, Align::Right)));
-    let pixels = [("size", Align::Left), ("mean", Align::Left), ("std", Align::Left)];
-    let columns: Vec<(&'static str, Align)> = columns.chain(pixels).chain([("broken", Align::Right)]).collect();
-    let mut table = Table::new(columns);
+    let known: Vec<String> = known.iter().map(|(name, _)| format!(">{name}")).collect();
+    let columns = ["split", ">samples"].into_iter().chain(known.iter().map(String::as_str));
+    let mut table = Table::new(columns.chain(["size", "mean", "std", ">broken"]));
     let channels = |values: [f64; 3]| values.map(|v| format!("{v:.3}")).join(" ");
     for split in &report.splits {
         let mut row: Vec<Cell> = vec![split.name.into(), grouped(split.samples as u64).into()];
@@ -80,22 +73,22 @@ fn print(report: &Report, classes: &[String], context: &mut Context) -> Result<(
         row.push(split.broken.len().into());
         table.row(row);
     }
-    write!(context.out, "{table}")?;
+    write!(out, "{table}")?;
     if !classes.is_empty() {
         let names: Vec<&str> = classes.iter().take(LISTED).map(String::as_str).collect();
         let more = if classes.len() > LISTED { ", ..." } else { "" };
-        writeln!(context.out, "\nclasses: {}{more}", names.join(", "))?;
+        writeln!(out, "\nclasses: {}{more}", names.join(", "))?;
     }
     if report.skipped > 0 {
-        writeln!(context.out, "{} entries left out", report.skipped)?;
+        writeln!(out, "{} entries left out", report.skipped)?;
     }
     for split in report.splits.iter().filter(|split| !split.broken.is_empty()) {
-        writeln!(context.out, "\n{} in {}:", paint(BAD, "broken"), split.name)?;
+        writeln!(out, "\n{} in {}:", paint(BAD, "broken"), split.name)?;
         for broken in split.broken.iter().take(LISTED) {
-            writeln!(context.out, "  {broken}")?;
+            writeln!(out, "  {broken}")?;
         }
         if split.broken.len() > LISTED {
-            writeln!(context.out, "  {}", paint(DIM, format!("... and {} more", split.broken.len() - LISTED)))?;
+            writeln!(out, "  {}", paint(DIM, format!("... and {} more", split.broken.len() - LISTED)))?;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! `zoo data make`: a contact sheet of images.
 
-use super::Selection;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION, output};
+use super::selection::Selection;
+use crate::context::Context;
+use crate::output;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -35,7 +35,6 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     file: PathBuf,
     images: usize,
 }
@@ -50,9 +49,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     output::expect_folder(&file)?;
     write_png(&sheet, &file)?;
     drop(spinner);
-    match context.format {
-        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, file, images })?,
-        Format::Text => writeln!(context.out, "{}: {images} images of {}", file.display(), sets.description)?,
-    }
+    let report = Report { file, images };
+    let text = format!("{}: {images} images of {}", report.file.display(), sets.description);
+    context.show(&report, |out| Ok(writeln!(out, "{text}")?))?;
     Ok(Exit::Pass)
 }

@@ -1,8 +1,8 @@
 //! `zoo eval --prompt`: text generation.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::context::Context;
+use crate::options::Format;
 use serde::Serialize;
 use std::io::Write;
 use std::num::NonZero;
@@ -35,7 +35,6 @@ fn temperature(text: &str) -> Result<f64, String> {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     checkpoint: &'a Path,
     device: &'a str,
@@ -71,18 +70,15 @@ pub fn run(
     };
     let done = continue_text(job, weights, &generator, (prompt, sampling), cancel, &mut tell)?;
     written?;
-    match context.format {
-        Format::Text => writeln!(context.out)?,
-        Format::Json => context.out.json(&Report {
-            schema_version: SCHEMA_VERSION,
-            recipe: &job.recipe.name,
-            checkpoint: &weights.file,
-            device: job.device_name(),
-            prompt,
-            continuation: &text,
-            temperature: args.temperature,
-            seed: args.seed,
-        })?,
-    }
+    let report = Report {
+        recipe: &job.recipe.name,
+        checkpoint: &weights.file,
+        device: job.device_name(),
+        prompt,
+        continuation: &text,
+        temperature: args.temperature,
+        seed: args.seed,
+    };
+    context.show(&report, |out| Ok(writeln!(out)?))?;
     Ok(done)
 }

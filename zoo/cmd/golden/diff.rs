@@ -1,11 +1,11 @@
 //! `zoo golden diff`: compare two dumps of one step.
 
-use crate::cli::Format;
-use crate::cmd::Context;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
+use crate::context::Context;
 use crate::excerpt::excerpt;
 use crate::numbers::{Small, percent};
-use crate::table::{Align, Cell, Table};
+use crate::options::Format;
+use crate::table::{Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
@@ -53,13 +53,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 fn print(comparison: &Comparison, context: &mut Context) -> Result<(), Failure> {
     let out = &mut context.out;
     writeln!(out, "{}  two dumps of a step\n", paint(HEADING, &comparison.recipe))?;
-    let mut dumps = Table::new([
-        ("", Align::Left),
-        ("dump", Align::Left),
-        ("in", Align::Left),
-        ("loss scale", Align::Right),
-        ("loss", Align::Right),
-    ]);
+    let mut dumps = Table::new(["", "dump", "in", ">loss scale", ">loss"]);
     for (letter, DumpFacts { folder, device, dtype, loss_scale, loss, .. }) in
         [("A", &comparison.a), ("B", &comparison.b)]
     {
@@ -100,16 +94,8 @@ fn found(first: &NodeDifference, comparison: &Comparison, out: &mut crate::conso
         writeln!(out, "{}", excerpt(line, &[]))?;
     }
     let faults: Vec<&NodeDifference> = comparison.nodes.iter().filter(|node| node.fault.is_some()).collect();
-    let mut table = Table::new([
-        ("operator at fault", Align::Left),
-        ("in", Align::Left),
-        ("differs", Align::Right),
-        ("inherited", Align::Right),
-        ("own", Align::Right),
-        ("expected", Align::Right),
-        ("zero", Align::Right),
-        ("over", Align::Right),
-    ]);
+    let mut table =
+        Table::new(["operator at fault", "in", ">differs", ">inherited", ">own", ">expected", ">zero", ">over"]);
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| Small(value).to_string());
     for node in faults.iter().take(LISTED) {
         let side = usize::from(!matches!(node.fault, Some(Fault::A)));

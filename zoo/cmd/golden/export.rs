@@ -1,7 +1,8 @@
 //! `zoo golden export`: write the reference step as a recording.
 
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, check};
+use crate::context::Context;
+use crate::options::RecipeArgs;
+use crate::proof;
 use crate::{Exit, Failure};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -48,7 +49,6 @@ enum Form {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     tensors: usize,
     out: &'a Path,
@@ -58,18 +58,13 @@ struct Report<'a> {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let form = match args.form {
         Form::Msprobe => reference::Form::Msprobe,
         Form::Named => reference::Form::Named,
     };
     let tensors = reference::write(&loaded.recipe, &golden, form, &args.out)?;
-    match context.format {
-        Format::Json => {
-            let recipe = loaded.recipe.name.as_str();
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, tensors, out: &args.out })?;
-        }
-        Format::Text => writeln!(context.out, "{}: {tensors} tensors", args.out.display())?,
-    }
+    let report = Report { recipe: &loaded.recipe.name, tensors, out: &args.out };
+    context.show(&report, |out| Ok(writeln!(out, "{}: {tensors} tensors", args.out.display())?))?;
     Ok(Exit::Pass)
 }

@@ -1,7 +1,9 @@
 //! `zoo golden inputs`: write the weights and inputs of a golden.
 
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, check, output};
+use crate::context::Context;
+use crate::options::RecipeArgs;
+use crate::output;
+use crate::proof;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use clap::ValueEnum;
@@ -57,7 +59,6 @@ enum Form {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     recipe: String,
     weights: usize,
     inputs: usize,
@@ -68,7 +69,7 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
     let spelling = match args.form {
         Form::Mindspore => Spelling::MindSpore,
         Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,
@@ -90,18 +91,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let path = args.out.join("step.json");
     output::write(&path, &described(&conditions)?, context)?;
     files.push(path);
-    match context.format {
-        Format::Json => {
-            let (recipe, weights, inputs) = (loaded.recipe.name, weights.len(), inputs.len());
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, weights, inputs, files })?;
-        }
-        Format::Text => {
-            for (file, what) in files.iter().zip([weights.len(), inputs.len()].map(|n| format!(": {n} tensors"))) {
-                writeln!(context.out, "{}{what}", file.display())?;
-            }
-            writeln!(context.out, "{}: optimizer, loss, and the keys of a recording", files[2].display())?;
-        }
-    }
+    let report = Report { recipe: loaded.recipe.name, weights: weights.len(), inputs: inputs.len(), files };
+    context.show(&report, |out| {
+        let [weights, inputs, conditions] = [0, 1, 2].map(|n| report.files[n].display());
+        writeln!(out, "{weights}: {} tensors", report.weights)?;
+        writeln!(out, "{inputs}: {} tensors", report.inputs)?;
+        Ok(writeln!(out, "{conditions}: optimizer, loss, and the keys of a recording")?)
+    })?;
     Ok(Exit::Pass)
 }
 

@@ -1,10 +1,10 @@
 //! The verdict on a recording, for people and for CI systems.
 
-use super::super::check::report;
 use crate::Failure;
 use crate::ci::{Case, Fault, Outcome};
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
 use crate::numbers::{Small, counted};
+use crate::proof::report;
 use std::io::Write;
 use zoo_golden::{
     Stage, Verdict,
@@ -78,7 +78,7 @@ pub(super) fn report(report: &JudgeReport, sets: &[String], out: &mut Console) -
     let (recipe, arithmetic) = (paint(HEADING, &report.recipe), &report.arithmetic);
     writeln!(out, "{recipe}  {} ({}) in {arithmetic} against {}\n", report.recording, report.format, report.golden)?;
     let covered: Vec<String> = report.coverage.iter().map(|coverage| format!("{} %", coverage.percent())).collect();
-    write!(out, "{}", report::stages(&report.stages, ["compared", "floor"], &covered))?;
+    write!(out, "{}", report::stages(&report.stages, [">compared", ">floor"], &covered))?;
     notes(report, out)?;
     for stage in report.stages.iter().filter(|stage| !stage.failed.is_empty() || stage.median_limit.is_some()) {
         report::failures(stage, out)?;

@@ -1,8 +1,8 @@
 //! Sections of recipe files as text, with their comments.
 
-use super::reference;
 use crate::Failure;
 use crate::catalog::Catalog;
+use crate::recipe_file::reference;
 use std::fs;
 use std::path::Path;
 

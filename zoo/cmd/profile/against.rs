@@ -1,12 +1,13 @@
 //! `zoo profile R --against OTHER`: compare two steps.
 
-use super::Args;
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::Change;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::complete;
 use crate::console::{Console, DIM, HEADING, paint};
-use crate::table::{Align, Table};
+use crate::context::Context;
+use crate::machine::Machine;
+use crate::options::Change;
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_npu::{OpDifference, PHASES, Profile, Work};
@@ -18,36 +19,53 @@ pub(super) struct Other {
     pub title: String,
 }
 
-/// Predicts the other step, with the device, the number of devices and the batch of the `first` recipe unless
-/// `--against-device` or `--against-set` name others.
-pub(super) fn profile(
-    name: &str,
-    first: &Recipe,
-    args: &Args,
-    catalog: &Catalog,
-    context: &Context,
-) -> Result<Other, Failure> {
-    let is_set =
-        |path: &str| args.against_set.iter().any(|set| set.split('=').next().is_some_and(|key| key.trim() == path));
-    let unless_set = |path: &str, value: usize| if is_set(path) { None } else { u32::try_from(value).ok() };
-    let of_first = || (!is_set("npu.device")).then(|| first.npu.device.clone());
-    let mut machine = args.machine.clone();
-    machine.device = args.against_device.clone().or(machine.device).or_else(of_first);
-    machine.devices = machine.devices.or_else(|| unless_set("npu.devices", first.npu.devices));
-    machine.batch = machine.batch.or_else(|| unless_set("train.batch", first.train.batch));
-    let change = Change { profile: None, sets: args.against_set.clone() };
-    let (recipe, device) = machine.load(name, &change, catalog, context)?;
-    let work = if args.eval { Work::Eval } else { Work::Train };
-    let profile = zoo_npu::profile(&recipe, &device, work)?;
-    let set = args.against_set.join(" ");
-    let title = format!("{} on {}, batch {} {set}", recipe.name, device.name, profile.batch).trim_end().to_owned();
-    Ok(Other { profile, title })
+/// The other step.
+#[derive(Debug, clap::Args)]
+pub(super) struct AgainstArgs {
+    /// Compare with the step of another recipe, with the device, number of devices and batch of this one unless
+    /// --against-set or --against-device name others
+    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
+    against: Option<String>,
+    /// Override a value of the other recipe (can be repeated)
+    #[arg(long, value_name = "PATH=VALUE", requires = "against")]
+    against_set: Vec<String>,
+    /// Device of the other step, if different
+    #[arg(long, value_name = "NAME", requires = "against", add = complete::devices())]
+    against_device: Option<String>,
+}
+
+impl AgainstArgs {
+    /// Predicts the other step if one is named: with the device, the number of devices and the batch of the `first`
+    /// recipe unless `--against-device` or `--against-set` name others.
+    pub(super) fn profile(
+        &self,
+        first: &Recipe,
+        machine: &Machine,
+        work: Work,
+        catalog: &Catalog,
+        context: &Context,
+    ) -> Result<Option<Other>, Failure> {
+        let Some(name) = &self.against else { return Ok(None) };
+        let is_set =
+            |path: &str| self.against_set.iter().any(|set| set.split('=').next().is_some_and(|key| key.trim() == path));
+        let unless_set = |path: &str, value: usize| if is_set(path) { None } else { u32::try_from(value).ok() };
+        let of_first = || (!is_set("npu.device")).then(|| first.npu.device.clone());
+        let mut machine = machine.clone();
+        machine.device = self.against_device.clone().or(machine.device).or_else(of_first);
+        machine.devices = machine.devices.or_else(|| unless_set("npu.devices", first.npu.devices));
+        machine.batch = machine.batch.or_else(|| unless_set("train.batch", first.train.batch));
+        let change = Change { profile: None, sets: self.against_set.clone() };
+        let (recipe, device) = machine.load(name, &change, catalog, context)?;
+        let profile = zoo_npu::profile(&recipe, &device, work)?;
+        let set = self.against_set.join(" ");
+        let title = format!("{} on {}, batch {} {set}", recipe.name, device.name, profile.batch).trim_end().to_owned();
+        Ok(Some(Other { profile, title }))
+    }
 }
 
 /// Both steps as JSON.
 #[derive(Serialize)]
 pub(super) struct Report {
-    schema_version: u32,
     steps: [String; 2],
     figures: Vec<Figure>,
     ops: Vec<OpDifference>,
@@ -78,20 +96,13 @@ impl Report {
             figures.push(figure(&format!("{phase} ms"), &of_phase));
         }
         let ops = zoo_npu::compare(profiles[0], profiles[1]);
-        Self { schema_version: SCHEMA_VERSION, steps: titles.map(str::to_owned), figures, ops }
+        Self { steps: titles.map(str::to_owned), figures, ops }
     }
 
     pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
         let [first, second] = &self.steps;
         writeln!(out, "{}  against  {}\n", paint(HEADING, first), paint(HEADING, second))?;
-        let columns = |first| {
-            Table::new([
-                (first, Align::Left),
-                ("first", Align::Right),
-                ("second", Align::Right),
-                ("ratio", Align::Right),
-            ])
-        };
+        let columns = |first| Table::new([first, ">first", ">second", ">ratio"]);
         let ratio = |[first, second]: [f64; 2]| {
             if first > 0.0 { format!("{:.2}", second / first) } else { String::new() }
         };

@@ -1,10 +1,9 @@
 //! The text output of `zoo profile`.
 
 use crate::Failure;
-use crate::cmd::SCHEMA_VERSION;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::numbers::percent;
-use crate::table::{Align, Table};
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::Bytes;
@@ -16,7 +15,6 @@ use zoo_recipe::Recipe;
 /// The report as JSON.
 #[derive(Serialize)]
 pub(super) struct Report {
-    schema_version: u32,
     recipe: String,
     device: String,
     devices: usize,
@@ -126,7 +124,6 @@ impl Report {
         let phases = phases.map(|(phase, time)| PhaseTime { phase: phase.to_string(), ms: time.ms() });
         let passes = profile.applied.iter().map(|pass| Pass { pass: pass.pass, patches: pass.patches.len() });
         Self {
-            schema_version: SCHEMA_VERSION,
             recipe: recipe.name.clone(),
             device: device.name.clone(),
             devices: profile.devices,
@@ -206,15 +203,7 @@ impl Report {
         writeln!(out, "peak      {} of what the matrix units could do in half precision", percent(self.mfu))?;
         let phases: Vec<String> = self.phases.iter().map(|p| format!("{} {:.1}", p.phase, p.ms)).collect();
         writeln!(out, "phases    {} ms\n", phases.join(", "))?;
-        let mut table = Table::new([
-            ("operator", Align::Left),
-            ("kernels", Align::Right),
-            ("ms", Align::Right),
-            ("share", Align::Right),
-            ("TFLOP/s", Align::Right),
-            ("GB/s", Align::Right),
-            ("bound", Align::Left),
-        ]);
+        let mut table = Table::new(["operator", ">kernels", ">ms", ">share", ">TFLOP/s", ">GB/s", "bound"]);
         for op in &self.ops {
             table.row([
                 (&op.op).into(),
@@ -231,18 +220,8 @@ impl Report {
             write!(out, "\n{}", options_table(options))?;
         }
         let Some(kernels) = &self.kernels else { return Ok(()) };
-        let mut table = Table::new([
-            ("kernel", Align::Left),
-            ("operator", Align::Left),
-            ("phase", Align::Left),
-            ("line", Align::Left),
-            ("us", Align::Right),
-            ("Cube", Align::Right),
-            ("Vector", Align::Right),
-            ("HBM", Align::Right),
-            ("L2", Align::Right),
-            ("bound", Align::Left),
-        ]);
+        let mut table =
+            Table::new(["kernel", "operator", "phase", "line", ">us", ">Cube", ">Vector", ">HBM", ">L2", "bound"]);
         for row in kernels {
             let us = |value: f64| format!("{value:.1}").into();
             let bound = row.bound.into();
@@ -266,12 +245,7 @@ impl Report {
 
 /// The effect of each option.
 fn options_table(options: &[WhatIf]) -> Table {
-    let mut table = Table::new([
-        ("option", Align::Left),
-        ("step ms", Align::Right),
-        ("images/s", Align::Right),
-        ("what it does", Align::Left),
-    ]);
+    let mut table = Table::new(["option", ">step ms", ">images/s", "what it does"]);
     for option in options {
         let ms = option.step_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default();
         let gain = option.gain.map_or("refused".to_owned(), |gain| format!("{:+.1} %", 100.0 * gain));

@@ -1,6 +1,6 @@
 //! Results obtained before a training, as events for its log and page.
 
-use crate::cmd::SCHEMA_VERSION;
+use crate::context::SCHEMA_VERSION;
 use std::time::Duration;
 use zoo_golden::device::DeviceReport;
 use zoo_golden::report::{Divergence, StageReport};

@@ -1,9 +1,9 @@
 //! Checks whether the memory suffices for a training.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::memory::MemoryArgs;
+use crate::options::Format;
 use tracing::info;
 use zoo_graph::Bytes;
 use zoo_recipe::Recipe;

@@ -1,11 +1,12 @@
 //! The plan of a training, from the command line or from the run that is resumed.
 
-use super::Args;
+use super::args::Args;
 use super::folder::{expect_writable, last_run, next_run};
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::Change;
-use crate::cmd::{Context, trained::names_no_file};
+use crate::context::Context;
+use crate::options::Change;
+use crate::trained::names_no_file;
 use std::path::{Path, PathBuf};
 use zoo_recipe::Loaded;
 use zoo_train::{Launch, RunFolder};

@@ -4,12 +4,13 @@ use super::before;
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::ci::Suite;
-use crate::cli::Format;
-use crate::cmd::check::cases::{self, Checked};
-use crate::cmd::{Context, check};
 use crate::console::{BAD, GOOD, WARN, paint};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::numbers::Seconds;
+use crate::options::Format;
+use crate::proof;
+use crate::proof::cases::{self, Checked};
 use std::time::Instant;
 use tracing::info;
 use zoo_golden::{GoldenError, Precision};
@@ -46,7 +47,7 @@ pub(super) fn prove(
     let mut written = catalog.load(name, None, &[])?;
     written.recipe.engine = loaded.recipe.engine.clone();
     let begun = Instant::now();
-    let report = match check::check(catalog, &written, None, Precision::F32, memory, context) {
+    let report = match proof::check(catalog, &written, None, Precision::F32, memory, context) {
         Ok(report) => report,
         Err(error @ Failure::GoldenNotFound { .. }) => return Err(Failure::Unproven(Box::new(error))),
         Err(error @ Failure::Golden(GoldenError::Absent { .. })) => {
@@ -72,7 +73,7 @@ pub(super) fn prove(
     }
     if !report.passed() {
         if context.format == Format::Text {
-            check::print(&report, &[], &mut context.out)?;
+            proof::report::print(&report, &[], &mut context.out)?;
         }
         return Ok(Proof { verdict: GoldenVerdict::Fail, event: Some(event) });
     }

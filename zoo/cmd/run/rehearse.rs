@@ -3,20 +3,17 @@
 use super::before;
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::Format;
-use crate::cmd::{Context, check, simulated::Simulated};
+use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::numbers::percent;
+use crate::options::Format;
+use crate::proof;
+use crate::simulated::Simulated;
 use std::io::Write;
 use tracing::warn;
-use zoo_engine::Options;
-use zoo_golden::{
-    GoldenError,
-    device::{DeviceOptions, check_device},
-    memory_on_device,
-};
+use zoo_golden::GoldenError;
 use zoo_recipe::Recipe;
-use zoo_train::{Event, LossScale};
+use zoo_train::Event;
 
 /// Share of the gradients' elements that another loss scale would preserve, from which on it is recommended.
 const NOTABLE: f64 = 0.01;
@@ -32,23 +29,13 @@ pub(super) fn rehearse(
     context: &mut Context,
 ) -> Result<Option<Event>, Failure> {
     let mut written = catalog.load(name, None, &[])?;
-    let golden = match check::golden(catalog, &written, None) {
+    let golden = match proof::golden(catalog, &written, None) {
         Ok((golden, _)) => golden,
         Err(Failure::Golden(GoldenError::Absent { .. })) => return Ok(None),
         Err(other) => return Err(other),
     };
     (written.recipe.npu, written.recipe.engine) = (recipe.npu.clone(), recipe.engine.clone());
-    let options = DeviceOptions {
-        device: simulated.name(),
-        arithmetic: &simulated.arithmetic,
-        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
-        engine: Options::of(recipe),
-    };
-    check::expect_room(&written.recipe, || memory_on_device(&written.recipe, &golden, &options), memory)?;
-    let mut bar = context.progress.phases(check::STEPS_ON_DEVICE);
-    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    let report = check_device(&written.recipe, &golden, &options, &mut progress)?;
-    drop(bar);
+    let report = proof::on_device(&written.recipe, &golden, simulated, memory, context)?;
     let device = simulated.name();
     if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
         let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));

@@ -1,6 +1,7 @@
 //! Shows a training on the terminal.
 
 use crate::console::Console;
+use crate::evaluating::Evaluating;
 use crate::numbers::Seconds;
 use crate::progress::{Bar, Progress};
 use std::path::PathBuf;
@@ -92,36 +93,5 @@ impl Listener for Screen<'_> {
 
     fn see(&mut self, sight: &Sight<'_>) {
         self.evaluating.see(sight);
-    }
-}
-
-/// A progress bar for the evaluation of held-out samples.
-pub(in crate::cmd) struct Evaluating {
-    progress: Progress,
-    bar: Option<(&'static str, Bar)>,
-}
-
-impl Evaluating {
-    /// A display before the first evaluation.
-    pub(in crate::cmd) fn new(progress: &Progress) -> Self {
-        Self { progress: progress.clone(), bar: None }
-    }
-
-    /// Updates the bar; samples and frames have separate bars.
-    pub(in crate::cmd) fn see(&mut self, sight: &Sight<'_>) {
-        let Sight::Progress { what, done, of } = sight else { return };
-        if self.bar.as_ref().is_none_or(|(of_what, _)| of_what != what) {
-            self.end();
-            let bar = self.progress.bar(*of as u64);
-            bar.message(format!("{what} evaluated"));
-            self.bar = Some((what, bar));
-        }
-        if let Some((_, bar)) = &self.bar {
-            bar.position(*done as u64);
-        }
-    }
-
-    fn end(&mut self) {
-        self.bar = None;
     }
 }

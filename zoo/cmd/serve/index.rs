@@ -1,6 +1,6 @@
 //! The page with the list of all runs.
 
-use super::{folders::Row, href};
+use super::{address::href, folders::Row};
 use crate::Failure;
 use std::path::Path;
 use zoo_pages::{Cell, Grid, Page, Section, Verdict, duration};

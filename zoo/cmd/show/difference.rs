@@ -2,9 +2,9 @@
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::{Change, Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{DIM, HEADING, paint};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::Context;
+use crate::options::{Change, RecipeArgs};
 use crate::table::{fitted_after, screen_width};
 use serde::Serialize;
 use serde_json::Value;
@@ -31,7 +31,6 @@ struct Side {
 
 #[derive(Serialize)]
 struct Report {
-    schema_version: u32,
     a: String,
     b: String,
     differences: Vec<Difference>,
@@ -62,34 +61,30 @@ pub(super) fn show(
     };
     let plain = Change::default();
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         a: named(&a.name, if other.is_some() { change } else { &plain }),
         b: named(&b.name, change),
         differences: differences(&a, &b)?,
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(())
 }
 
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let count = match report.differences.len() {
         0 => "the same".to_owned(),
         1 => "1 difference".to_owned(),
         n => format!("{n} differences"),
     };
-    writeln!(context.out, "{} against {}: {count}", paint(HEADING, &report.a), paint(HEADING, &report.b))?;
+    writeln!(out, "{} against {}: {count}", paint(HEADING, &report.a), paint(HEADING, &report.b))?;
     for Difference { path, a, b } in &report.differences {
-        writeln!(context.out, "\n{path}")?;
+        writeln!(out, "\n{path}")?;
         for (mark, side) in [("-", a), ("+", b)] {
             let from = side.from.as_deref().unwrap_or(if side.value.is_some() { "default" } else { "" });
             let value = shown(side.value.as_ref());
             let is_narrow =
                 screen_width().is_some_and(|width| value.chars().count() + from.chars().count() + 6 > width);
             let gap = if is_narrow { "\n    " } else { "  " };
-            writeln!(context.out, "  {mark} {}{gap}{}", fitted_after(&value, 4), paint(DIM, from))?;
+            writeln!(out, "  {mark} {}{gap}{}", fitted_after(&value, 4), paint(DIM, from))?;
         }
     }
     Ok(())

@@ -1,10 +1,9 @@
 //! The training step, node by node.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{DIM, HEADING, paint};
-use crate::table::{Align, Cell, Table};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::Context;
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::passes::Pipeline;
@@ -37,7 +36,6 @@ struct Pass {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     batch: usize,
     nodes: Vec<Row>,
@@ -55,7 +53,6 @@ pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context
     };
     let nodes = rows(&graph);
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         recipe: &recipe.name,
         batch,
         flop: nodes.iter().map(|row| row.flop).sum(),
@@ -63,10 +60,7 @@ pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context
         nodes,
         passes: applied.into_iter().map(|a| Pass { name: a.pass, patches: a.patches }).collect(),
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(())
 }
 
@@ -92,15 +86,9 @@ fn rows(graph: &Graph) -> Vec<Row> {
         .collect()
 }
 
-fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let mut phase = None;
-    let columns = [
-        ("node", Align::Left),
-        ("operator", Align::Left),
-        ("results", Align::Left),
-        ("work", Align::Right),
-        ("moves", Align::Right),
-    ];
+    let columns = ["node", "operator", "results", ">work", ">moves"];
     let mut table = Table::new(columns);
     for row in &report.nodes {
         if phase.replace(row.phase) != Some(row.phase) {
@@ -114,14 +102,14 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
             Bytes(row.bytes).into(),
         ]);
     }
-    write!(context.out, "{table}")?;
+    write!(out, "{table}")?;
     for pass in &report.passes {
-        writeln!(context.out, "\n{} {}", paint(HEADING, format!("pass {}:", pass.name)), pass.patches.len())?;
+        writeln!(out, "\n{} {}", paint(HEADING, format!("pass {}:", pass.name)), pass.patches.len())?;
         for label in &pass.patches {
-            writeln!(context.out, "  {}", paint(DIM, label))?;
+            writeln!(out, "  {}", paint(DIM, label))?;
         }
     }
     let (nodes, flop, bytes) = (report.nodes.len(), Flop(report.flop), Bytes(report.bytes));
-    writeln!(context.out, "\n{nodes} nodes, {flop} and {bytes} moved per step of {} images", report.batch)?;
+    writeln!(out, "\n{nodes} nodes, {flop} and {bytes} moved per step of {} images", report.batch)?;
     Ok(())
 }

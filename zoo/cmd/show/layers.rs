@@ -1,11 +1,10 @@
 //! The layers of a network: shapes, parameters, multiply-accumulates.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{HEADING, paint};
+use crate::console::{Console, HEADING, paint};
+use crate::context::Context;
 use crate::numbers::{grouped, scaled};
-use crate::table::{Align, Table};
+use crate::table::Table;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::Write;
@@ -31,7 +30,6 @@ struct Row {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     description: &'a Option<String>,
     batch: usize,
@@ -50,7 +48,6 @@ pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Resu
     let macs = rows.iter().map(|row| row.macs).sum();
     let inputs = graph.inputs.iter().map(|input| (input.name.as_str(), &graph.ty(input.value).shape)).collect();
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         recipe: &recipe.name,
         description: &recipe.description,
         batch,
@@ -59,26 +56,17 @@ pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Resu
         parameters,
         macs,
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(())
 }
 
-fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let description = report.description.as_deref().unwrap_or_default();
-    writeln!(context.out, "{}  {description}", paint(HEADING, report.recipe))?;
+    writeln!(out, "{}  {description}", paint(HEADING, report.recipe))?;
     for (name, shape) in &report.inputs {
-        writeln!(context.out, "input {name} {shape}")?;
+        writeln!(out, "input {name} {shape}")?;
     }
-    let mut table = Table::new([
-        ("name", Align::Left),
-        ("layer", Align::Left),
-        ("output", Align::Left),
-        ("parameters", Align::Right),
-        ("MAC", Align::Right),
-    ]);
+    let mut table = Table::new(["name", "layer", "output", ">parameters", ">MAC"]);
     let positive = |n: u64, text: String| if n == 0 { String::new() } else { text };
     for row in report.layers {
         table.row([
@@ -89,9 +77,9 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
             positive(row.macs, scaled(row.macs, 2)).into(),
         ]);
     }
-    writeln!(context.out, "\n{table}")?;
+    writeln!(out, "\n{table}")?;
     let (parameters, macs) = (scaled(report.parameters, 3), scaled(report.macs, 2));
-    writeln!(context.out, "{parameters} parameters, {macs}MAC at batch {}", report.batch)?;
+    writeln!(out, "{parameters} parameters, {macs}MAC at batch {}", report.batch)?;
     Ok(())
 }
 

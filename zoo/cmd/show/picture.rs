@@ -6,9 +6,9 @@ mod outline;
 mod svg;
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION, output};
+use crate::context::Context;
 use crate::numbers::scaled;
+use crate::output;
 use outline::Outline;
 use serde::Serialize;
 use std::io::Write;
@@ -36,9 +36,8 @@ impl Pictures {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
-    files: Vec<&'a Path>,
+    files: &'a [&'a Path],
 }
 
 /// Writes the pictures and prints the paths.
@@ -61,15 +60,8 @@ pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) 
     if files.iter().any(|file| output::is_stdout(file)) {
         return Ok(());
     }
-    match context.format {
-        Format::Json => {
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, files })?;
-        }
-        Format::Text => {
-            for file in files {
-                writeln!(context.out, "{}", file.display())?;
-            }
-        }
-    }
+    context.show(&Report { recipe: &recipe.name, files: &files }, |out| {
+        Ok(files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))?)
+    })?;
     Ok(())
 }

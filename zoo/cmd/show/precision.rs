@@ -1,11 +1,10 @@
 //! The types in which operators compute on a device, the reasons, and the casts.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::simulated::Simulated;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::console::{DIM, HEADING, paint};
-use crate::table::{Align, Cell, Table};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::Context;
+use crate::simulated::Simulated;
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{
@@ -33,7 +32,6 @@ struct Row {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     device: &'a str,
     precision: Precision,
@@ -75,7 +73,6 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
         nodes.iter().filter(|row| row.why.is_some() && row.phase != Phase::Update).filter(in_half).count()
     };
     let report = Report {
-        schema_version: SCHEMA_VERSION,
         recipe: &recipe.name,
         device: simulated.name(),
         precision: recipe.npu.precision,
@@ -84,20 +81,15 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
         kept: decided(false),
         nodes,
     };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    context.show(&report, |out| print(&report, out))?;
     Ok(())
 }
 
-fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
-    let out = &mut context.out;
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let mode = serde_json::to_value(report.precision).ok();
     let mode = mode.as_ref().and_then(|mode| mode.as_str()).unwrap_or_default();
     writeln!(out, "{}  on {}, {mode}\n", paint(HEADING, report.recipe), report.device)?;
-    let columns =
-        [("node", Align::Left), ("operator", Align::Left), ("computes in", Align::Left), ("because", Align::Left)];
+    let columns = ["node", "operator", "computes in", "because"];
     let mut table = Table::new(columns);
     let mut phase = None;
     for row in &report.nodes {

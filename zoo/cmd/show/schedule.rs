@@ -1,16 +1,14 @@
 //! The learning rates of a training.
 
 use crate::Failure;
-use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
-use crate::table::{Align, Table};
+use crate::context::Context;
+use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_recipe::Recipe;
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     epochs: usize,
     steps_per_epoch: usize,
@@ -36,28 +34,16 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
     let length = recipe.train.length(steps_per_epoch);
     let lr = |step| recipe.schedule.lr(step, length);
     let steps = length.steps();
-    if context.format == Format::Json {
-        let lr = (0..steps).map(lr).collect();
-        let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, epochs, steps_per_epoch, lr };
-        context.out.json(&report)?;
-        return Ok(());
-    }
-    let mut table = Table::new([
-        ("step", Align::Right),
-        ("epoch", Align::Right),
-        ("learning rate", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table = Table::new([">step", ">epoch", ">learning rate", ""]);
     let peak = recipe.schedule.peak_lr();
     for step in shown(steps) {
         let bar = "#".repeat((lr(step) / peak * BAR).round().clamp(0.0, BAR) as usize);
         let epoch = step as f64 / steps_per_epoch as f64;
         table.row([step.into(), format!("{epoch:.2}").into(), format!("{:.4e}", lr(step)).into(), bar.into()]);
     }
-    write!(context.out, "{table}")?;
     let ends = if steps < epochs * steps_per_epoch { format!(", {steps} in all") } else { String::new() };
-    writeln!(context.out, "\n{epochs} epochs of {steps_per_epoch} steps{ends}")?;
-    Ok(())
+    let report = Report { recipe: &recipe.name, epochs, steps_per_epoch, lr: (0..steps).map(lr).collect() };
+    context.show(&report, |out| Ok(writeln!(out, "{table}\n{epochs} epochs of {steps_per_epoch} steps{ends}")?))
 }
 
 /// Width of the bar at the highest learning rate.

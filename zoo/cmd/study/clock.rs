@@ -2,9 +2,9 @@
 
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cmd::Context;
 use crate::console::{Console, DIM, GOOD, HEADING, WARN, paint};
-use crate::table::{Align, Cell, Table, fitted};
+use crate::context::Context;
+use crate::table::{Cell, Table, fitted};
 use std::io::Write;
 use zoo_npu::study::{Direction, First, Outcome, Study, StudyRow, Verdict};
 use zoo_npu::{Device, Work};
@@ -49,15 +49,7 @@ pub(super) fn print(study: &Study, outcomes: &[Outcome], out: &mut Console) -> R
         if let Some(note) = &table.note {
             writeln!(out, "{}", paint(DIM, fitted(note)))?;
         }
-        let mut rows = Table::new([
-            ("", Align::Left),
-            ("published ms", Align::Right),
-            ("simulated ms", Align::Right),
-            ("ratio", Align::Right),
-            ("simulated", Align::Right),
-            ("", Align::Left),
-            ("", Align::Left),
-        ]);
+        let mut rows = Table::new(["", ">published ms", ">simulated ms", ">ratio", ">simulated", "", ""]);
         for outcome in outcomes.iter().filter(|outcome| outcome.table == table.title) {
             rows.row(cells(outcome));
         }

@@ -1,14 +1,17 @@
 //! Tables of trainings: each row is trained, unless its run folder already has the result.
 
+use super::clock::verdict;
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cmd::{Context, run::data, simulated::Simulated, study::clock::verdict};
 use crate::console::{Console, DIM, HEADING, paint};
+use crate::context::Context;
 use crate::interrupt::{Interrupt, Stopping};
 use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::progress::{Bar, Progress};
-use crate::table::{Align, Table, fitted};
+use crate::simulated::Simulated;
+use crate::table::{Table, fitted};
+use crate::training_data;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -111,7 +114,7 @@ impl Runs<'_> {
             }
         }
         let Some(cancel) = self.cancel else { return Ok(Some(Training::Missing(None))) };
-        let sets = data::open(&mut prepared.recipe, &prepared.overridden, None)?;
+        let sets = training_data::open(&mut prepared.recipe, &prepared.overridden, None)?;
         let job = Job {
             recipe: &prepared.recipe,
             model: &model,
@@ -247,16 +250,7 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
         if let Some(note) = &table.note {
             writeln!(out, "{}", paint(DIM, fitted(note)))?;
         }
-        let mut rows = Table::new([
-            ("", Align::Left),
-            ("on", Align::Left),
-            ("published", Align::Right),
-            ("trained", Align::Right),
-            ("", Align::Left),
-            ("skipped", Align::Right),
-            ("", Align::Left),
-            ("", Align::Left),
-        ]);
+        let mut rows = Table::new(["", "on", ">published", ">trained", "", ">skipped", "", ""]);
         for row in trained.iter().filter(|row| row.table == table.title) {
             let shown = |value| row.metric.map_or_else(|| percent(value), |metric| metric.format(value));
             let published = row.published.map(shown);

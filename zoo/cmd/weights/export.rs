@@ -1,9 +1,9 @@
 //! `zoo weights export`: write the weights of a run for PyTorch.
 
-use super::{network, read};
-use crate::cli::Format;
-use crate::cmd::trained::{TrainedArgs, Usual};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
+use crate::context::Context;
+use crate::output;
+use crate::output::expect_apart;
+use crate::trained::{TrainedArgs, Usual, network, read, state_file};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -29,13 +29,12 @@ pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
     /// File to write: .safetensors, or .pth or .pt for torch.load
-    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = state_file)]
     out: PathBuf,
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     checkpoint: &'a Path,
     step: Option<u64>,
@@ -57,14 +56,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     state.save(&args.out)?;
     let tensors = state.tensors().len();
     let (recipe, checkpoint) = (recipe.name.as_str(), weights.file.as_path());
-    match context.format {
-        Format::Json => {
-            let schema_version = SCHEMA_VERSION;
-            context.out.json(&Report { schema_version, recipe, checkpoint, step, tensors, out: &args.out })?;
-        }
-        Format::Text => {
-            writeln!(context.out, "{}: {tensors} tensors of {}", args.out.display(), checkpoint.display())?;
-        }
-    }
+    context.show(&Report { recipe, checkpoint, step, tensors, out: &args.out }, |out| {
+        Ok(writeln!(out, "{}: {tensors} tensors of {}", args.out.display(), checkpoint.display())?)
+    })?;
     Ok(Exit::Pass)
 }

@@ -1,10 +1,12 @@
 //! `zoo weights import`: check whether a state_dict fits a recipe.
 
-use super::{Names, network};
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
-use crate::console::{BAD, DIM, GOOD, paint};
-use crate::table::{Align, Cell, Table};
+use crate::console::{BAD, Console, DIM, GOOD, paint};
+use crate::context::Context;
+use crate::options::RecipeArgs;
+use crate::output;
+use crate::output::expect_apart;
+use crate::table::{Cell, Table};
+use crate::trained::{network, state_file};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -35,7 +37,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the weights under the names of the network: .safetensors, or .pth or .pt for PyTorch
-    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = state_file)]
     out: Option<PathBuf>,
     /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best
     #[arg(long, value_name = "KEY")]
@@ -47,9 +49,26 @@ pub struct Args {
     partial: bool,
 }
 
+/// How the names of a file become names of the network.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct Names {
+    /// Remove this prefix from the names in the file, for example `module.`
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    strip: String,
+    /// Add this prefix to the names in the file, for example `features.` if the file contains only this part of the
+    /// network
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    add: String,
+}
+
+impl From<&Names> for Naming {
+    fn from(names: &Names) -> Self {
+        Self { strip: names.strip.clone(), add: names.add.clone() }
+    }
+}
+
 #[derive(Serialize)]
 struct Report<'a> {
-    schema_version: u32,
     recipe: &'a str,
     #[serde(flatten)]
     fit: &'a Fit,
@@ -73,29 +92,25 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         output::expect_folder(path)?;
         StateDict::new(&weights).save(path)?;
     }
-    let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit, fits, out };
-    match context.format {
-        Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
-    }
+    let report = Report { recipe: &recipe.name, fit, fits, out };
+    context.show(&report, |out| print(&report, out))?;
     Ok(if fits { Exit::Pass } else { Exit::Invalid })
 }
 
 /// Number of tensors of each kind to list; `--format json` contains all.
 const LISTED: usize = 20;
 
-fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     let Report { fit, .. } = report;
     let entry = fit.entry.as_ref().map(|entry| format!(", entry {entry}")).unwrap_or_default();
-    writeln!(context.out, "{}{entry} against {}\n", fit.file.display(), report.recipe)?;
+    writeln!(out, "{}{entry} against {}\n", fit.file.display(), report.recipe)?;
     for note in fit.notes() {
-        writeln!(context.out, "{note}")?;
+        writeln!(out, "{note}")?;
     }
     if !fit.notes().is_empty() {
-        writeln!(context.out)?;
+        writeln!(out)?;
     }
-    let mut table =
-        Table::new([("tensor", Align::Left), ("file", Align::Left), ("network", Align::Left), ("", Align::Left)]);
+    let mut table = Table::new(["tensor", "file", "network", ""]);
     let shape = |shape: &[usize]| match shape {
         [] => "scalar".to_owned(),
         _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
@@ -131,7 +146,7 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     // If all names differ only by a prefix, a complete list is not helpful.
     let prefixed = fit.taken.is_empty() && fit.hint.is_some();
     if !fit.is_exact() && !prefixed {
-        writeln!(context.out, "{table}")?;
+        writeln!(out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
     let mut counts =
@@ -146,18 +161,18 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         true => paint(GOOD, "fits in part"),
         false => paint(BAD, "does not fit"),
     };
-    writeln!(context.out, "{counts}: {verdict}")?;
+    writeln!(out, "{counts}: {verdict}")?;
     if let Some(hint) = &fit.hint {
-        writeln!(context.out, "hint: {hint}")?;
+        writeln!(out, "hint: {hint}")?;
     } else if !report.fits && !fit.taken.is_empty() && fit.untied.is_empty() && fit.not_finite.is_empty() {
         writeln!(
-            context.out,
+            out,
             "hint: with --partial, tensors that fit are used and the others are initialised as the \
                                recipe says"
         )?;
     }
-    if let Some(out) = report.out {
-        writeln!(context.out, "written to {}", out.display())?;
+    if let Some(file) = report.out {
+        writeln!(out, "written to {}", file.display())?;
     }
     Ok(())
 }

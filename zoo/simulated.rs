@@ -1,12 +1,13 @@
 //! The arithmetic of a simulated device, from its file and the recipe's `npu:` section.
 
-use super::Context;
 use crate::Failure;
+use crate::context::Context;
 use std::collections::BTreeMap;
 use zoo_engine::{
-    Arithmetic,
+    Arithmetic, Options,
     simulate::{Overflow, Range, Subnormals},
 };
+use zoo_golden::device::DeviceOptions;
 use zoo_graph::passes::ScaleLoss;
 use zoo_npu::{
     NpuError, Work,
@@ -20,7 +21,7 @@ use zoo_recipe::{
 use zoo_train::{HOST, SimulatedDevice};
 
 /// A simulated device with its arithmetic.
-pub(super) struct Simulated {
+pub struct Simulated {
     name: String,
     /// Where and to what type values are rounded.
     pub arithmetic: Arithmetic,
@@ -50,6 +51,16 @@ impl Simulated {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The device in the form that a check of the recipe's step needs.
+    pub fn options(&self, recipe: &Recipe) -> DeviceOptions<'_> {
+        DeviceOptions {
+            device: &self.name,
+            arithmetic: &self.arithmetic,
+            loss_scale: zoo_train::LossScale::start(&recipe.npu.loss_scale).scale,
+            engine: Options::of(recipe),
+        }
     }
 
     /// The device in the form that a training needs.
@@ -88,7 +99,7 @@ fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
 ///
 /// # Errors
 /// The text does not have this form.
-pub(super) fn planted(text: &str) -> Result<(String, i32), String> {
+pub fn planted(text: &str) -> Result<(String, i32), String> {
     let (node, power) = text.rsplit_once('=').ok_or("expected NODE=POWER")?;
     let power: i32 = power.parse().map_err(|_| format!("`{power}` is not a whole number"))?;
     if !(-100..=100).contains(&power) {

@@ -1,19 +1,21 @@
 //! The weights that a command uses: from a run folder, which stores recipe, profile, overrides, data and device, or
 //! from a file.
 
-use super::{Context, FULL};
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::cli::Change;
 use crate::complete;
+use crate::context::{Context, FULL};
+use crate::options::Change;
 use std::path::{Path, PathBuf};
-use tracing::info;
-use zoo_recipe::Loaded;
-use zoo_train::{HOST, Launch, RunFolder};
+use tracing::{info, warn};
+use zoo_graph::Graph;
+use zoo_recipe::{BuildOptions, Loaded, Recipe};
+use zoo_train::weights::{Fit, Naming, Weights};
+use zoo_train::{HOST, Launch, RunFolder, TrainError};
 
 /// Which weights, and the network that they are for.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct TrainedArgs {
+pub struct TrainedArgs {
     /// Run folder, which stores its recipe, profile, overrides, data and device; or name of a recipe, or path of its
     /// file
     #[arg(value_name = "RUN|RECIPE", add = complete::runs_or_recipes())]
@@ -31,7 +33,7 @@ pub(super) struct TrainedArgs {
 
 /// The profile with which a recipe is loaded if neither the command line nor a run names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Usual {
+pub enum Usual {
     /// The profile that `zoo run` trains by default.
     Trained,
     /// No profile.
@@ -39,7 +41,7 @@ pub(super) enum Usual {
 }
 
 /// A network and the location of its weights.
-pub(super) struct Trained {
+pub struct Trained {
     /// The recipe: as it was trained in the run, with the overrides of the command line.
     pub loaded: Loaded,
     /// File or folder of the weights.
@@ -49,7 +51,7 @@ pub(super) struct Trained {
 }
 
 /// The content of a run folder.
-pub(super) struct Run {
+pub struct Run {
     /// The folder.
     pub folder: PathBuf,
     /// The settings with which it was started; `None` for runs of versions that did not store them.
@@ -58,7 +60,7 @@ pub(super) struct Run {
 
 impl TrainedArgs {
     /// The entry of the file of weights, if one is named.
-    pub(super) fn entry(&self) -> Option<&str> {
+    pub fn entry(&self) -> Option<&str> {
         self.entry.as_deref()
     }
 
@@ -66,7 +68,7 @@ impl TrainedArgs {
     ///
     /// # Errors
     /// Mistakes in the recipe; a profile other than the run's.
-    pub(super) fn load(&self, usual: Usual, context: &mut Context) -> Result<Trained, Failure> {
+    pub fn load(&self, usual: Usual, context: &mut Context) -> Result<Trained, Failure> {
         let named = Path::new(&self.recipe);
         let (run, checkpoint) = match has_recipe(named) {
             true => (Some(named), Some(self.checkpoint.clone().unwrap_or_else(|| named.to_owned()))),
@@ -109,7 +111,7 @@ impl Trained {
     ///
     /// # Errors
     /// No weights were given.
-    pub(super) fn expect_checkpoint(&self) -> Result<&Path, Failure> {
+    pub fn expect_checkpoint(&self) -> Result<&Path, Failure> {
         let none = || Failure::Usage("no weights given: name a run folder, or use --checkpoint FILE".to_owned());
         self.checkpoint.as_deref().ok_or_else(none)
     }
@@ -151,7 +153,54 @@ fn has_recipe(path: &Path) -> bool {
 }
 
 /// Whether this is neither the name of a recipe nor the path of a file, so a run folder was meant.
-pub(super) fn names_no_file(named: &Path) -> bool {
+pub fn names_no_file(named: &Path) -> bool {
     let is_yaml = named.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     named.components().count() > 1 && !is_yaml && !named.is_file()
+}
+
+/// Reads weights that must fit the network.
+///
+/// # Errors
+/// A file that cannot be read, or whose tensors do not fit.
+pub fn read(path: &Path, entry: Option<&str>, graph: &Graph) -> Result<Weights, Failure> {
+    let weights = Weights::read(path, entry, graph, &Naming::default())?;
+    expect_fit(&weights.fit)?;
+    Ok(weights)
+}
+
+/// Refuses weights that do not fit, and tells how the others were found in the file.
+pub fn expect_fit(fit: &Fit) -> Result<(), Failure> {
+    if !fit.is_enough() {
+        return Err(TrainError::Misfit(Box::new(fit.clone())).into());
+    }
+    let file = fit.file.display();
+    fit.entry.iter().for_each(|entry| info!("{file}: entry {entry}"));
+    fit.notes().iter().for_each(|note| info!("{file}: {note}"));
+    if !fit.surplus.is_empty() {
+        let named: Vec<&str> = fit.surplus.iter().take(4).map(|shaped| shaped.name.as_str()).collect();
+        let more = if fit.surplus.len() > named.len() { ", ..." } else { "" };
+        warn!("{file}: {} tensors that the network does not have: {}{more}", fit.surplus.len(), named.join(", "));
+    }
+    Ok(())
+}
+
+/// The graph of the network alone, whose variables are those of a state_dict.
+pub fn network(recipe: &Recipe) -> Result<Graph, Failure> {
+    Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
+}
+
+/// A file for weights; its name determines the format.
+///
+/// # Errors
+/// Another format.
+pub fn state_file(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    // Special files, such as /dev/null, can have any name.
+    let is_special = path.metadata().is_ok_and(|there| !there.is_file());
+    match extension {
+        Some("safetensors" | "pth" | "pt") => Ok(path),
+        _ if is_special => Ok(path),
+        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
+    }
 }

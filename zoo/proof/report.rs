@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
-use crate::table::{Align, Cell, Table, fitted, fitted_after};
+use crate::table::{Cell, Table, fitted, fitted_after};
 use anstyle::Style;
 use std::fmt;
 use std::io::Write;
@@ -16,13 +16,13 @@ use zoo_golden::{Precision, Report, Verdict};
 const LISTED: usize = 8;
 
 /// Prints stages, the first divergence, differing conditions and the verdict; `sets` are the values of `--set`.
-pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
+pub fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     let arithmetic = match report.dtype {
         Precision::F32 => "f32 (kernels)",
         Precision::F64 => "f64 (recipe)",
     };
     writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
-    write!(out, "{}", stages(&report.stages, ["compared", "floor"], &[]))?;
+    write!(out, "{}", stages(&report.stages, [">compared", ">floor"], &[]))?;
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
@@ -67,17 +67,10 @@ fn style(verdict: Verdict) -> Style {
 
 /// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit. `covered`
 /// is how much of each stage was compared, or empty.
-pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2], covered: &[String]) -> Table {
-    let column = (!covered.is_empty()).then_some(("covered", Align::Right));
-    let columns = [("stage", Align::Left), (counted, Align::Right)].into_iter().chain(column);
-    let mut table = Table::new(columns.chain([
-        ("worst", Align::Left),
-        ("error", Align::Right),
-        (floor, Align::Right),
-        ("ratio", Align::Right),
-        ("median", Align::Right),
-        ("verdict", Align::Left),
-    ]));
+pub fn stages(stages: &[StageReport], [counted, floor]: [&str; 2], covered: &[String]) -> Table {
+    let column = (!covered.is_empty()).then_some(">covered");
+    let columns = ["stage", counted].into_iter().chain(column);
+    let mut table = Table::new(columns.chain(["worst", ">error", floor, ">ratio", ">median", "verdict"]));
     for (n, stage) in stages.iter().enumerate() {
         let worst = stage.worst.as_ref();
         let number = |text: Option<String>| Cell::from(text.unwrap_or_default());
@@ -97,7 +90,7 @@ pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static
 }
 
 /// Why a stage failed, with its name; `name` may be in colour.
-pub(super) fn summary(stage: &StageReport, name: impl fmt::Display) -> String {
+pub fn summary(stage: &StageReport, name: impl fmt::Display) -> String {
     match (stage.failed.len(), median(stage)) {
         (0, Some(median)) => format!("{name} failed: {median}"),
         (failed, _) => format!("{failed} of {} failed in {name}", stage.tensors),
@@ -111,7 +104,7 @@ fn median(stage: &StageReport) -> Option<String> {
 }
 
 /// The failures of a stage.
-pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
+pub fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
     let summary = summary(stage, paint(BAD, stage.stage));
     if stage.failed.is_empty() {
         writeln!(out, "\n{summary}")?;
@@ -142,11 +135,7 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
 const HINT: &str = "hint:";
 
 /// The first divergence, with the line of the recipe and hints.
-pub(in crate::cmd) fn first_divergence(
-    divergence: &Divergence,
-    sets: &[String],
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+pub fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
     if let Some(node) = &divergence.node {
         let reach = match divergence.local {
@@ -171,7 +160,7 @@ pub(in crate::cmd) fn first_divergence(
 }
 
 /// Conditions in which recipe and golden differ.
-pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Result<(), Failure> {
+pub fn conditions(differences: &[Difference], out: &mut impl Write) -> Result<(), Failure> {
     if differences.is_empty() {
         return Ok(());
     }
@@ -187,7 +176,7 @@ pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Re
 }
 
 /// The verdict, with the failed stages.
-pub(in crate::cmd) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
+pub fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
     let judged = stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
     let failed: Vec<String> =
         stages.iter().filter(|s| s.verdict == Verdict::Fail).map(|s| s.stage.to_string()).collect();

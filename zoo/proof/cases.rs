@@ -14,7 +14,7 @@ use zoo_golden::{
 };
 
 /// The checked recipe.
-pub(in crate::cmd) struct Checked<'a> {
+pub struct Checked<'a> {
     /// The recipe and the arithmetic.
     pub name: String,
     /// The recipe's file, for faults without a known line.
@@ -29,11 +29,7 @@ pub(in crate::cmd) struct Checked<'a> {
 ///
 /// # Errors
 /// None in practice: the text is written to memory.
-pub(in crate::cmd) fn suite(
-    checked: Checked<'_>,
-    stages: &[StageReport],
-    divergence: Option<&Divergence>,
-) -> Result<Suite, Failure> {
+pub fn suite(checked: Checked<'_>, stages: &[StageReport], divergence: Option<&Divergence>) -> Result<Suite, Failure> {
     let failed = |stage: &&StageReport| stage.verdict == Verdict::Fail;
     let begins = divergence.map(|d| d.stage).or(stages.iter().find(failed).map(|stage| stage.stage));
     let mut cases = Vec::new();
@@ -80,7 +76,7 @@ fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Diverge
 ///
 /// # Errors
 /// As [`suite`].
-pub(super) fn mutants(checked: Checked<'_>, planting: &Planting) -> Result<Suite, Failure> {
+pub fn mutants(checked: Checked<'_>, planting: &Planting) -> Result<Suite, Failure> {
     let outcomes = match planting {
         Planting::Unsound(report) => return suite(checked, &report.stages, report.first_divergence.as_ref()),
         Planting::Outcomes(outcomes) => outcomes,

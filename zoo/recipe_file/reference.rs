@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Whether this is a path of a recipe rather than its name.
-pub(in crate::cmd) fn is_path(reference: &str) -> bool {
+pub fn is_path(reference: &str) -> bool {
     is_yaml(reference) || reference.contains(['/', '\\'])
 }
 
@@ -17,7 +17,7 @@ fn is_yaml(reference: &str) -> bool {
 }
 
 /// The recipe to which the file `from` refers.
-pub(super) fn find(catalog: &Catalog, reference: &str, from: &Path) -> Option<PathBuf> {
+pub fn find(catalog: &Catalog, reference: &str, from: &Path) -> Option<PathBuf> {
     let beside = from.parent().unwrap_or(Path::new(""));
     if is_path(reference) {
         return Some(beside.join(reference)).filter(|path| is_yaml(reference) && path.is_file());
@@ -29,7 +29,7 @@ pub(super) fn find(catalog: &Catalog, reference: &str, from: &Path) -> Option<Pa
 
 /// How a file in the existing folder `folder` refers to the recipe `target`, which is called `reference` elsewhere: by
 /// the same text if that means the same there, otherwise by a path.
-pub(super) fn from_folder(catalog: &Catalog, reference: &str, target: &Path, folder: &Path) -> Result<String, Failure> {
+pub fn from_folder(catalog: &Catalog, reference: &str, target: &Path, folder: &Path) -> Result<String, Failure> {
     let is_target = |found: PathBuf| found.canonicalize().ok() == target.canonicalize().ok();
     let is_built_in = !is_path(reference) && catalog.is_built_in(target);
     if is_built_in || find(catalog, reference, &folder.join("recipe.yaml")).is_some_and(is_target) {
@@ -56,12 +56,12 @@ fn relative(file: &Path, folder: &Path) -> io::Result<PathBuf> {
 }
 
 /// The recipe that a text extends.
-pub(super) fn extended(text: &str) -> Option<String> {
+pub fn extended(text: &str) -> Option<String> {
     text.lines().find_map(|line| Some(scalar(line, line.strip_prefix("extends:")?, &[])?.1))
 }
 
 /// The text of a recipe in `from`, for a file in `folder`: its references mean the same recipes there.
-pub(in crate::cmd) fn moved(catalog: &Catalog, text: &str, from: &Path, folder: &Path) -> Result<String, Failure> {
+pub fn moved(catalog: &Catalog, text: &str, from: &Path, folder: &Path) -> Result<String, Failure> {
     let mut result = String::new();
     for line in text.lines() {
         let mut done = 0;
@@ -127,7 +127,7 @@ fn scalar(line: &str, rest: &str, ends: &[char]) -> Option<(Range<usize>, String
 }
 
 /// A reference as YAML.
-pub(super) fn written(reference: &str) -> String {
+pub fn written(reference: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     match reference.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.') && reference.chars().all(plain) {
         true => reference.to_owned(),

@@ -18,11 +18,7 @@ use zoo_train::Job;
 ///
 /// # Errors
 /// Data that are missing or unreadable.
-pub(in crate::cmd) fn open(
-    recipe: &mut Recipe,
-    overridden: &[ConfigPath],
-    given: Option<&Path>,
-) -> Result<DataSets, Failure> {
+pub fn open(recipe: &mut Recipe, overridden: &[ConfigPath], given: Option<&Path>) -> Result<DataSets, Failure> {
     let sets = zoo_tasks::open(recipe, given)?;
     let Some(root) = given else {
         sets.samples.settle(recipe);
@@ -58,7 +54,7 @@ pub(in crate::cmd) fn open(
 ///
 /// # Errors
 /// The data are not divided.
-pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
+pub fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
     if !sets.samples.is_undivided() {
         return Ok(());
     }
@@ -74,7 +70,7 @@ pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
 const BASELINE_SAMPLES: usize = 20_000;
 
 /// Top-1 accuracy of a linear classifier on the same data, unless there are too many samples.
-pub(super) fn linear_baseline(
+pub fn linear_baseline(
     recipe: &Recipe,
     sets: &DataSets,
     memory: MemoryArgs,
@@ -96,7 +92,7 @@ pub(super) fn linear_baseline(
 }
 
 /// Scores of other trivial answers on the same data, unless there are too many samples.
-pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Result<Vec<Baseline>, Failure> {
+pub fn trivial_answers(job: Job<'_>, progress: &Progress) -> Result<Vec<Baseline>, Failure> {
     if job.data.samples.val_len() > BASELINE_SAMPLES {
         return Ok(Vec::new());
     }
@@ -107,7 +103,7 @@ pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Resu
 }
 
 /// Prints the training data and the target.
-pub(super) fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, others: &[Baseline]) {
+pub fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, others: &[Baseline]) {
     let samples = &sets.samples;
     let classes = match samples.classes() {
         [] => String::new(),

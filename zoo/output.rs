@@ -1,14 +1,15 @@
 //! Files of results: a path, or `-` for standard output.
 
-use super::Context;
 use crate::Failure;
+use crate::context::Context;
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 use tracing::info;
 use zoo_datasets::atomic;
 
 /// Whether the path means standard output, which then contains nothing else.
-pub(super) fn is_stdout(path: &Path) -> bool {
+pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
@@ -16,7 +17,7 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 ///
 /// # Errors
 /// As [`write`].
-pub(super) fn write_beside(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
+pub fn write_beside(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
     write(path, text, context)?;
     if !is_stdout(path) {
         info!("written: {}", path.display());
@@ -29,7 +30,7 @@ pub(super) fn write_beside(path: &Path, text: &str, context: &mut Context) -> Re
 ///
 /// # Errors
 /// Errors of the operating system.
-pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
+pub fn write(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
     if is_stdout(path) {
         return Ok(context.out.write_all(text.as_bytes())?);
     }
@@ -42,7 +43,26 @@ pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<()
 ///
 /// # Errors
 /// Errors of the operating system.
-pub(super) fn expect_folder(file: &Path) -> Result<(), Failure> {
+pub fn expect_folder(file: &Path) -> Result<(), Failure> {
     let unwritable = |source| Failure::Unwritable { path: file.to_owned(), source };
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unwritable)
+}
+
+/// Refuses output files that are also inputs or other outputs. Special files, such as /dev/null, may occur
+/// repeatedly.
+///
+/// # Errors
+/// The same file twice.
+pub fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for file in files {
+        let is_special = file.metadata().is_ok_and(|there| !there.is_file());
+        if !is_special && !seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())) {
+            let file = file.display();
+            let message =
+                format!("{file}: a file cannot be read and written, or written twice; choose another file to write");
+            return Err(Failure::Usage(message));
+        }
+    }
+    Ok(())
 }
