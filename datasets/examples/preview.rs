@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use zoo_datasets::drawing::{colours, draw_polygon, strip, tint, write_gif};
 use zoo_datasets::image::write_png;
-use zoo_datasets::text::{
-    TargetConfig, TextAugment, TextDataset, TextExample, TextScenes, TextScenesConfig, TextTraining,
-};
+use zoo_datasets::text::{TargetConfig, TextAugment, TextExample, TextScenes, TextScenesConfig, TextTraining};
 use zoo_datasets::tracking::{ChannelOrder, PairConfig, Pairs, Videos, VideosConfig};
-use zoo_datasets::{DataError, Grid, Image, OnError, Samples, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::{Annotated, DataError, Grid, Image, OnError, Samples, Size, TextFolder, TextFormat, TextPart};
 
 fn main() -> Result<(), DataError> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "preview".into()));

@@ -15,5 +15,5 @@ pub use detect::{DetectConfig, Detected, Outputs, detect};
 pub use fit::{Fit, Fitted, mirror};
 pub use interpolate::interpolate;
 pub use matching::{AnchorTargets, BACKGROUND, IGNORED, MatchConfig};
-pub use objects::{BoxDataset, Object, Role};
+pub use objects::{Object, Role};
 pub use scenes::{BoxScenes, BoxScenesConfig};

@@ -48,7 +48,7 @@ pub mod transforms;
 
 pub use cache::Cached;
 pub use characters::{Alphabet, Characters, CharactersConfig};
-pub use dataset::{Dataset, Source};
+pub use dataset::{Annotated, Dataset, Source};
 pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};

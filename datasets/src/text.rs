@@ -15,7 +15,7 @@ mod word;
 pub use augment::{TextAugment, TextSample};
 pub use detect::{DetectConfig, Detection, Shape, detect, evaluation_size};
 pub use evaluate::{Counts, Score, compare};
-pub use region::{TextDataset, TextRegion};
+pub use region::TextRegion;
 pub use scenes::{TextScenes, TextScenesConfig};
 pub use targets::{TargetConfig, TextTargets};
 pub use training::{TextExample, TextTraining};

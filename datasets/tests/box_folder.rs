@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use zoo_datasets::detection::{BoundingBox, BoxDataset, Role};
+use zoo_datasets::detection::{BoundingBox, Role};
 use zoo_datasets::image::write_png;
-use zoo_datasets::{BoxFolder, BoxPart, DataError, Image, OnError, Size};
+use zoo_datasets::{Annotated, BoxFolder, BoxPart, DataError, Image, OnError, Size};
 
 fn image(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use zoo_datasets::detection::{
-    AnchorTargets, BACKGROUND, BoundingBox, BoxDataset, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected,
-    Fit, MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
+    AnchorTargets, BACKGROUND, BoundingBox, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected, Fit,
+    MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
 };
-use zoo_datasets::{Image, Normalize, Size};
+use zoo_datasets::{Annotated, Image, Normalize, Size};
 
 fn cases() -> Value {
     serde_json::from_str(include_str!("detection/cases.json")).unwrap()

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
-use zoo_datasets::segmentation::{LabelMapDataset, VOID};
-use zoo_datasets::{DataError, Image, LabelFolder, LabelPart, OnError, Size};
+use zoo_datasets::segmentation::VOID;
+use zoo_datasets::{Annotated, DataError, Image, LabelFolder, LabelPart, OnError, Size};
 
 /// A label map of 3 x 2 pixels as a PNG file with a palette.
 fn labels(path: &Path, (width, height): (u32, u32), values: &[u8]) {

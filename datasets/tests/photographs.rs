@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
+use zoo_datasets::text::{TargetConfig, TextAugment, TextTargets};
 use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
 use zoo_datasets::{
-    Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng, Samples, Size,
-    TextFolder, TextFormat, TextPart, open_root,
+    Annotated, Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng,
+    Samples, Size, TextFolder, TextFormat, TextPart, open_root,
 };
 
 /// A folder of `../shared/data`.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
-use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
-use zoo_datasets::{DataError, Image, OnError, Rng, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::text::{TargetConfig, TextAugment, TextTargets};
+use zoo_datasets::{Annotated, DataError, Image, OnError, Rng, Size, TextFolder, TextFormat, TextPart};
 
 /// A folder with `images/NAME.png` and `gts/gt_NAME.txt`.
 fn folder(files: &[(&str, Option<&str>)]) -> TempDir {

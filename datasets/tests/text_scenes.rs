@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::text::{
-    Counts, DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextScenes, TextScenesConfig, TextTargets,
+    Counts, DetectConfig, Shape, TargetConfig, TextAugment, TextRegion, TextScenes, TextScenesConfig, TextTargets,
     TextTraining, compare, detect,
 };
-use zoo_datasets::{DataError, LoaderConfig, SampleLoader, Size};
+use zoo_datasets::{Annotated, DataError, LoaderConfig, SampleLoader, Size};
 
 fn scenes(len: usize) -> TextScenes {
     TextScenes::new(TextScenesConfig::default(), 0, 0, len).unwrap()
@@ -102,7 +102,7 @@ fn impossible_settings_are_refused() {
     ] {
         assert!(matches!(TextScenes::new(config, 0, 0, 1), Err(DataError::Config(_))), "{config:?}");
     }
-    let none: Arc<dyn TextDataset> = Arc::new(scenes(0));
+    let none: Arc<dyn Annotated<Vec<TextRegion>>> = Arc::new(scenes(0));
     assert!(TextTraining::new(none, TextAugment::original(), TargetConfig::default()).is_err());
     let wrong = TextAugment { rotation: (5.0, -5.0), ..TextAugment::original() };
     assert!(TextTraining::new(Arc::new(scenes(1)), wrong, TargetConfig::default()).is_err());

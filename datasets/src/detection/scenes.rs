@@ -5,12 +5,12 @@
 
 use std::f64::consts::{PI, TAU};
 
-use super::{BoundingBox, BoxDataset, Object, Role};
+use super::{BoundingBox, Object, Role};
 use crate::geometry::Point;
 use crate::image::{Image, Size};
 use crate::paint::{Canvas, Coverage, random_colour};
 use crate::segmentation::{CLASSES, outline};
-use crate::{DataError, Rng};
+use crate::{Annotated, DataError, Rng};
 
 /// How scenes are drawn. Lengths are shares of the shorter side; pairs are the smallest and the largest value of a
 /// uniform draw.
@@ -171,7 +171,7 @@ fn half_disc(centre: Point, radius: f64, angle: f64) -> Vec<Point> {
     (0..=HALF_ROUND).map(|i| at(centre, radius, angle + PI * i as f64 / HALF_ROUND as f64)).collect()
 }
 
-impl BoxDataset for BoxScenes {
+impl Annotated<Vec<Object>> for BoxScenes {
     fn len(&self) -> usize {
         self.len
     }

@@ -7,10 +7,10 @@ use super::label_folder::{CLASSES, VOC, lines};
 use super::layout::{expect_folder, unknown};
 use super::stems::Stems;
 use super::{coco, voc};
-use crate::detection::{BoundingBox, BoxDataset, Object, Role};
+use crate::detection::{BoundingBox, Object, Role};
 use crate::files::entries;
 use crate::image::Size;
-use crate::{DataError, Image, OnError};
+use crate::{Annotated, DataError, Image, OnError};
 
 /// The part of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +195,7 @@ fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
     }
 }
 
-impl BoxDataset for BoxFolder {
+impl Annotated<Vec<Object>> for BoxFolder {
     fn len(&self) -> usize {
         self.images.len()
     }

@@ -8,8 +8,8 @@ use super::layout::{expect_folder, unknown};
 use super::parts::{divided, folders_in, name, only, plain};
 use super::stems::Stems;
 use crate::image::decode_labels;
-use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
-use crate::{DataError, Image, OnError, files};
+use crate::segmentation::{LabelMap, VOID};
+use crate::{Annotated, DataError, Image, OnError, files};
 
 /// Longest list of names that is read.
 const MAX_LIST: u64 = 16 << 20;
@@ -228,7 +228,7 @@ pub(super) fn numbered_lines(path: &Path) -> Result<Vec<(usize, String)>, DataEr
     Ok(lines.map(|(number, line)| (number, line.to_owned())).collect())
 }
 
-impl LabelMapDataset for LabelFolder {
+impl Annotated<LabelMap> for LabelFolder {
     fn len(&self) -> usize {
         self.samples.len()
     }

@@ -7,8 +7,8 @@ use super::layout::{expect_folder, unknown};
 use super::parts::name;
 use super::stems::{Stems, stem};
 use super::text_lines::{LineError, TextFormat, parse_text_regions};
-use crate::text::{TextDataset, TextRegion};
-use crate::{DataError, Image, OnError, files};
+use crate::text::TextRegion;
+use crate::{Annotated, DataError, Image, OnError, files};
 
 /// Longest annotation file that is read.
 const MAX_ANNOTATION: u64 = 4 << 20;
@@ -138,7 +138,7 @@ fn annotation_of(image: &Path, folder: &Path, texts: &mut Stems) -> Result<PathB
     Err(DataError::NoAnnotation { image: image.to_owned(), folder: folder.to_owned() })
 }
 
-impl TextDataset for TextFolder {
+impl Annotated<Vec<TextRegion>> for TextFolder {
     fn len(&self) -> usize {
         self.samples.len()
     }

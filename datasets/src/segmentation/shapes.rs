@@ -5,11 +5,11 @@
 
 use std::f64::consts::TAU;
 
-use super::{LabelMap, LabelMapDataset, VOID};
+use super::{LabelMap, VOID};
 use crate::geometry::Point;
 use crate::image::{Image, Size};
 use crate::paint::{Canvas, Coverage, random_colour};
-use crate::{DataError, Rng};
+use crate::{Annotated, DataError, Rng};
 
 /// How scenes are drawn. Lengths are shares of the shorter side; pairs are the smallest and the largest value of a
 /// uniform draw.
@@ -132,7 +132,7 @@ pub(crate) fn outline(class: usize, centre: Point, radius: f64, angle: f64) -> V
     (0..corners).map(corner).collect()
 }
 
-impl LabelMapDataset for Shapes {
+impl Annotated<LabelMap> for Shapes {
     fn len(&self) -> usize {
         self.len
     }

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use super::TextRegion;
 use super::word::{Word, WordStyle, random_bend, random_word};
-use super::{TextDataset, TextRegion};
 use crate::geometry::{Bounds, Point};
 use crate::image::{Image, Rect, Size};
 use crate::paint::{Canvas, Coverage, Face, contrasting_colour, embedded_faces, random_colour};
-use crate::{DataError, Rng};
+use crate::{Annotated, DataError, Rng};
 
 /// How scenes are drawn. Lengths are pixels of a 192-pixel scene and scale with its shorter side; pairs are the
 /// smallest and the largest value of a uniform draw.
@@ -299,7 +299,7 @@ fn check(config: &TextScenesConfig) -> Result<(), String> {
     }
 }
 
-impl TextDataset for TextScenes {
+impl Annotated<Vec<TextRegion>> for TextScenes {
     fn len(&self) -> usize {
         self.len
     }

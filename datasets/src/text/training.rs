@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{TargetConfig, TextAugment, TextDataset, TextTargets};
-use crate::{DataError, Image, Rng, Samples};
+use super::{TargetConfig, TextAugment, TextRegion, TextTargets};
+use crate::{Annotated, DataError, Image, Rng, Samples};
 
 /// An augmented image and its training targets.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub struct TextExample {
 /// Training examples from a data set: example `index` is a pure function of seed, epoch and index.
 #[derive(Clone)]
 pub struct TextTraining {
-    dataset: Arc<dyn TextDataset>,
+    dataset: Arc<dyn Annotated<Vec<TextRegion>>>,
     augment: TextAugment,
     targets: TargetConfig,
 }
@@ -27,7 +27,11 @@ impl TextTraining {
     ///
     /// # Errors
     /// If the data set is empty, or a setting makes no sense.
-    pub fn new(dataset: Arc<dyn TextDataset>, augment: TextAugment, targets: TargetConfig) -> Result<Self, DataError> {
+    pub fn new(
+        dataset: Arc<dyn Annotated<Vec<TextRegion>>>,
+        augment: TextAugment,
+        targets: TargetConfig,
+    ) -> Result<Self, DataError> {
         augment.check()?;
         let (low, high) = targets.threshold;
         let sane = (0.0..1.0).contains(&targets.shrink_ratio) && low <= high && targets.min_size >= 0.0;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
-use zoo_datasets::detection::{BoundingBox, BoxDataset};
-use zoo_datasets::{BoxFolder, BoxPart, OnError};
+use zoo_datasets::detection::BoundingBox;
+use zoo_datasets::{Annotated, BoxFolder, BoxPart, OnError};
 use zoo_tasks::metrics::{AveragePrecision, ImageBoxes, ScoredBox};
 
 /// Category, box and score of each detection in an image.

@@ -147,7 +147,9 @@ pub trait SampleSets: Send + Sync {
     }
 
     /// The parts that [`SampleSets::inspect`] can read, with the number of their samples.
-    fn parts(&self) -> Vec<(&'static str, usize)>;
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        vec![("train", self.train_len()), ("val", self.val_len())]
+    }
 
     /// Reads all samples of part number `part`; `done` is called for each.
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection;
@@ -155,8 +157,10 @@ pub trait SampleSets: Send + Sync {
     /// Draws the first samples, at most `rows` by `columns`, with their annotations; also returns their number.
     ///
     /// # Errors
-    /// Samples that cannot be read, or an empty sheet.
-    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError>;
+    /// Samples that cannot be read or drawn, or an empty sheet.
+    fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
+        Err(DataError::Config(format!("{} cannot be drawn; use `zoo data inspect`", self.noun())))
+    }
 
     /// Why an evaluation cannot draw its predictions; `None` if it can.
     fn undrawn(&self) -> Option<&'static str> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zoo_datasets::detection::BoxDataset;
+use zoo_datasets::Annotated;
 use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
 use zoo_datasets::language::{Special, Subwords, Vocabulary};
 use zoo_datasets::tracking::VideoDataset;

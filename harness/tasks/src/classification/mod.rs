@@ -209,10 +209,6 @@ impl SampleSets for LabelledImages {
         Some(LinearBaseline { train, val, size, on_error: on_error(recipe) })
     }
 
-    fn parts(&self) -> Vec<(&'static str, usize)> {
-        vec![("train", self.train.len()), ("val", self.val.len())]
-    }
-
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (set, (name, samples)) = (self.part(part == 1), self.parts()[part]);
         let sums = Sums::over(samples, |index| Sums::of(set.image(index).map(|image| (image, []))), done);

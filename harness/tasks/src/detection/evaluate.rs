@@ -1,6 +1,6 @@
 //! Mean average precision, and pictures of detections.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use zoo_datasets::{
@@ -12,6 +12,7 @@ use zoo_datasets::{
 use super::samples::{Evaluated, HeldOutImage};
 use crate::{
     Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    evaluation::judge_all,
     metrics::{AveragePrecision, ImageBoxes, ScoredBox},
 };
 
@@ -41,23 +42,16 @@ impl HeldOut for HeldOutBoxes {
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
-        let (mut meter, mut samples) = (AveragePrecision::new(self.classes), 0);
-        for images in self.loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let images = images?;
+        let mut meter = AveragePrecision::new(self.classes);
+        let judge = |images: Vec<HeldOutImage>, _, witness: &mut Witness<'_>| {
             for (image, found) in images.iter().zip(self.find(network, &images)?) {
                 meter.add(&ImageBoxes { truth: &image.objects, found: &found });
                 show(image, &found, witness);
             }
-            samples += images.len();
-            witness(&Sight::Progress { what: "samples", done: samples, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
-        Ok(Some(Evaluation { samples: samples as u64, loss: None, scores: meter.scores() }))
+            Ok(images.len())
+        };
+        let samples = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)?;
+        Ok(samples.map(|samples| Evaluation { samples, loss: None, scores: meter.scores() }))
     }
 }
 

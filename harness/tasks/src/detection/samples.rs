@@ -5,14 +5,14 @@ use std::sync::Arc;
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Samples, Size,
     detection::{
-        AnchorTargets, BoxDataset, Corners, DetectConfig, Fit, Fitted, MatchConfig, Object, Pyramid, PyramidConfig,
-        Role, mirror,
+        AnchorTargets, Corners, DetectConfig, Fit, Fitted, MatchConfig, Object, Pyramid, PyramidConfig, Role, mirror,
     },
 };
 use zoo_recipe::{LABEL, Recipe, schema};
 
 use crate::{
     Batch, InputError,
+    annotated::Images,
     preprocess::{Split, only_normalisation},
 };
 
@@ -90,7 +90,7 @@ pub(super) struct Example {
 
 /// Training samples.
 pub(super) struct Training {
-    pub set: Arc<dyn BoxDataset>,
+    pub set: Images<Vec<Object>>,
     pub prepare: Preparation,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct HeldOutImage {
 
 /// Held-out images as a network takes them.
 pub(super) struct Evaluated {
-    pub set: Arc<dyn BoxDataset>,
+    pub set: Images<Vec<Object>>,
     pub prepare: Preparation,
 }
 

@@ -1,16 +1,16 @@
 //! Sources of images with boxes.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use zoo_datasets::{
-    BoxFolder, BoxPart, DataError, OnError,
-    detection::{BoxDataset, BoxScenes, BoxScenesConfig},
+    Annotated, BoxFolder, BoxPart, DataError, OnError,
+    detection::{BoxScenes, BoxScenesConfig},
 };
 use zoo_recipe::{Recipe, schema};
 
-use super::BoxedImages;
 use crate::{
     DataSets, InputError,
+    annotated::AnnotatedImages,
     preprocess::{pair, size},
 };
 
@@ -33,8 +33,7 @@ pub(super) fn shapes(recipe: &Recipe, section: &schema::BoxedShapes) -> Result<D
         return Err(InputError::at(recipe, "model.classes", message));
     }
     let description = format!("generated shapes with boxes, {} pixels", config.size);
-    let samples = Arc::new(BoxedImages { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description, skipped: 0 })
+    Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
 /// Photographs in one of the layouts.
@@ -51,6 +50,5 @@ pub(super) fn folder(root: &Path, on_error: OnError) -> Result<DataSets, InputEr
         return Err(DataError::Config(message).into());
     }
     let skipped = train.skipped() + val.skipped();
-    let samples = Arc::new(BoxedImages { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description: format!("images with boxes in {}", root.display()), skipped })
+    Ok(AnnotatedImages::new(train, val).opened(format!("images with boxes in {}", root.display()), skipped))
 }

@@ -1,16 +1,14 @@
 //! Sources of images with label maps.
 
-use std::sync::Arc;
-
 use zoo_datasets::{
-    LabelFolder, LabelPart, OnError,
-    segmentation::{LabelMapDataset, Shapes, ShapesConfig},
+    Annotated, LabelFolder, LabelPart, OnError,
+    segmentation::{Shapes, ShapesConfig},
 };
 use zoo_recipe::{Recipe, schema};
 
-use super::LabelledPixels;
 use crate::{
     DataSets, InputError,
+    annotated::AnnotatedImages,
     preprocess::{pair, size},
 };
 
@@ -32,8 +30,7 @@ pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSe
         return Err(InputError::at(recipe, "model.classes", message));
     }
     let description = format!("generated shapes, {} pixels", config.size);
-    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description, skipped: 0 })
+    Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
 /// Photographs in one of the layouts.
@@ -46,6 +43,5 @@ pub(super) fn folder(recipe: &Recipe, section: &schema::LabelMaps, on_error: OnE
     };
     let (train, val) = (open(LabelPart::Train)?, open(LabelPart::Val)?);
     let skipped = train.skipped() + val.skipped();
-    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description: format!("images with label maps in {}", root.display()), skipped })
+    Ok(AnnotatedImages::new(train, val).opened(format!("images with label maps in {}", root.display()), skipped))
 }

@@ -1,19 +1,15 @@
 //! Training and evaluation samples of DB from annotated images.
 
-use std::sync::Arc;
-
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Size,
-    text::{
-        DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextExample, TextRegion, TextTraining,
-        evaluation_size,
-    },
+    text::{DetectConfig, Shape, TargetConfig, TextAugment, TextExample, TextRegion, TextTraining, evaluation_size},
     transforms::{Filter, resize},
 };
 use zoo_recipe::{Recipe, schema};
 
 use crate::{
     Batch, InputError,
+    annotated::Images,
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
@@ -27,7 +23,7 @@ fn preparation(recipe: &Recipe) -> schema::TextPreparation {
 /// Training samples for a network with the input `image` (`[channels, height, width]`).
 pub(super) fn training(
     recipe: &Recipe,
-    train: Arc<dyn TextDataset>,
+    train: Images<Vec<TextRegion>>,
     image: [usize; 3],
 ) -> Result<(TextTraining, Normalize), InputError> {
     let normalize = only_normalisation(recipe, Split::Train)?;
@@ -80,7 +76,7 @@ pub(super) struct TextImage {
 
 /// Held-out images, prepared for a network.
 pub(super) struct TextImages {
-    set: Arc<dyn TextDataset>,
+    set: Images<Vec<TextRegion>>,
     normalize: Normalize,
     network: Size,
     height: Option<usize>,
@@ -92,7 +88,7 @@ pub(super) struct TextImages {
 /// Steps other than a normalisation.
 pub(super) fn text_images(
     recipe: &Recipe,
-    set: Arc<dyn TextDataset>,
+    set: Images<Vec<TextRegion>>,
     image: [usize; 3],
 ) -> Result<TextImages, InputError> {
     let [_, height, width] = image;
@@ -157,12 +153,13 @@ pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zoo_datasets::Samples;
+    use std::sync::Arc;
+    use zoo_datasets::{Annotated, Samples};
 
     /// A single image, one pixel high.
     struct Line(usize);
 
-    impl TextDataset for Line {
+    impl Annotated<Vec<TextRegion>> for Line {
         fn len(&self) -> usize {
             1
         }

@@ -1,6 +1,6 @@
 //! Sources of images with text.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use zoo_datasets::{
     OnError, TextFolder, TextFormat, TextPart,
@@ -8,9 +8,9 @@ use zoo_datasets::{
 };
 use zoo_recipe::schema;
 
-use super::AnnotatedImages;
 use crate::{
     DataSets, InputError, SampleSets,
+    annotated::AnnotatedImages,
     preprocess::{pair, size},
 };
 
@@ -32,8 +32,7 @@ pub(super) fn scenes(section: &schema::TextScenes) -> Result<DataSets, InputErro
     let train = TextScenes::new(config, section.seed, 0, section.train)?;
     let val = TextScenes::new(config, section.seed, TextScenes::HELD_OUT, section.val)?;
     let description = format!("generated scenes with text, {} pixels", config.size);
-    let samples = Arc::new(AnnotatedImages { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description, skipped: 0 })
+    Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
 /// Photographs in one of the published layouts.
@@ -45,8 +44,8 @@ pub(super) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError)
     let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
     let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
     let skipped = train.skipped() + val.skipped();
-    let samples = Arc::new(AnnotatedImages { train: Arc::new(train), val: Arc::new(val) });
+    let samples = AnnotatedImages::new(train, val);
     let division = if samples.is_undivided() { ", not divided into training and held-out images" } else { "" };
     let description = format!("images with text in {}{division}", root.display());
-    Ok(DataSets { samples, description, skipped })
+    Ok(samples.opened(description, skipped))
 }

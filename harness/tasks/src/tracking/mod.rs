@@ -155,17 +155,8 @@ impl SampleSets for Targets {
             };
             (0..frames).map(one).fold(Sums::default(), Sums::join)
         };
-        let sums = Sums::over(set.len(), read, done);
-        let [frames, targets, masks] = sums.counts;
-        let one = |count: usize| Some((count as u64, count as u64));
-        Inspection {
-            name,
-            samples: set.len(),
-            facts: [("frames", frames.into()), ("targets", targets.into()), ("masks", masks.into())].into(),
-            columns: vec![("frames", one(frames)), ("with mask", one(masks))],
-            pixels: Some(sums.pixels()),
-            broken: sums.broken,
-        }
+        let counted = [("frames", Some("frames")), ("targets", None), ("masks", Some("with mask"))];
+        Sums::over(set.len(), read, done).inspection(name, set.len(), counted)
     }
 
     /// The middle frame of each video.
