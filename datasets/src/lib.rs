@@ -1,6 +1,7 @@
 //! Data sets: readers, transforms, loader, generated sets.
 //!
-//! The crate does not depend on models or recipes; it is configured by plain structs.
+//! The crate does not depend on models or recipes; it is configured by plain structs. Settings that recipes write are
+//! those of zoo-settings.
 //!
 //! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
 //! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].
@@ -25,6 +26,7 @@
 pub mod atomic;
 mod cache;
 mod characters;
+mod checks;
 mod dataset;
 pub mod detection;
 pub mod drawing;
@@ -47,7 +49,7 @@ pub mod tracking;
 pub mod transforms;
 
 pub use cache::Cached;
-pub use characters::{Alphabet, Characters, CharactersConfig};
+pub use characters::Characters;
 pub use dataset::{Annotated, Dataset, Source};
 pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};

@@ -6,5 +6,5 @@ mod shapes;
 
 pub use augment::{LabelAugment, Labelled};
 pub use label_map::{LabelMap, VOID};
+pub use shapes::Shapes;
 pub(crate) use shapes::{CLASSES, outline};
-pub use shapes::{Shapes, ShapesConfig};

@@ -4,7 +4,7 @@ use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
 use zoo_recipe::{
     Recipe,
     layers::PadMode,
-    schema::{self, ImageSize, Levels},
+    schema::{self, Levels},
 };
 
 use crate::{Input, InputError};
@@ -134,12 +134,6 @@ fn filter(filter: schema::Filter) -> transforms::Filter {
     }
 }
 
-/// Height and width.
-pub(crate) fn size(size: ImageSize) -> Size {
-    let [height, width] = size.extent();
-    Size { width, height }
-}
-
 /// The transforms of 8-bit pixels for a step of the recipe.
 fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     use transforms::Step;
@@ -147,9 +141,9 @@ fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     match step {
         schema::Step::Resize(s) => vec![shorter(s.shorter, s.filter)],
         schema::Step::ResizeTo(s) => {
-            vec![Step::Resize(transforms::Resize { size: size(s.size), filter: filter(s.filter) })]
+            vec![Step::Resize(transforms::Resize { size: s.size.into(), filter: filter(s.filter) })]
         }
-        schema::Step::CenterCrop(s) => vec![Step::CenterCrop(transforms::CenterCrop { size: size(s.size) })],
+        schema::Step::CenterCrop(s) => vec![Step::CenterCrop(transforms::CenterCrop { size: s.size.into() })],
         schema::Step::RandomResizedCrop(s) => vec![Step::RandomResizedCrop(transforms::RandomResizedCrop {
             size: Size::square(s.size),
             scale: (s.scale[0], s.scale[1]),

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BoxDetection, BoxPreparation, LabelMapPreparation, Masking, PairPreparation, TextDetection, TextPreparation,
-    Tracking,
+    BoxDetection, BoxPreparation, ImageSize, LabelMapPreparation, Masking, PairPreparation, TextDetection,
+    TextPreparation, Tracking,
 };
 use crate::layers::PadMode;
 
@@ -119,26 +119,6 @@ pub struct ResizeTo {
     /// Interpolation, antialiased.
     #[serde(default)]
     pub filter: Filter,
-}
-
-/// Height and width of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum ImageSize {
-    /// A square.
-    Square(#[schemars(range(min = 1, max = 4096))] usize),
-    /// `[height, width]`.
-    Rectangle([usize; 2]),
-}
-
-impl ImageSize {
-    /// `[height, width]`.
-    pub fn extent(self) -> [usize; 2] {
-        match self {
-            Self::Square(size) => [size, size],
-            Self::Rectangle(extent) => extent,
-        }
-    }
 }
 
 /// Interpolation of a resize, Pillow's: antialiased, on 8-bit levels.

@@ -59,7 +59,7 @@ impl Task for Classification {
             Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
             Source::Cifar10(section) => sources::cifar10(section),
             Source::Idx(section) => sources::idx(section),
-            Source::Characters(section) => sources::characters(recipe, section),
+            Source::Characters(section) => sources::characters(section),
             _ => Err(foreign(recipe, "classification")),
         }
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use rayon::prelude::*;
 use zoo_datasets::{
     SampleLoader, Samples,
-    detection::{BoundingBox, DetectConfig, Object, Outputs, Pyramid, Role, detect},
+    detection::{BoundingBox, Object, Outputs, Pyramid, Role, detect},
     drawing::draw_boxes,
 };
+use zoo_recipe::schema::BoxDetection;
 
 use super::samples::{Evaluated, HeldOutImage};
 use crate::{
@@ -27,11 +28,9 @@ pub(super) struct HeldOutBoxes {
     pub loader: SampleLoader<Evaluated>,
     /// Name of the input that takes the image.
     pub input: String,
-    /// Names of the outputs with logits and offsets.
-    pub outputs: [String; 2],
     /// Number of classes.
     pub classes: usize,
-    pub detect: DetectConfig,
+    pub settings: BoxDetection,
 }
 
 impl HeldOut for HeldOutBoxes {
@@ -62,15 +61,15 @@ impl HeldOutBoxes {
         let anchors = pyramid.anchors().len();
         let pixels = images.iter().flat_map(|image| image.fitted.pixels.iter().copied()).collect();
         let mut outputs = network.run(images.len(), vec![Field::real(&self.input, pixels)])?;
-        let [logits, offsets] = &self.outputs;
-        let (logits, offsets) = (Output::take(&mut outputs, logits)?, Output::take(&mut outputs, offsets)?);
+        let logits = Output::take(&mut outputs, &self.settings.class)?;
+        let offsets = Output::take(&mut outputs, &self.settings.boxes)?;
         let each = images
             .par_iter()
             .zip(logits.values.par_chunks_exact(anchors * self.classes))
             .zip(offsets.values.par_chunks_exact(anchors * 4));
         let found = each.map(|((image, logits), offsets)| {
             let outputs = Outputs { logits, classes: self.classes, offsets };
-            let found = detect(pyramid, outputs, image.fitted.shown, &self.detect)?;
+            let found = detect(pyramid, outputs, image.fitted.shown, &self.settings)?;
             let in_image = found.into_iter().map(|one| ScoredBox {
                 class: one.class,
                 bounds: image.fitted.bounds(one.corners),

@@ -85,9 +85,10 @@ impl Annotation for Vec<Object> {
         config: LoaderConfig,
     ) -> Result<Box<dyn HeldOut>, EvaluationError> {
         let input = first_input(network)?;
-        let (outputs, detect) = samples::detection(recipe);
+        let settings = recipe.postprocess.boxes.clone().unwrap_or_default();
+        let outputs = [&settings.class, &settings.boxes];
         let classes = val.classes().len();
-        let shapes = [output_shape(network, &outputs[0])?, output_shape(network, &outputs[1])?];
+        let shapes = [output_shape(network, outputs[0])?, output_shape(network, outputs[1])?];
         let anchors = match [shapes[0].as_slice(), shapes[1].as_slice()] {
             [&[n, k], &[m, 4]] if n == m && k == classes => n,
             [logits, boxes] => {
@@ -100,7 +101,7 @@ impl Annotation for Vec<Object> {
         };
         let prepare = Preparation::new(recipe, Split::Eval, image(&input), anchors)?;
         let loader = SampleLoader::new(Evaluated { set: val, prepare }, config)?;
-        Ok(Box::new(evaluate::HeldOutBoxes { loader, input: input.name, outputs, classes, detect }))
+        Ok(Box::new(evaluate::HeldOutBoxes { loader, input: input.name, classes, settings }))
     }
 
     fn trivial_answers(

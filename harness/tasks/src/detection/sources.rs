@@ -2,37 +2,21 @@
 
 use std::path::Path;
 
-use zoo_datasets::{
-    Annotated, BoxFolder, BoxPart, DataError, OnError,
-    detection::{BoxScenes, BoxScenesConfig},
-};
+use zoo_datasets::{Annotated, BoxFolder, BoxPart, DataError, OnError, Size, detection::BoxScenes};
 use zoo_recipe::{Recipe, schema};
 
-use crate::{
-    DataSets, InputError,
-    annotated::AnnotatedImages,
-    preprocess::{pair, size},
-};
+use crate::{DataSets, InputError, annotated::AnnotatedImages};
 
 /// Generated scenes.
 pub(super) fn shapes(recipe: &Recipe, section: &schema::BoxedShapes) -> Result<DataSets, InputError> {
-    let config = BoxScenesConfig {
-        size: size(section.size),
-        objects: pair(section.objects),
-        distractors: pair(section.distractors),
-        radius: pair(section.radius),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        noise: pair(section.noise),
-    };
-    let train = BoxScenes::new(config, section.seed, 0, section.train)?;
-    let val = BoxScenes::new(config, section.seed, BoxScenes::HELD_OUT, section.val)?;
+    let train = BoxScenes::new(section, 0, section.train)?;
+    let val = BoxScenes::new(section, BoxScenes::HELD_OUT, section.val)?;
     let (classes, own) = (recipe.model.classes, train.classes().len());
     if classes != own {
         let message = format!("the shapes have {own} classes including background, but the model has {classes}");
         return Err(InputError::at(recipe, "model.classes", message));
     }
-    let description = format!("generated shapes with boxes, {} pixels", config.size);
+    let description = format!("generated shapes with boxes, {} pixels", Size::from(section.size));
     Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 

@@ -1,35 +1,20 @@
 //! Sources of images with label maps.
 
-use zoo_datasets::{
-    Annotated, LabelFolder, LabelPart, OnError,
-    segmentation::{Shapes, ShapesConfig},
-};
+use zoo_datasets::{Annotated, LabelFolder, LabelPart, OnError, Size, segmentation::Shapes};
 use zoo_recipe::{Recipe, schema};
 
-use crate::{
-    DataSets, InputError,
-    annotated::AnnotatedImages,
-    preprocess::{pair, size},
-};
+use crate::{DataSets, InputError, annotated::AnnotatedImages};
 
 /// Generated scenes.
 pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSets, InputError> {
-    let config = ShapesConfig {
-        size: size(section.size),
-        shapes: pair(section.shapes),
-        radius: pair(section.radius),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        noise: pair(section.noise),
-    };
-    let train = Shapes::new(config, section.seed, 0, section.train)?;
-    let val = Shapes::new(config, section.seed, Shapes::HELD_OUT, section.val)?;
+    let train = Shapes::new(section, 0, section.train)?;
+    let val = Shapes::new(section, Shapes::HELD_OUT, section.val)?;
     let (classes, own) = (recipe.model.classes, train.classes().len());
     if classes != own {
         let message = format!("the shapes have {own} classes including background, but the model has {classes}");
         return Err(InputError::at(recipe, "model.classes", message));
     }
-    let description = format!("generated shapes, {} pixels", config.size);
+    let description = format!("generated shapes, {} pixels", Size::from(section.size));
     Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 

@@ -70,8 +70,8 @@ impl Annotation for Vec<TextRegion> {
         config: LoaderConfig,
     ) -> Result<Box<dyn HeldOut>, EvaluationError> {
         let images = samples::text_images(recipe, val, image(&first_input(network)?))?;
-        let (probability, detect) = samples::detection(recipe);
-        Ok(Box::new(evaluate::HeldOutText { loader: SampleLoader::new(images, config)?, probability, detect }))
+        let settings = recipe.postprocess.text.clone().unwrap_or_default();
+        Ok(Box::new(evaluate::HeldOutText { loader: SampleLoader::new(images, config)?, settings }))
     }
 
     fn inspect(set: &dyn Annotated<Self>, name: &'static str, done: &(dyn Fn() + Sync)) -> Inspection {

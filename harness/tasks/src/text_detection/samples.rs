@@ -2,7 +2,7 @@
 
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Size,
-    text::{DetectConfig, Shape, TargetConfig, TextAugment, TextExample, TextRegion, TextTraining, evaluation_size},
+    text::{TextAugment, TextExample, TextRegion, TextTraining, evaluation_size},
     transforms::{Filter, resize},
 };
 use zoo_recipe::{Recipe, schema};
@@ -10,7 +10,7 @@ use zoo_recipe::{Recipe, schema};
 use crate::{
     Batch, InputError,
     annotated::Images,
-    preprocess::{Split, normalized, only_normalisation, pair},
+    preprocess::{Split, normalized, only_normalisation},
 };
 
 /// Inputs of the step in addition to the image: the training targets.
@@ -27,24 +27,9 @@ pub(super) fn training(
     image: [usize; 3],
 ) -> Result<(TextTraining, Normalize), InputError> {
     let normalize = only_normalisation(recipe, Split::Train)?;
-    let text = preparation(recipe);
     let [_, height, width] = image;
-    let augment = TextAugment {
-        size: Size { width, height },
-        flip: text.flip,
-        rotation: pair(text.rotation),
-        scale: pair(text.scale),
-        crop: text.crop,
-        brightness: text.brightness,
-        contrast: text.contrast,
-        ..TextAugment::original()
-    };
-    let targets = TargetConfig {
-        shrink_ratio: text.shrink_ratio,
-        threshold: pair(text.threshold.map(|v| v as f32)),
-        min_size: text.min_size,
-    };
-    Ok((TextTraining::new(train, augment, targets)?, normalize))
+    let augment = TextAugment { size: Size { width, height }, settings: preparation(recipe) };
+    Ok((TextTraining::new(train, augment)?, normalize))
 }
 
 /// Examples as inputs of a step whose first input is called `image`.
@@ -129,25 +114,6 @@ fn fit(image: Size, network: Size) -> Size {
     let scale = (network.width as f64 / image.width as f64).min(network.height as f64 / image.height as f64);
     let side = |length: usize, limit: usize| ((length as f64 * scale) as usize).clamp(1, limit);
     Size::new(side(image.width, network.width), side(image.height, network.height))
-}
-
-/// How text is extracted from the network's output, and the name of that output.
-pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
-    let text = recipe.postprocess.text.clone().unwrap_or_default();
-    let usual = DetectConfig::default();
-    let config = DetectConfig {
-        threshold: text.threshold as f32,
-        min_score: text.min_score as f32,
-        max_candidates: text.max_candidates,
-        min_side: text.min_side,
-        box_unclip: text.unclip.unwrap_or(usual.box_unclip),
-        polygon_unclip: text.unclip.unwrap_or(usual.polygon_unclip),
-        shape: match text.shape {
-            schema::TextShape::Box => Shape::Box,
-            schema::TextShape::Polygon => Shape::Polygon,
-        },
-    };
-    (text.probability, config)
 }
 
 #[cfg(test)]

@@ -2,36 +2,16 @@
 
 use std::path::Path;
 
-use zoo_datasets::{
-    OnError, TextFolder, TextFormat, TextPart,
-    text::{TextScenes, TextScenesConfig},
-};
+use zoo_datasets::{OnError, Size, TextFolder, TextFormat, TextPart, text::TextScenes};
 use zoo_recipe::schema;
 
-use crate::{
-    DataSets, InputError, SampleSets,
-    annotated::AnnotatedImages,
-    preprocess::{pair, size},
-};
+use crate::{DataSets, InputError, SampleSets, annotated::AnnotatedImages};
 
 /// Generated scenes.
 pub(super) fn scenes(section: &schema::TextScenes) -> Result<DataSets, InputError> {
-    let config = TextScenesConfig {
-        size: size(section.size),
-        words: pair(section.words),
-        font_size: pair(section.font),
-        rotation: section.rotation,
-        bent: section.bent,
-        luminance_gap: pair(section.contrast),
-        empty: section.empty,
-        illegible: section.illegible,
-        distractors: pair(section.distractors),
-        noise: pair(section.noise),
-        ..TextScenesConfig::default()
-    };
-    let train = TextScenes::new(config, section.seed, 0, section.train)?;
-    let val = TextScenes::new(config, section.seed, TextScenes::HELD_OUT, section.val)?;
-    let description = format!("generated scenes with text, {} pixels", config.size);
+    let train = TextScenes::new(section, 0, section.train)?;
+    let val = TextScenes::new(section, TextScenes::HELD_OUT, section.val)?;
+    let description = format!("generated scenes with text, {} pixels", Size::from(section.size));
     Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
