@@ -9,8 +9,8 @@ use std::sync::Arc;
 use zoo_datasets::drawing::{colours, draw_polygon, strip, tint, write_gif};
 use zoo_datasets::image::write_png;
 use zoo_datasets::text::{TextAugment, TextExample, TextScenes, TextTraining};
-use zoo_datasets::tracking::{ChannelOrder, PairConfig, Pairs, Videos};
-use zoo_datasets::{Annotated, DataError, Grid, Image, OnError, Samples, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::tracking::{PairConfig, Pairs, Videos};
+use zoo_datasets::{Annotated, DataError, Grid, Image, OnError, Part, Samples, Size, TextFolder, TextFormat};
 
 fn main() -> Result<(), DataError> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "preview".into()));
@@ -28,7 +28,7 @@ fn main() -> Result<(), DataError> {
     write_png(&strip(&(0..24).map(|i| scenes.render(i).0).collect::<Vec<_>>(), 6), &folder.join("text.png"))?;
 
     if let Some(root) = std::env::args().nth(2) {
-        let set = TextFolder::open_root(Path::new(&root), TextPart::Train, TextFormat::Icdar2015, OnError::Skip)?;
+        let set = TextFolder::open_root(Path::new(&root), Part::Train, TextFormat::Icdar2015, OnError::Skip)?;
         let count = set.len().min(8);
         let augment = TextAugment { size: Size::square(320), settings: Default::default() };
         let training = TextTraining::new(Arc::new(set), augment)?;
@@ -59,7 +59,7 @@ fn main() -> Result<(), DataError> {
     write_png(&strip(&frames, 4), &folder.join("videos.png"))?;
     write_gif(&(0..20).map(|t| frame(1, t)).collect::<Vec<_>>(), 8, &folder.join("video.gif"))?;
 
-    let config = PairConfig { channels: ChannelOrder::Rgb, ..Default::default() };
+    let config = PairConfig { channels: zoo_settings::ChannelOrder::Rgb, ..Default::default() };
     let pairs = Pairs::new(Arc::new(videos), config, 8)?;
     let picture = |values: &[f32], side: usize| -> Image {
         let area = side * side;

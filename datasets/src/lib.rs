@@ -51,16 +51,16 @@ pub mod transforms;
 pub use cache::Cached;
 pub use characters::Characters;
 pub use dataset::{Annotated, Dataset, Source};
-pub use error::{DataError, OnError};
+pub use error::DataError;
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes, linear_baseline_samples};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
-    BoxFolder, BoxPart, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder,
-    LabelPart, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_divided, open_root,
-    parse_text_regions, read_image,
+    BoxFolder, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, ImageFolder, LabelFolder, Layout, LineError, Part,
+    Root, TextFolder, open_class_folders, open_divided, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;
 pub use transforms::{Normalize, Pipeline};
+pub use zoo_settings::{OnError, TextFormat};

@@ -17,7 +17,6 @@ mod tracker;
 mod videos;
 mod vot;
 
-pub use crate::transforms::ChannelOrder;
 pub use anchors::Anchors;
 pub use crop::context_side;
 pub use labels::AnchorLabels;

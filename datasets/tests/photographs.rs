@@ -7,8 +7,8 @@ use std::sync::Arc;
 use zoo_datasets::text::{TextAugment, TextTargets};
 use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
 use zoo_datasets::{
-    Annotated, Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng,
-    Samples, Size, TextFolder, TextFormat, TextPart, open_root,
+    Annotated, Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Part, Pipeline, Rng,
+    Samples, Size, TextFolder, TextFormat, open_root,
 };
 
 /// A folder of `../shared/data`.
@@ -59,7 +59,7 @@ fn folders_of_train_and_val_are_found() {
 #[ignore = "needs ../shared/data"]
 fn real_photographs_of_icdar_2015() {
     let root = shared("icdar-sample");
-    let set = TextFolder::open_root(&root, TextPart::Train, TextFormat::Icdar2015, OnError::Fail).unwrap();
+    let set = TextFolder::open_root(&root, Part::Train, TextFormat::Icdar2015, OnError::Fail).unwrap();
     assert_eq!((set.len(), set.skipped()), (10, 0));
     let augment = TextAugment { size: Size::square(320), settings: Default::default() };
     let (mut texts, mut learnt) = (0, 0);

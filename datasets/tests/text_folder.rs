@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
 use zoo_datasets::text::{TextAugment, TextTargets};
-use zoo_datasets::{Annotated, DataError, Image, OnError, Rng, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::{Annotated, DataError, Image, OnError, Part, Rng, Size, TextFolder, TextFormat};
 
 /// A folder with `images/NAME.png` and `gts/gt_NAME.txt`.
 fn folder(files: &[(&str, Option<&str>)]) -> TempDir {
@@ -25,7 +25,7 @@ fn folder(files: &[(&str, Option<&str>)]) -> TempDir {
 }
 
 fn open(root: &Path, on_error: OnError) -> Result<TextFolder, DataError> {
-    TextFolder::open_root(root, TextPart::Train, TextFormat::Icdar2015, on_error)
+    TextFolder::open_root(root, Part::Train, TextFormat::Icdar2015, on_error)
 }
 
 const SOUND: &str = "\u{feff}5,5,45,5,45,25,5,25,word\r\n";

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::tracking::{
-    ChannelOrder, Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, accuracy,
-    mask_iou, run_supervised,
+    Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, accuracy, mask_iou,
+    run_supervised,
 };
 use zoo_datasets::{DataError, Image, LoaderConfig, OnError, SampleLoader, Samples};
 use zoo_settings as settings;
@@ -137,7 +137,7 @@ fn channels_are_put_into_their_order() {
         let config = PairConfig { channels, settings, ..Default::default() };
         Pairs::new(Arc::new(videos(2)), config, 2).unwrap().sample(0, 0, 0).unwrap()
     };
-    let (rgb, bgr) = (of(ChannelOrder::Rgb, 0.0), of(ChannelOrder::Bgr, 0.0));
+    let (rgb, bgr) = (of(zoo_settings::ChannelOrder::Rgb, 0.0), of(zoo_settings::ChannelOrder::Bgr, 0.0));
     let area = 255 * 255;
     assert_eq!(rgb.search[..area], bgr.search[2 * area..]);
     assert_eq!(rgb.search[area..2 * area], bgr.search[area..2 * area]);

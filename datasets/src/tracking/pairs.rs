@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::crop::{Crop, crop};
 use super::{AnchorLabels, Anchors, TargetBox, VideoDataset, VideoFrame};
-use crate::transforms::ChannelOrder;
 use crate::{DataError, Rng, Samples};
-use zoo_settings::{CropVariation, PairPreparation};
+use zoo_settings::{ChannelOrder, CropVariation, PairPreparation};
 
 /// How pairs are made. The defaults are those of SiamMask's base stage.
 #[derive(Debug, Clone, PartialEq)]

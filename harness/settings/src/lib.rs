@@ -7,11 +7,35 @@
 //! assert_eq!((shapes.val, shapes.size.extent()), (200, [64, 64]));
 //! ```
 
+/// Declares settings: a struct with a default for each field, so that a recipe may leave out any of them.
+#[macro_export]
+macro_rules! settings {
+    ($(#[$about:meta])* pub struct $name:ident {$(
+        $(#[$about_key:meta])* pub $key:ident: $value:ty = $default:expr,
+    )+}) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {$(
+            $(#[$about_key])* pub $key: $value,
+        )+}
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {$($key: $default,)+}
+            }
+        }
+    };
+}
+
 mod boxed_shapes;
 mod characters;
 mod detection;
 mod image_size;
+mod pad_mode;
+mod reading;
 mod shapes;
+mod steps;
 mod text;
 mod text_scenes;
 mod tracking;
@@ -21,7 +45,13 @@ pub use boxed_shapes::BoxedShapes;
 pub use characters::Characters;
 pub use detection::{BoxAnchors, BoxDetection, BoxPreparation};
 pub use image_size::ImageSize;
+pub use pad_mode::PadMode;
+pub use reading::{OnError, TextFormat};
 pub use shapes::Shapes;
+pub use steps::{
+    CenterCrop, ChannelOrder, ColorJitter, Filter, HorizontalFlip, Levels, Normalize, RandAugment, RandomCoveringCrop,
+    RandomCrop, RandomErasing, RandomResizedCrop, Resize, ResizeTo, Step, TrivialAugment,
+};
 pub use text::{TextDetection, TextPreparation, TextShape};
 pub use text_scenes::TextScenes;
 pub use tracking::{Anchors, CropVariation, PairPreparation, Tracking};

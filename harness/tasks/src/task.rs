@@ -2,10 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use zoo_datasets::{DataError, Image, LoaderConfig, OnError, Pipeline, Share, drawing::strip, hash::fnv1a64};
+use zoo_datasets::{DataError, Image, LoaderConfig, Pipeline, Share, drawing::strip, hash::fnv1a64};
 use zoo_recipe::{
     Recipe,
-    schema::{self, SampleKind, Source},
+    schema::{SampleKind, Source},
 };
 
 use crate::{
@@ -232,15 +232,7 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
 
 /// The common configuration of all loaders of a recipe; the caller sets batch, order and seed.
 pub fn loader_config(recipe: &Recipe, threads: usize) -> LoaderConfig {
-    LoaderConfig { threads, on_error: on_error(recipe), ..LoaderConfig::default() }
-}
-
-/// The handling of samples that cannot be read.
-pub(crate) fn on_error(recipe: &Recipe) -> OnError {
-    match recipe.data.on_error {
-        schema::OnError::Fail => OnError::Fail,
-        schema::OnError::Skip => OnError::Skip,
-    }
+    LoaderConfig { threads, on_error: recipe.data.on_error, ..LoaderConfig::default() }
 }
 
 /// The refusal of a source that belongs to another task.

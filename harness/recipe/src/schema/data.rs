@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BoxedShapes, Boxes, Characters, Crop511, FrameFolder, LabelMaps, Metric, Sentences, Shapes, TextFile, TextFolder,
-    TextScenes, Videos,
+    BoxedShapes, Boxes, Characters, Crop511, FrameFolder, LabelMaps, Metric, OnError, Sentences, Shapes, TextFile,
+    TextFolder, TextScenes, Videos,
 };
 
 /// The source of the samples.
@@ -205,15 +205,4 @@ pub struct Cifar10 {
 pub struct Idx {
     /// Folder that contains the files; `--data` replaces it.
     pub root: PathBuf,
-}
-
-/// What happens if a sample is broken or unreadable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// Stop and report it.
-    #[default]
-    Fail,
-    /// Skip and count it; the first few are reported.
-    Skip,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_settings::settings;
 
 /// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val` parts,
 /// or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey levels are
@@ -20,23 +21,17 @@ pub struct LabelMaps {
     pub values: Option<Vec<u8>>,
 }
 
-/// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the
-/// step are the image and `label`, a class per pixel, or 255 for no class. Training crops a random part of the resized
-/// image to the input size of the network; evaluation scales the whole image to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LabelMapPreparation {
-    /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of the
-    /// network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shorter: Option<[usize; 2]>,
-    /// Probability of a horizontal flip in training.
-    #[schemars(range(min = 0, max = 1))]
-    pub flip: f64,
-}
-
-impl Default for LabelMapPreparation {
-    fn default() -> Self {
-        Self { shorter: None, flip: 0.5 }
+settings! {
+    /// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the
+    /// step are the image and `label`, a class per pixel, or 255 for no class. Training crops a random part of the
+    /// resized image to the input size of the network; evaluation scales the whole image to it.
+    pub struct LabelMapPreparation {
+        /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of
+        /// the network.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub shorter: Option<[usize; 2]> = None,
+        /// Probability of a horizontal flip in training.
+        #[schemars(range(min = 0, max = 1))]
+        pub flip: f64 = 0.5,
     }
 }

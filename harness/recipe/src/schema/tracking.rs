@@ -1,4 +1,4 @@
-//! Data, preparation and tracking of one target through a video.
+//! Videos of one target.
 
 use std::path::PathBuf;
 

@@ -24,7 +24,7 @@ use crate::{
     evaluation::{first_input, output_shape},
     inspection::Sums,
     preprocess::{Split, image, unresized},
-    task::{foreign, on_error},
+    task::foreign,
 };
 use samples::{BOX, Evaluated, Preparation, Training};
 
@@ -35,13 +35,13 @@ impl Task for Detection {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::BoxedShapes(section) => sources::shapes(recipe, section),
-            Source::Boxes(section) => sources::folder(&section.root, on_error(recipe)),
+            Source::Boxes(section) => sources::folder(&section.root, recipe.data.on_error),
             _ => Err(foreign(recipe, "object detection")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::folder(root, on_error(recipe))
+        sources::folder(root, recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, _before: &Source) -> Source {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zoo_datasets::{Annotated, BoxFolder, BoxPart, DataError, OnError, Size, detection::BoxScenes};
+use zoo_datasets::{Annotated, BoxFolder, DataError, OnError, Part, Size, detection::BoxScenes};
 use zoo_recipe::{Recipe, schema};
 
 use crate::{DataSets, InputError, annotated::AnnotatedImages};
@@ -23,7 +23,7 @@ pub(super) fn shapes(recipe: &Recipe, section: &schema::BoxedShapes) -> Result<D
 /// Photographs in one of the layouts.
 pub(super) fn folder(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
     let open = |part| BoxFolder::open_root(root, part, on_error);
-    let (train, val) = (open(BoxPart::Train)?, open(BoxPart::Val)?);
+    let (train, val) = (open(Part::Train)?, open(Part::Val)?);
     if train.classes() != val.classes() {
         let differing = train.classes().iter().zip(val.classes()).find(|(train, val)| train != val);
         let differing = differing.map_or_else(

@@ -24,7 +24,7 @@ use crate::{
     evaluation::first_input,
     inspection::Sums,
     preprocess::{Split, image, unresized},
-    task::{foreign, on_error},
+    task::foreign,
 };
 
 /// Semantic segmentation.
@@ -34,13 +34,13 @@ impl Task for Segmentation {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Shapes(section) => sources::shapes(recipe, section),
-            Source::LabelMaps(section) => sources::folder(recipe, section, on_error(recipe)),
+            Source::LabelMaps(section) => sources::folder(recipe, section, recipe.data.on_error),
             _ => Err(foreign(recipe, "segmentation")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::folder(recipe, &label_maps(root, &recipe.data.source), on_error(recipe))
+        sources::folder(recipe, &label_maps(root, &recipe.data.source), recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {

@@ -1,6 +1,6 @@
 //! Sources of images with label maps.
 
-use zoo_datasets::{Annotated, LabelFolder, LabelPart, OnError, Size, segmentation::Shapes};
+use zoo_datasets::{Annotated, LabelFolder, OnError, Part, Size, segmentation::Shapes};
 use zoo_recipe::{Recipe, schema};
 
 use crate::{DataSets, InputError, annotated::AnnotatedImages};
@@ -26,7 +26,7 @@ pub(super) fn folder(recipe: &Recipe, section: &schema::LabelMaps, on_error: OnE
         let folder = LabelFolder::open_root(root, part, classes, on_error)?;
         values.as_ref().map_or(Ok(folder.clone()), |values| folder.with_values(values))
     };
-    let (train, val) = (open(LabelPart::Train)?, open(LabelPart::Val)?);
+    let (train, val) = (open(Part::Train)?, open(Part::Val)?);
     let skipped = train.skipped() + val.skipped();
     Ok(AnnotatedImages::new(train, val).opened(format!("images with label maps in {}", root.display()), skipped))
 }

@@ -19,7 +19,7 @@ use crate::{
     evaluation::first_input,
     inspection::Sums,
     preprocess::{Split, image, unresized},
-    task::{foreign, on_error},
+    task::foreign,
 };
 
 /// Text in images.
@@ -34,13 +34,13 @@ impl Task for TextDetection {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::TextScenes(section) => sources::scenes(section),
-            Source::TextFolder(section) => sources::folder(&section.root, section.format, on_error(recipe)),
+            Source::TextFolder(section) => sources::folder(&section.root, section.format, recipe.data.on_error),
             _ => Err(foreign(recipe, "text detection")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::folder(root, format_of(&recipe.data.source), on_error(recipe))
+        sources::folder(root, format_of(&recipe.data.source), recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {

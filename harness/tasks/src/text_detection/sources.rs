@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zoo_datasets::{OnError, Size, TextFolder, TextFormat, TextPart, text::TextScenes};
+use zoo_datasets::{OnError, Part, Size, TextFolder, TextFormat, text::TextScenes};
 use zoo_recipe::schema;
 
 use crate::{DataSets, InputError, SampleSets, annotated::AnnotatedImages};
@@ -16,13 +16,9 @@ pub(super) fn scenes(section: &schema::TextScenes) -> Result<DataSets, InputErro
 }
 
 /// Photographs in one of the published layouts.
-pub(super) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError) -> Result<DataSets, InputError> {
-    let format = match format {
-        schema::TextFormat::Icdar2015 => TextFormat::Icdar2015,
-        schema::TextFormat::TotalText => TextFormat::TotalText,
-    };
-    let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
-    let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
+pub(super) fn folder(root: &Path, format: TextFormat, on_error: OnError) -> Result<DataSets, InputError> {
+    let train = TextFolder::open_root(root, Part::Train, format, on_error)?;
+    let val = TextFolder::open_root(root, Part::Val, format, on_error)?;
     let skipped = train.skipped() + val.skipped();
     let samples = AnnotatedImages::new(train, val);
     let division = if samples.is_undivided() { ", not divided into training and held-out images" } else { "" };

@@ -22,7 +22,7 @@ use crate::{
     batch::{Element, offer},
     inspection::Sums,
     preprocess::{Split, unresized},
-    task::{foreign, in_rows, on_error},
+    task::{foreign, in_rows},
 };
 use evaluate::{HeldOutTargets, Setting};
 
@@ -71,14 +71,14 @@ impl Task for Tracking {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Videos(section) => sources::videos(section),
-            Source::Crop511(section) => sources::crops(section, on_error(recipe)),
-            Source::FrameFolder(section) => sources::frames(&section.root, section.object, on_error(recipe)),
+            Source::Crop511(section) => sources::crops(section, recipe.data.on_error),
+            Source::FrameFolder(section) => sources::frames(&section.root, section.object, recipe.data.on_error),
             _ => Err(foreign(recipe, "tracking")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::frames(root, object_of(&recipe.data.source), on_error(recipe))
+        sources::frames(root, object_of(&recipe.data.source), recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {
