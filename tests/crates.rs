@@ -8,12 +8,13 @@ use toml::Table;
 /// Each crate and the crates that it may import, tests and benchmarks included. The map has no circle: a crate comes
 /// after all it imports.
 const CRATES: &[(&str, &str, &[&str])] = &[
-    ("zoo-datasets", "datasets", &[]),
+    ("zoo-settings", "harness/settings", &[]),
+    ("zoo-datasets", "datasets", &["zoo-settings"]),
     ("zoo-kernels", "harness/engine/kernels", &[]),
     ("zoo-ranks", "harness/ranks", &[]),
     ("zoo-tensors", "harness/tensors", &["zoo-datasets"]),
     ("zoo-graph", "harness/graph", &[]),
-    ("zoo-recipe", "harness/recipe", &["zoo-graph"]),
+    ("zoo-recipe", "harness/recipe", &["zoo-graph", "zoo-settings"]),
     ("zoo-tasks", "harness/tasks", &["zoo-recipe", "zoo-datasets"]),
     ("zoo-pages", "harness/pages", &["zoo-recipe"]),
     ("zoo-npu", "harness/npu", &["zoo-recipe", "zoo-graph", "zoo-pages"]),

@@ -7,18 +7,18 @@ use std::time::Instant;
 
 use zoo_datasets::image::write_png;
 use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Loader, LoaderConfig, Normalize, OnError,
-    Pipeline, Size, contact_sheet, linear_baseline,
+    Cached, Characters, DataError, Dataset, Loader, LoaderConfig, Normalize, OnError, Pipeline, Size, contact_sheet,
+    linear_baseline,
 };
 
 fn main() -> Result<(), DataError> {
     let sheet = std::env::args().skip(1).find(|argument| argument.ends_with(".png"));
-    for alphabet in [Alphabet::Digits, Alphabet::Alphanumeric] {
-        let config = CharactersConfig { alphabet, ..Default::default() };
-        let train = Cached::new(Characters::new(config, 0, 0, 8000)?, usize::MAX);
-        let val = Cached::new(Characters::new(config, 0, Characters::HELD_OUT, 1000)?, usize::MAX);
+    for classes in [10, 36] {
+        let settings = zoo_settings::Characters { classes, ..Default::default() };
+        let train = Cached::new(Characters::new(&settings, 0, 8000)?, usize::MAX);
+        let val = Cached::new(Characters::new(&settings, Characters::HELD_OUT, 1000)?, usize::MAX);
         if let Some(path) = &sheet {
-            write_png(&contact_sheet(&train, 12, 18)?, &Path::new(path).with_extension(format!("{alphabet:?}.png")))?;
+            write_png(&contact_sheet(&train, 12, 18)?, &Path::new(path).with_extension(format!("{classes}.png")))?;
         }
         let start = Instant::now();
         let loader = Loader::new(
@@ -31,7 +31,7 @@ fn main() -> Result<(), DataError> {
         let start = Instant::now();
         let accuracy = linear_baseline(loader.dataset(), &val, Size::square(64), OnError::Fail, &mut |_, _| ())?;
         println!(
-            "{alphabet:?}: {images} images drawn in {drawn:.2?}; linear baseline {accuracy:.3} (chance {:.3}) in {:.2?}",
+            "{classes} classes: {images} images drawn in {drawn:.2?}; linear baseline {accuracy:.3} (chance {:.3}) in {:.2?}",
             1.0 / val.classes().len() as f64,
             start.elapsed()
         );

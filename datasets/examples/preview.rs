@@ -8,16 +8,14 @@ use std::sync::Arc;
 
 use zoo_datasets::drawing::{colours, draw_polygon, strip, tint, write_gif};
 use zoo_datasets::image::write_png;
-use zoo_datasets::text::{
-    TargetConfig, TextAugment, TextDataset, TextExample, TextScenes, TextScenesConfig, TextTraining,
-};
-use zoo_datasets::tracking::{ChannelOrder, PairConfig, Pairs, Videos, VideosConfig};
-use zoo_datasets::{DataError, Grid, Image, OnError, Samples, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::text::{TextAugment, TextExample, TextScenes, TextTraining};
+use zoo_datasets::tracking::{PairConfig, Pairs, Videos};
+use zoo_datasets::{Annotated, DataError, Grid, Image, OnError, Part, Samples, Size, TextFolder, TextFormat};
 
 fn main() -> Result<(), DataError> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "preview".into()));
     std::fs::create_dir_all(&folder).map_err(|source| DataError::Io { path: folder.clone(), source })?;
-    let scenes = TextScenes::new(TextScenesConfig::default(), 0, 0, 24)?;
+    let scenes = TextScenes::new(&zoo_settings::TextScenes::default(), 0, 24)?;
     let annotated = |index: usize| -> Image {
         let (mut image, regions) = scenes.render(index);
         for region in &regions {
@@ -30,10 +28,10 @@ fn main() -> Result<(), DataError> {
     write_png(&strip(&(0..24).map(|i| scenes.render(i).0).collect::<Vec<_>>(), 6), &folder.join("text.png"))?;
 
     if let Some(root) = std::env::args().nth(2) {
-        let set = TextFolder::open_root(Path::new(&root), TextPart::Train, TextFormat::Icdar2015, OnError::Skip)?;
+        let set = TextFolder::open_root(Path::new(&root), Part::Train, TextFormat::Icdar2015, OnError::Skip)?;
         let count = set.len().min(8);
-        let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
-        let training = TextTraining::new(Arc::new(set), augment, TargetConfig::default())?;
+        let augment = TextAugment { size: Size::square(320), settings: Default::default() };
+        let training = TextTraining::new(Arc::new(set), augment)?;
         let example = |index: usize| -> Result<Image, DataError> {
             let TextExample { mut image, targets } = training.sample(0, 0, index)?;
             tint(&mut image, &targets.threshold.map(|v| v > 0.45), colours::TRUTH, 0.5);
@@ -45,7 +43,7 @@ fn main() -> Result<(), DataError> {
         write_png(&strip(&images, 4), &folder.join("icdar.png"))?;
     }
 
-    let videos = Videos::new(VideosConfig::default(), 0, 0, 8)?;
+    let videos = Videos::new(&zoo_settings::Videos::default(), 0, 8)?;
     let frame = |video: usize, frame: usize| -> Image {
         let mut frame = videos.render(video, frame);
         if let Some(mask) = &frame.mask {
@@ -61,7 +59,7 @@ fn main() -> Result<(), DataError> {
     write_png(&strip(&frames, 4), &folder.join("videos.png"))?;
     write_gif(&(0..20).map(|t| frame(1, t)).collect::<Vec<_>>(), 8, &folder.join("video.gif"))?;
 
-    let config = PairConfig { channels: ChannelOrder::Rgb, ..Default::default() };
+    let config = PairConfig { channels: zoo_settings::ChannelOrder::Rgb, ..Default::default() };
     let pairs = Pairs::new(Arc::new(videos), config, 8)?;
     let picture = |values: &[f32], side: usize| -> Image {
         let area = side * side;

@@ -100,11 +100,11 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Characters, CharactersConfig};
+    use crate::Characters;
 
     #[test]
     fn the_cache_stays_below_its_limit_and_changes_nothing() {
-        let plain = Characters::new(CharactersConfig::default(), 0, 0, 5).unwrap();
+        let plain = Characters::new(&Default::default(), 0, 5).unwrap();
         let bytes = plain.image(0).unwrap().pixels().len();
         let cached = Cached::new(plain.clone(), 2 * bytes + 1);
         for _ in 0..2 {

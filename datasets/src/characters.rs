@@ -10,87 +10,19 @@ use std::sync::Arc;
 use crate::geometry::Affine;
 use crate::image::{Image, Size};
 use crate::paint::{Canvas, Coverage, Outline, contrasting_colour, embedded_faces, random_colour};
-use crate::{DataError, Dataset, Rng, Source};
+use crate::{DataError, Dataset, Rng, Source, checks::Checks};
+use zoo_settings as settings;
 
-/// The characters that are the classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Alphabet {
-    /// 0 to 9.
-    #[default]
-    Digits,
-    /// 0 to 9 and A to Z.
-    Alphanumeric,
-}
+/// Side in pixels of the image that lengths are given for.
+const UNIT_SIDE: f64 = 64.0;
+/// Largest deviation of the texture's grid from the background colour, per channel.
+const TEXTURE: [f64; 2] = [10.0, 50.0];
 
-impl Alphabet {
-    fn characters(self) -> impl Iterator<Item = char> {
-        let letters = match self {
-            Self::Digits => 0,
-            Self::Alphanumeric => 26,
-        };
-        ('0'..='9').chain(('A'..='Z').take(letters))
-    }
-}
-
-/// How characters are drawn. Lengths are pixels of a 64-pixel image and scale with its side; pairs are the smallest
-/// and the largest value of a uniform draw.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CharactersConfig {
-    /// The classes.
-    pub alphabet: Alphabet,
-    /// Side of the square images in pixels.
-    pub side: usize,
-    /// Size of an em.
-    pub font_size: (f64, f64),
-    /// Largest shift from the centre, in each direction.
-    pub shift: f64,
-    /// Largest rotation in degrees, in each direction.
-    pub rotation: f64,
-    /// Largest horizontal shear (x moved per y), in each direction.
-    pub shear: f64,
-    /// Horizontal stretching.
-    pub x_scale: (f64, f64),
-    /// Least difference of luminance (0..255) between character and background.
-    pub luminance_gap: (f64, f64),
-    /// Largest deviation of the texture's grid from the background colour, per channel.
-    pub texture: (f64, f64),
-    /// Most strokes of clutter.
-    pub strokes: usize,
-    /// Deviation of the Gaussian blur.
-    pub blur: (f64, f64),
-    /// Deviation of the noise, in levels of 0..255.
-    pub noise: (f64, f64),
-}
-
-impl CharactersConfig {
-    /// Side in pixels of the image that lengths are given for.
-    pub const UNIT_SIDE: f64 = 64.0;
-}
-
-impl Default for CharactersConfig {
-    fn default() -> Self {
-        Self {
-            alphabet: Alphabet::Digits,
-            side: 64,
-            font_size: (38.0, 56.0),
-            shift: 5.0,
-            rotation: 10.0,
-            shear: 0.15,
-            x_scale: (0.85, 1.15),
-            luminance_gap: (60.0, 100.0),
-            texture: (10.0, 50.0),
-            strokes: 3,
-            blur: (0.0, 1.2),
-            noise: (2.0, 10.0),
-        }
-    }
-}
-
-/// Rendered characters: sample `i` is a pure function of configuration, seed and `first + i`.
+/// Rendered characters: sample `i` is a pure function of the settings, their seed and `first + i`.
 #[derive(Debug, Clone)]
 pub struct Characters {
-    config: CharactersConfig,
-    seed: u64,
+    settings: settings::Characters,
+    texture: [f64; 2],
     first: u64,
     len: usize,
     classes: Vec<String>,
@@ -102,38 +34,51 @@ impl Characters {
     /// Where held-out samples start, far beyond any training set.
     pub const HELD_OUT: u64 = 1_000_000;
 
-    /// Samples `first..first + len` of the set that `config` and `seed` describe.
+    /// Samples `first..first + len` of the set that the settings describe.
     ///
     /// # Errors
-    /// If `config` has a side of 0 or above 4096, or a range that is empty, not finite or, where that makes no
-    /// sense, negative.
-    pub fn new(config: CharactersConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
-        check(&config).map_err(|reason| DataError::Config(format!("characters: {reason}")))?;
-        let classes = config.alphabet.characters().map(String::from).collect();
+    /// If the number of classes is not within 1 to 36, the side is 0 or above 4096, or a range is empty, not finite or,
+    /// where that makes no sense, negative.
+    pub fn new(settings: &settings::Characters, first: u64, len: usize) -> Result<Self, DataError> {
+        const MOST: f64 = 1e4;
+        let in_unit = |share: f64| share * UNIT_SIDE;
+        Checks::of("characters")
+            .size(Size::square(settings.size), 1)
+            .count("classes", [1, settings.classes], 36)
+            .range("font", settings.font.map(in_unit), [1.0, MOST])
+            .limit("shift", in_unit(settings.shift), MOST)
+            .limit("rotation", settings.rotation, 180.0)
+            .limit("shear", settings.shear, 4.0)
+            .range("stretch", settings.stretch, [0.1, MOST])
+            .range("contrast", settings.contrast, [0.0, MOST])
+            .range("blur", settings.blur, [0.0, MOST])
+            .range("noise", settings.noise, [0.0, MOST])
+            .done()?;
+        let characters = || ('0'..='9').chain('A'..='Z').take(settings.classes);
         let faces = embedded_faces();
         let of_character = |c| faces.iter().filter_map(|face| face.centred(c)).collect();
-        let outlines = Arc::new(config.alphabet.characters().map(of_character).collect());
-        Ok(Self { config, seed, first, len, classes, outlines })
+        let outlines = Arc::new(characters().map(of_character).collect());
+        let classes = characters().map(String::from).collect();
+        Ok(Self { settings: settings.clone(), texture: TEXTURE, first, len, classes, outlines })
     }
 
     /// Draws sample `index`.
     pub fn render(&self, index: usize) -> Image {
-        let config = &self.config;
+        let settings = &self.settings;
         let sample = self.first.wrapping_add(index as u64);
-        let mut rng = Rng::new(self.seed, 0, sample);
-        let mut within = |(low, high): (f64, f64)| rng.uniform(low, high);
-        let unit = config.side as f64 / CharactersConfig::UNIT_SIDE;
+        let mut rng = Rng::new(settings.seed, 0, sample);
+        let unit = settings.size as f64 / UNIT_SIDE;
 
-        let map = placement(config, unit, &mut within);
-        let gap = within(config.luminance_gap) as f32;
-        let amplitude = within(config.texture) as f32;
-        let blur = (within(config.blur) * unit) as f32;
-        let noise = within(config.noise) as f32;
-        let strokes = rng.below(config.strokes + 1);
+        let map = placement(settings, unit, &mut rng);
+        let gap = rng.within(settings.contrast) as f32;
+        let amplitude = rng.within(self.texture) as f32;
+        let blur = (rng.within(settings.blur) * unit) as f32;
+        let noise = rng.within(settings.noise) as f32;
+        let strokes = rng.below(settings.strokes + 1);
         let over = rng.below(strokes + 1);
 
-        let size = Size::square(config.side);
-        let mut coverage = Coverage::new(size, config.side / 2);
+        let size = Size::square(settings.size);
+        let mut coverage = Coverage::new(size, settings.size / 2);
         let background = random_colour(&mut rng);
         let cells = 2 + rng.below(7);
         let mut canvas = Canvas::textured(size, background, cells, amplitude, &mut rng);
@@ -155,47 +100,23 @@ impl Characters {
 }
 
 /// The map from a centred outline of one em, y upwards, to pixels: stretched, sheared, turned and shifted.
-fn placement(config: &CharactersConfig, unit: f64, within: &mut impl FnMut((f64, f64)) -> f64) -> Affine {
-    let size = within(config.font_size) * unit;
-    let x_scale = within(config.x_scale);
-    let shear = within((-config.shear, config.shear));
-    let angle = within((-config.rotation, config.rotation)).to_radians();
+fn placement(settings: &settings::Characters, unit: f64, rng: &mut Rng) -> Affine {
+    let size = rng.within(settings.font.map(|share| share * UNIT_SIDE)) * unit;
+    let x_scale = rng.within(settings.stretch);
+    let shear = rng.uniform(-settings.shear, settings.shear);
+    let angle = rng.uniform(-settings.rotation, settings.rotation).to_radians();
     // libm, because the platforms' own functions differ in the last bit.
     let (sin, cos) = (libm::sin(angle), libm::cos(angle));
-    let shift = config.shift * unit;
-    let centre = config.side as f64 / 2.0;
+    let shift = settings.shift * UNIT_SIDE * unit;
+    let centre = settings.size as f64 / 2.0;
     Affine {
         xx: size * cos * x_scale,
         xy: size * (cos * shear + sin),
         yx: size * sin * x_scale,
         yy: size * (sin * shear - cos),
-        dx: centre + within((-shift, shift)),
-        dy: centre + within((-shift, shift)),
+        dx: centre + rng.uniform(-shift, shift),
+        dy: centre + rng.uniform(-shift, shift),
     }
-}
-
-fn check(config: &CharactersConfig) -> Result<(), String> {
-    if !(1..=4096).contains(&config.side) {
-        return Err(format!("images of {} pixels a side", config.side));
-    }
-    let around_zero = |limit: f64| (-limit, limit);
-    let ranges = [
-        ("font_size", config.font_size, 1.0),
-        ("shift", (0.0, config.shift), 0.0),
-        ("rotation", around_zero(config.rotation), -180.0),
-        ("shear", around_zero(config.shear), -4.0),
-        ("x_scale", config.x_scale, 0.1),
-        ("luminance_gap", config.luminance_gap, 0.0),
-        ("texture", config.texture, 0.0),
-        ("blur", config.blur, 0.0),
-        ("noise", config.noise, 0.0),
-    ];
-    for (name, (low, high), least) in ranges {
-        if !(low >= least && low <= high && high <= 1e4) {
-            return Err(format!("{name} from {low} to {high}"));
-        }
-    }
-    Ok(())
 }
 
 impl Dataset for Characters {
@@ -212,14 +133,40 @@ impl Dataset for Characters {
     }
 
     fn name(&self, index: usize) -> String {
-        format!("characters(seed {})[{}]", self.seed, self.first.wrapping_add(index as u64))
+        format!("characters(seed {})[{}]", self.settings.seed, self.first.wrapping_add(index as u64))
     }
 
     fn image_size(&self) -> Option<Size> {
-        Some(Size::square(self.config.side))
+        Some(Size::square(self.settings.size))
     }
 
     fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
         Ok(Source::Decoded(self.render(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without noise, blur and clutter every image shows something that stands out of its background.
+    #[test]
+    fn characters_stand_out() {
+        let plain = settings::Characters {
+            classes: 36,
+            strokes: 0,
+            blur: [0.0; 2],
+            noise: [0.0; 2],
+            seed: 3,
+            ..Default::default()
+        };
+        let set = Characters { texture: [0.0; 2], ..Characters::new(&plain, 0, 360).unwrap() };
+        for i in 0..set.len() {
+            let image = set.image(i).unwrap();
+            let luminance = |p: &[u8]| 0.299 * f64::from(p[0]) + 0.587 * f64::from(p[1]) + 0.114 * f64::from(p[2]);
+            let background = luminance(image.pixels());
+            let painted = image.pixels().chunks(3).filter(|p| (luminance(p) - background).abs() > 55.0).count();
+            assert!((60..2500).contains(&painted), "{}: {painted} pixels", set.name(i));
+        }
     }
 }

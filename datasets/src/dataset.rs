@@ -45,6 +45,34 @@ pub trait Dataset: Send + Sync {
     }
 }
 
+/// Images with an annotation each, addressed by index: a label map, the outlines of its text, its objects.
+///
+/// Implementations are pure: the same index gives the same image and annotation, from any thread.
+pub trait Annotated<A>: Send + Sync {
+    /// Number of images.
+    fn len(&self) -> usize;
+
+    /// True if there are no images.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names of the classes, in the order of the labels; none if annotations have no classes. For boxes, index 0 is the
+    /// background and has no object, as in torchvision's models, unless the annotations use it.
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    /// The name of image `index` in messages: its path, or its generator.
+    fn name(&self, index: usize) -> String;
+
+    /// Image `index` (below [`len`](Self::len)) and its annotation; a label map has the size of the image.
+    ///
+    /// # Errors
+    /// If a file cannot be read or decoded, or the annotation is of an image of another size.
+    fn load(&self, index: usize) -> Result<(Image, A), DataError>;
+}
+
 /// An image that may still be encoded, so that only the part that is needed has to be decoded.
 #[derive(Debug, Clone)]
 pub enum Source<'a> {

@@ -9,11 +9,11 @@ mod matching;
 mod objects;
 mod scenes;
 
-pub use anchors::{Pyramid, PyramidConfig};
+pub use anchors::Pyramid;
 pub use boxes::{BoundingBox, Corners};
-pub use detect::{DetectConfig, Detected, Outputs, detect};
+pub use detect::{Detected, Outputs, detect};
 pub use fit::{Fit, Fitted, mirror};
 pub use interpolate::interpolate;
-pub use matching::{AnchorTargets, BACKGROUND, IGNORED, MatchConfig};
-pub use objects::{BoxDataset, Object, Role};
-pub use scenes::{BoxScenes, BoxScenesConfig};
+pub use matching::{AnchorTargets, BACKGROUND, IGNORED, check_limits};
+pub use objects::{Object, Role};
+pub use scenes::BoxScenes;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::image::{DecodeError, MAX_PIXELS, MAX_SIDE, Size};
 use crate::readers::IdxError;
+use zoo_settings::OnError;
 
 /// What is at a path instead of the data.
 fn instead(path: &Path) -> &'static str {
@@ -446,26 +447,16 @@ impl DataError {
     }
 }
 
-/// The handling of unusable files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnError {
-    /// Stop with the error.
-    #[default]
-    Fail,
-    /// Leave the file out, count it, and log a warning.
-    Skip,
-}
-
-impl OnError {
-    /// Skips unusable entries: logs the reason and counts them.
+impl DataError {
+    /// Skips an unusable entry: logs the reason and counts it.
     ///
     /// # Errors
     /// The reason itself with [`OnError::Fail`].
-    pub(crate) fn leave_out(self, reason: DataError, skipped: &mut usize) -> Result<(), DataError> {
-        match self {
-            Self::Fail => Err(reason),
-            Self::Skip => {
-                tracing::warn!("left out: {reason}");
+    pub(crate) fn leave_out(self, on_error: OnError, skipped: &mut usize) -> Result<(), Self> {
+        match on_error {
+            OnError::Fail => Err(self),
+            OnError::Skip => {
+                tracing::warn!("left out: {self}");
                 *skipped += 1;
                 Ok(())
             }

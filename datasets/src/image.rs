@@ -22,6 +22,13 @@ pub struct Size {
     pub height: usize,
 }
 
+impl From<zoo_settings::ImageSize> for Size {
+    fn from(size: zoo_settings::ImageSize) -> Self {
+        let [height, width] = size.extent();
+        Self { width, height }
+    }
+}
+
 impl Size {
     /// A size of `width` by `height`.
     pub const fn new(width: usize, height: usize) -> Self {

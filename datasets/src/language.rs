@@ -10,7 +10,7 @@ mod text;
 mod vocabulary;
 mod windows;
 
-pub use corpus::{Corpus, Part};
+pub use corpus::{Corpus, Excerpt};
 pub use counting::{Between, pairs, singles};
 pub use documents::{Documents, SentencePairs};
 pub use masking::{Masked, MaskedSequence, Masking, Sequence};

@@ -1,6 +1,7 @@
 //! Data sets: readers, transforms, loader, generated sets.
 //!
-//! The crate does not depend on models or recipes; it is configured by plain structs.
+//! The crate does not depend on models or recipes; it is configured by plain structs. Settings that recipes write are
+//! those of zoo-settings.
 //!
 //! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
 //! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].
@@ -25,6 +26,7 @@
 pub mod atomic;
 mod cache;
 mod characters;
+mod checks;
 mod dataset;
 pub mod detection;
 pub mod drawing;
@@ -47,18 +49,18 @@ pub mod tracking;
 pub mod transforms;
 
 pub use cache::Cached;
-pub use characters::{Alphabet, Characters, CharactersConfig};
-pub use dataset::{Dataset, Source};
-pub use error::{DataError, OnError};
+pub use characters::Characters;
+pub use dataset::{Annotated, Dataset, Source};
+pub use error::DataError;
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes, linear_baseline_samples};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
-    BoxFolder, BoxPart, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder,
-    LabelPart, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_divided, open_root,
-    parse_text_regions, read_image,
+    BoxFolder, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, ImageFolder, LabelFolder, Layout, LineError, Part,
+    Root, TextFolder, open_class_folders, open_divided, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;
 pub use transforms::{Normalize, Pipeline};
+pub use zoo_settings::{OnError, TextFormat};

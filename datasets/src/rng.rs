@@ -58,6 +58,17 @@ impl Rng {
         low + (high - low) * self.unit()
     }
 
+    /// As [`uniform`](Self::uniform), between the ends of a range.
+    #[inline]
+    pub fn within(&mut self, [low, high]: [f64; 2]) -> f64 {
+        self.uniform(low, high)
+    }
+
+    /// Uniform integer of a range, both ends included.
+    pub fn count(&mut self, [low, high]: [usize; 2]) -> usize {
+        low + self.below(high - low + 1)
+    }
+
     /// Uniform integer in 0..n (0 for n = 0), without bias (Lemire, "Fast random integer generation in an
     /// interval", ACM TOMACS 29, 2019).
     #[inline]

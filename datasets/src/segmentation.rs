@@ -5,6 +5,6 @@ mod label_map;
 mod shapes;
 
 pub use augment::{LabelAugment, Labelled};
-pub use label_map::{LabelMap, LabelMapDataset, VOID};
+pub use label_map::{LabelMap, VOID};
+pub use shapes::Shapes;
 pub(crate) use shapes::{CLASSES, outline};
-pub use shapes::{Shapes, ShapesConfig};

@@ -13,9 +13,9 @@ mod training;
 mod word;
 
 pub use augment::{TextAugment, TextSample};
-pub use detect::{DetectConfig, Detection, Shape, detect, evaluation_size};
+pub use detect::{Detection, detect, evaluation_size};
 pub use evaluate::{Counts, Score, compare};
-pub use region::{TextDataset, TextRegion};
-pub use scenes::{TextScenes, TextScenesConfig};
-pub use targets::{TargetConfig, TextTargets};
+pub use region::TextRegion;
+pub use scenes::TextScenes;
+pub use targets::TextTargets;
 pub use training::{TextExample, TextTraining};

@@ -17,16 +17,15 @@ mod tracker;
 mod videos;
 mod vot;
 
-pub use crate::transforms::ChannelOrder;
-pub use anchors::{AnchorConfig, Anchors};
-pub use crop::{CropAugment, context_side};
-pub use labels::{AnchorLabels, LabelConfig};
+pub use anchors::Anchors;
+pub use crop::context_side;
+pub use labels::AnchorLabels;
 pub use mixture::VideoMixture;
 pub use pairs::{Pair, PairConfig, Pairs};
 pub use segmentation::{boundary_f, mask_iou};
 pub use target::{TargetBox, VideoDataset, VideoFrame};
 pub use tracker::{Choice, SearchWindow, Tracked, Tracker, TrackerConfig};
-pub use videos::{Videos, VideosConfig};
+pub use videos::Videos;
 pub use vot::{
     Outcome, SequenceResult, accuracy, expected_average_overlap, kept_to_the_end, robustness, run_supervised,
 };

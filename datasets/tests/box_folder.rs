@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use zoo_datasets::detection::{BoundingBox, BoxDataset, Role};
+use zoo_datasets::detection::{BoundingBox, Role};
 use zoo_datasets::image::write_png;
-use zoo_datasets::{BoxFolder, BoxPart, DataError, Image, OnError, Size};
+use zoo_datasets::{Annotated, BoxFolder, DataError, Image, OnError, Part, Size};
 
 fn image(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -57,18 +57,18 @@ fn voc(content: &str) -> TempDir {
     dir
 }
 
-fn open(dir: &TempDir, part: BoxPart, on_error: OnError) -> Result<BoxFolder, DataError> {
+fn open(dir: &TempDir, part: Part, on_error: OnError) -> Result<BoxFolder, DataError> {
     BoxFolder::open_root(dir.path(), part, on_error)
 }
 
 fn refused(dir: &TempDir) -> String {
-    open(dir, BoxPart::Val, OnError::Fail).unwrap_err().to_string()
+    open(dir, Part::Val, OnError::Fail).unwrap_err().to_string()
 }
 
 #[test]
 fn coco_is_read() {
     let dir = coco(&json(IMAGES, BOXES, CATEGORIES));
-    let val = open(&dir, BoxPart::Val, OnError::Fail).unwrap();
+    let val = open(&dir, Part::Val, OnError::Fail).unwrap();
     assert_eq!(val.classes(), ["background", "cat", "N/A", "N/A", "dog"]);
     assert_eq!((val.len(), val.skipped()), (2, 0));
     assert!(val.name(0).ends_with("val2017/a.png"), "{}", val.name(0));
@@ -78,7 +78,7 @@ fn coco_is_read() {
     assert_eq!(objects[0].bounds, BoundingBox { x: 1.0, y: 2.0, width: 10.5, height: 8.0 });
     assert_eq!((objects[0].class, objects[0].area, objects[0].role), (4, 40.5, Role::Single));
     assert_eq!((objects[1].class, objects[1].role), (1, Role::Crowd));
-    let train = open(&dir, BoxPart::Train, OnError::Fail).unwrap();
+    let train = open(&dir, Part::Train, OnError::Fail).unwrap();
     assert_eq!(train.len(), 1, "an image without objects is not trained on");
 }
 
@@ -108,7 +108,7 @@ fn broken_entries_of_coco_are_named_or_counted() {
         let dir = coco(&content);
         let error = refused(&dir);
         assert!(error.contains("instances_val2017.json: ") && error.contains(message), "{error}");
-        let set = open(&dir, BoxPart::Val, OnError::Skip).unwrap();
+        let set = open(&dir, Part::Val, OnError::Skip).unwrap();
         assert_eq!(set.skipped(), skipped, "{content}");
     }
 }
@@ -119,7 +119,7 @@ fn numbers_and_flags_of_coco_have_many_spellings() {
     let whole = json(IMAGES, BOXES, CATEGORIES);
     let read = |content: &str| {
         let dir = coco(content);
-        let set = open(&dir, BoxPart::Val, OnError::Fail).unwrap();
+        let set = open(&dir, Part::Val, OnError::Fail).unwrap();
         (set.classes().to_vec(), (0..set.len()).map(|index| set.load(index).unwrap().1).collect::<Vec<_>>())
     };
     let expected = read(&whole);
@@ -180,7 +180,7 @@ fn values_that_cannot_be_used_are_shown_with_what_was_expected() {
         let dir = coco(&whole.replacen(replaced, by, 1));
         let error = refused(&dir);
         assert!(error.contains(message), "{error}");
-        assert!(open(&dir, BoxPart::Val, OnError::Skip).unwrap().skipped() > 0);
+        assert!(open(&dir, Part::Val, OnError::Skip).unwrap().skipped() > 0);
     }
 }
 
@@ -188,7 +188,7 @@ fn values_that_cannot_be_used_are_shown_with_what_was_expected() {
 fn training_images_without_objects_are_refused_with_the_reason() {
     let train = |boxes: &str| {
         let dir = coco(&json(IMAGES, boxes, CATEGORIES));
-        let error = open(&dir, BoxPart::Train, OnError::Fail).unwrap_err();
+        let error = open(&dir, Part::Train, OnError::Fail).unwrap_err();
         assert!(matches!(error, DataError::NothingToLearn { .. }));
         error.to_string()
     };
@@ -197,9 +197,9 @@ fn training_images_without_objects_are_refused_with_the_reason() {
     let crowds = train(&BOXES.replace("\"iscrowd\": 0", "\"iscrowd\": 1"));
     assert!(crowds.contains(&format!("{none}all 2 boxes are crowds")), "{crowds}");
     let broken = coco(&json(IMAGES, &BOXES.replace("image_id", "picture"), CATEGORIES));
-    let error = open(&broken, BoxPart::Train, OnError::Skip).unwrap_err().to_string();
+    let error = open(&broken, Part::Train, OnError::Skip).unwrap_err().to_string();
     assert!(error.ends_with("there are no boxes; 2 entries were left out because they cannot be used"), "{error}");
-    assert_eq!(open(&broken, BoxPart::Val, OnError::Skip).unwrap().len(), 2);
+    assert_eq!(open(&broken, Part::Val, OnError::Skip).unwrap().len(), 2);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn files_that_are_not_coco_are_refused_with_their_line() {
         ("", 1, "EOF"),
         ("{\"images\": [],\n\"annotations\": []}", 2, "missing field `categories`"),
     ] {
-        let error = open(&coco(content), BoxPart::Val, OnError::Skip).unwrap_err();
+        let error = open(&coco(content), Part::Val, OnError::Skip).unwrap_err();
         assert!(matches!(error, DataError::Annotation { line: found, .. } if found == line), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -219,11 +219,11 @@ fn files_that_are_not_coco_are_refused_with_their_line() {
 #[test]
 fn images_must_have_the_size_of_their_annotation() {
     let dir = coco(&json(&IMAGES.replace("20}", "19}"), "[]", CATEGORIES));
-    let error = open(&dir, BoxPart::Val, OnError::Fail).unwrap().load(0).unwrap_err().to_string();
+    let error = open(&dir, Part::Val, OnError::Fail).unwrap().load(0).unwrap_err().to_string();
     assert!(error.contains("a.png: 30x20 pixels, but 30x19 according to ") && error.ends_with(".json"), "{error}");
     fs::remove_file(dir.path().join("val2017/a.png")).unwrap();
     fs::remove_file(dir.path().join("val2017/b.png")).unwrap();
-    let error = open(&dir, BoxPart::Val, OnError::Skip).unwrap_err().to_string();
+    let error = open(&dir, Part::Val, OnError::Skip).unwrap_err().to_string();
     assert!(error.contains("no image is left, because 2 entries cannot be used"), "{error}");
 }
 
@@ -231,21 +231,21 @@ fn images_must_have_the_size_of_their_annotation() {
 fn pascal_voc_is_read() {
     let hard = DOG.replace("<difficult>0", "<difficult>1").replace("dog", "person");
     let dir = voc(&xml(&format!("{DOG}{hard}")));
-    let val = open(&dir, BoxPart::Val, OnError::Fail).unwrap();
+    let val = open(&dir, Part::Val, OnError::Fail).unwrap();
     assert_eq!((val.len(), val.classes().len(), val.classes()[0].as_str()), (1, 21, "background"));
     let (_, objects) = val.load(0).unwrap();
     assert_eq!(objects[0].bounds, BoundingBox { x: 1.0, y: 2.0, width: 10.0, height: 18.0 });
     assert_eq!((objects[0].role, objects[1].role), (Role::Single, Role::Difficult));
     assert_eq!(objects.iter().map(|o| val.classes()[o.class].as_str()).collect::<Vec<_>>(), ["dog", "person"]);
     fs::write(dir.path().join("classes.txt"), "person\ndog\n").unwrap();
-    let own = open(&dir, BoxPart::Val, OnError::Fail).unwrap();
+    let own = open(&dir, Part::Val, OnError::Fail).unwrap();
     assert_eq!(
         (own.classes(), own.load(0).unwrap().1[0].class),
         (&["background", "person", "dog"].map(str::to_owned)[..], 2)
     );
     // Difficult objects alone are nothing to train on.
     fs::write(dir.path().join("Annotations/000001.xml"), xml(&hard)).unwrap();
-    let error = open(&dir, BoxPart::Train, OnError::Fail).unwrap_err().to_string();
+    let error = open(&dir, Part::Train, OnError::Fail).unwrap_err().to_string();
     let reason = "nothing to learn: none of the 1 training images has an object: all 1 boxes are crowds";
     assert!(error.contains(reason), "{error}");
 }
@@ -268,7 +268,7 @@ fn broken_annotations_of_voc_are_named_or_counted() {
         let error = refused(&dir);
         let place = format!("000002.xml:{line}: ");
         assert!(error.contains(&place) && error.contains(reason), "{error}");
-        match open(&dir, BoxPart::Val, OnError::Skip) {
+        match open(&dir, Part::Val, OnError::Skip) {
             Ok(set) => assert_eq!(set.skipped(), 1),
             Err(error) => assert!(matches!(error, DataError::NoneLeft { skipped: 1, .. }), "{error}"),
         }

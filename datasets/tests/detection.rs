@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use zoo_datasets::detection::{
-    AnchorTargets, BACKGROUND, BoundingBox, BoxDataset, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected,
-    Fit, MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
+    AnchorTargets, BACKGROUND, BoundingBox, BoxScenes, Corners, Detected, Fit, Outputs, Pyramid, detect,
 };
-use zoo_datasets::{Image, Normalize, Size};
+use zoo_datasets::{Annotated, Image, Normalize, Size};
+use zoo_settings::{BoxAnchors, BoxDetection, BoxPreparation, BoxedShapes};
 
 fn cases() -> Value {
     serde_json::from_str(include_str!("detection/cases.json")).unwrap()
@@ -36,7 +36,7 @@ fn near(found: &[f32], expected: &[f32], distance: f32) {
 }
 
 fn pyramid(cases: &Value) -> Pyramid {
-    Pyramid::new(&PyramidConfig::default(), size(&cases["size"])).unwrap()
+    Pyramid::new(&BoxAnchors::default(), size(&cases["size"])).unwrap()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn targets_are_torchvisions() {
     for case in cases["matches"].as_array().unwrap() {
         let classes = numbers(&case["labels"]).into_iter().map(|class| class as usize);
         let objects: Vec<(usize, Corners)> = classes.zip(corners(&case["boxes"])).collect();
-        let targets = AnchorTargets::new(&pyramid, &objects, &MatchConfig::default());
+        let targets = AnchorTargets::new(&pyramid, &objects, &BoxPreparation::default());
         assert_eq!(targets.labels, numbers(&case["found"]));
         let offsets = targets.offsets.chunks(4).zip(&targets.labels).filter(|(_, label)| **label > BACKGROUND);
         let offsets: Vec<f32> = offsets.flat_map(|(offsets, _)| offsets.to_vec()).collect();
@@ -66,7 +66,7 @@ fn detections_are_torchvisions() {
     let pyramid = pyramid(&cases);
     for case in cases["detections"].as_array().unwrap() {
         let count = |key: &str| case[key].as_u64().unwrap() as usize;
-        let config = DetectConfig { candidates: count("candidates"), most: count("most"), ..DetectConfig::default() };
+        let config = BoxDetection { candidates: count("candidates"), detections: count("most"), ..Default::default() };
         let (logits, offsets) = (numbers(&case["logits"]), numbers(&case["offsets"]));
         let outputs = Outputs { logits: &logits, classes: 5, offsets: &offsets };
         let found = detect(&pyramid, outputs, size(&case["shown"]), &config).unwrap();
@@ -107,18 +107,18 @@ fn sizes_are_torchvisions() {
 /// A network that predicts exactly its targets detects the objects, and nothing else.
 #[test]
 fn targets_are_detected_as_their_objects() {
-    let scenes = BoxScenes::new(BoxScenesConfig::default(), 0, 0, 20).unwrap();
-    let config = PyramidConfig { sizes: vec![12.0, 24.0, 48.0, 96.0, 192.0], ..PyramidConfig::default() };
+    let scenes = BoxScenes::new(&BoxedShapes::default(), 0, 20).unwrap();
+    let config = BoxAnchors { sizes: vec![12.0, 24.0, 48.0, 96.0, 192.0], ..Default::default() };
     let pyramid = Pyramid::new(&config, Size::square(96)).unwrap();
     for index in 0..scenes.len() {
         let (image, objects) = scenes.render(index);
         let truth: Vec<(usize, Corners)> = objects.iter().map(|one| (one.class, one.bounds.into())).collect();
-        let targets = AnchorTargets::new(&pyramid, &truth, &MatchConfig::default());
+        let targets = AnchorTargets::new(&pyramid, &truth, &BoxPreparation::default());
         let logit = |label: f32, class: usize| if label == class as f32 { 5.0 } else { -5.0 };
         let logits: Vec<f32> =
             targets.labels.iter().flat_map(|label| (0..5).map(|class| logit(*label, class))).collect();
         let outputs = Outputs { logits: &logits, classes: 5, offsets: &targets.offsets };
-        let found = detect(&pyramid, outputs, image.size(), &DetectConfig::default()).unwrap();
+        let found = detect(&pyramid, outputs, image.size(), &BoxDetection::default()).unwrap();
         assert_eq!(found.len(), objects.len(), "scene {index}");
         for (class, corners) in truth {
             let fits = |one: &Detected| one.class == class && one.corners.iou(&corners) > 0.999;

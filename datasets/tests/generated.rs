@@ -2,12 +2,18 @@
 
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Image, OnError, Rng, Size, contact_sheet,
-    linear_baseline, linear_baseline_samples,
+    Cached, Characters, DataError, Dataset, Image, OnError, Rng, Size, contact_sheet, linear_baseline,
+    linear_baseline_samples,
 };
+use zoo_settings as settings;
+
+/// Lengths are whole pixels of an image of 64.
+fn settings() -> settings::Characters {
+    settings::Characters { font: [38.0 / 64.0, 56.0 / 64.0], shift: 5.0 / 64.0, ..Default::default() }
+}
 
 fn digits(first: u64, len: usize) -> Characters {
-    Characters::new(CharactersConfig::default(), 0, first, len).unwrap()
+    Characters::new(&settings(), first, len).unwrap()
 }
 
 /// Recorded when the set was made: a change of any pixel changes what goldens and targets mean.
@@ -17,8 +23,8 @@ fn pixels_never_change() {
         let images = (0..set.len()).map(|i| fnv1a64(set.image(i).unwrap().pixels()));
         images.fold(0, |all, one| h(&format!("{all:x}"), one))
     };
-    let config = CharactersConfig { alphabet: Alphabet::Alphanumeric, side: 33, ..Default::default() };
-    let small = Characters::new(config, 7, 0, 72).unwrap();
+    let alphanumeric = settings::Characters { classes: 36, size: 33, seed: 7, ..settings() };
+    let small = Characters::new(&alphanumeric, 0, 72).unwrap();
     let found = [digits(0, 40), digits(Characters::HELD_OUT, 40), small].map(|set| format!("{:016x}", hash(&set)));
     assert_eq!(found, ["fe2bb41d667c4fb6", "12d6e2abc1364c9f", "0cc17fa6e609cac8"]);
 }
@@ -30,42 +36,20 @@ fn a_sample_is_a_function_of_seed_and_number() {
         assert_eq!(whole.image(90 + i).unwrap(), part.image(i).unwrap());
         assert_eq!(whole.label(90 + i), part.label(i));
     }
-    let other = Characters::new(CharactersConfig::default(), 1, 0, 1).unwrap();
+    let other = Characters::new(&settings::Characters { seed: 1, ..settings() }, 0, 1).unwrap();
     assert_ne!(whole.image(0).unwrap(), other.image(0).unwrap());
 }
 
 #[test]
 fn classes_are_balanced_and_complete() {
-    for (alphabet, classes) in [(Alphabet::Digits, 10), (Alphabet::Alphanumeric, 36)] {
-        let config = CharactersConfig { alphabet, ..Default::default() };
-        let set = Characters::new(config, 0, 0, 2 * classes).unwrap();
+    for classes in [10, 20, 36] {
+        let set = Characters::new(&settings::Characters { classes, ..settings() }, 0, 2 * classes).unwrap();
         assert_eq!(set.classes().len(), classes);
         let mut labels: Vec<u32> = (0..set.len()).map(|i| set.label(i)).collect();
         labels.sort_unstable();
         assert_eq!(labels, (0..2 * classes).map(|i| i as u32 / 2).collect::<Vec<_>>());
     }
     assert_eq!(digits(0, 1).classes()[7], "7");
-}
-
-/// Without noise, blur and clutter every image shows something that stands out of its background.
-#[test]
-fn characters_stand_out() {
-    let config = CharactersConfig {
-        strokes: 0,
-        texture: (0.0, 0.0),
-        blur: (0.0, 0.0),
-        noise: (0.0, 0.0),
-        alphabet: Alphabet::Alphanumeric,
-        ..Default::default()
-    };
-    let set = Characters::new(config, 3, 0, 360).unwrap();
-    for i in 0..set.len() {
-        let image = set.image(i).unwrap();
-        let luminance = |p: &[u8]| 0.299 * f64::from(p[0]) + 0.587 * f64::from(p[1]) + 0.114 * f64::from(p[2]);
-        let background = luminance(image.pixels());
-        let painted = image.pixels().chunks(3).filter(|p| (luminance(p) - background).abs() > 55.0).count();
-        assert!((60..2500).contains(&painted), "{}: {painted} pixels", set.name(i));
-    }
 }
 
 #[test]
@@ -133,16 +117,16 @@ fn the_baseline_samples_what_would_take_too_long() {
 
 #[test]
 fn impossible_configurations_are_refused() {
-    let good = CharactersConfig::default();
-    for config in [
-        CharactersConfig { side: 0, ..good },
-        CharactersConfig { side: 1 << 20, ..good },
-        CharactersConfig { font_size: (50.0, 40.0), ..good },
-        CharactersConfig { blur: (-1.0, 1.0), ..good },
-        CharactersConfig { rotation: f64::NAN, ..good },
-        CharactersConfig { noise: (0.0, f64::INFINITY), ..good },
+    for bad in [
+        settings::Characters { classes: 37, ..settings() },
+        settings::Characters { size: 0, ..settings() },
+        settings::Characters { size: 1 << 20, ..settings() },
+        settings::Characters { font: [0.8, 0.6], ..settings() },
+        settings::Characters { blur: [-1.0, 1.0], ..settings() },
+        settings::Characters { rotation: f64::NAN, ..settings() },
+        settings::Characters { noise: [0.0, f64::INFINITY], ..settings() },
     ] {
-        assert!(matches!(Characters::new(config, 0, 0, 1), Err(DataError::Config(_))), "{config:?}");
+        assert!(matches!(Characters::new(&bad, 0, 1), Err(DataError::Config(_))), "{bad:?}");
     }
 }
 

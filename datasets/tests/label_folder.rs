@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
-use zoo_datasets::segmentation::{LabelMapDataset, VOID};
-use zoo_datasets::{DataError, Image, LabelFolder, LabelPart, OnError, Size};
+use zoo_datasets::segmentation::VOID;
+use zoo_datasets::{Annotated, DataError, Image, LabelFolder, OnError, Part, Size};
 
 /// A label map of 3 x 2 pixels as a PNG file with a palette.
 fn labels(path: &Path, (width, height): (u32, u32), values: &[u8]) {
@@ -33,21 +33,21 @@ fn divided() -> TempDir {
     dir
 }
 
-fn open(root: &Path, part: LabelPart, on_error: OnError) -> Result<LabelFolder, DataError> {
+fn open(root: &Path, part: Part, on_error: OnError) -> Result<LabelFolder, DataError> {
     LabelFolder::open_root(root, part, 4, on_error)
 }
 
 #[test]
 fn parts_are_read_in_order() {
     let dir = divided();
-    let train = open(dir.path(), LabelPart::Train, OnError::Fail).unwrap();
+    let train = open(dir.path(), Part::Train, OnError::Fail).unwrap();
     assert_eq!((train.len(), train.skipped()), (2, 0));
     assert!(train.name(0).ends_with("a.png") && train.name(1).ends_with("b.png"));
     let (image, map) = train.load(1).unwrap();
     assert_eq!((image.size(), map.values()), (Size::new(3, 2), &[0, 1, 2, 3, VOID, 0][..]));
     assert_eq!(train.classes(), ["0", "1", "2", "3"]);
     fs::write(dir.path().join("classes.txt"), "\u{feff}sky\r\nroad\r\n\r\ncar\r\ntree\r\n").unwrap();
-    let val = open(dir.path(), LabelPart::Val, OnError::Fail).unwrap();
+    let val = open(dir.path(), Part::Val, OnError::Fail).unwrap();
     assert_eq!((val.len(), val.classes()[2].as_str()), (1, "car"));
 }
 
@@ -66,12 +66,12 @@ fn pascal_voc_is_read_by_its_lists() {
     fs::create_dir_all(&lists).unwrap();
     fs::write(lists.join("train.txt"), "2007_000032\n").unwrap();
     fs::write(lists.join("val.txt"), "2007_000039\n2007_000040\n").unwrap();
-    let train = open(dir.path(), LabelPart::Train, OnError::Fail).unwrap();
+    let train = open(dir.path(), Part::Train, OnError::Fail).unwrap();
     assert_eq!((train.len(), train.classes().len(), train.classes()[20].as_str()), (1, 21, "tvmonitor"));
     assert_eq!(train.load(0).unwrap().1.values(), [1; 6]);
-    let missing = open(dir.path(), LabelPart::Val, OnError::Fail).unwrap_err().to_string();
+    let missing = open(dir.path(), Part::Val, OnError::Fail).unwrap_err().to_string();
     assert!(missing.contains("2007_000040.jpg"), "{missing}");
-    assert_eq!(open(dir.path(), LabelPart::Val, OnError::Skip).unwrap().skipped(), 1);
+    assert_eq!(open(dir.path(), Part::Val, OnError::Skip).unwrap().skipped(), 1);
 }
 
 /// Whatever number of classes the caller expects.
@@ -80,7 +80,7 @@ fn the_data_limit_their_labels() {
     let dir = divided();
     fs::write(dir.path().join("classes.txt"), "sky\nroad\ncar\n").unwrap();
     let load = |root: &Path, classes| {
-        LabelFolder::open_root(root, LabelPart::Train, classes, OnError::Fail).and_then(|set| set.load(0))
+        LabelFolder::open_root(root, Part::Train, classes, OnError::Fail).and_then(|set| set.load(0))
     };
     // The label 3 in column 0 of row 1.
     let error = load(dir.path(), 21).unwrap_err().to_string();
@@ -106,7 +106,7 @@ fn what_cannot_be_used_is_named() {
     let dir = divided();
     let path = dir.path().join("train/labels/a.png");
     let error = |path: &Path| {
-        let found = open(path, LabelPart::Train, OnError::Fail).and_then(|set| set.load(0).map(|_| ()));
+        let found = open(path, Part::Train, OnError::Fail).and_then(|set| set.load(0).map(|_| ()));
         found.unwrap_err().to_string()
     };
     labels(&path, (2, 3), &[0; 6]);
@@ -124,7 +124,7 @@ fn what_cannot_be_used_is_named() {
     assert!(error(dir.path()).contains("a.png: not a PNG file"), "{}", error(dir.path()));
     fs::remove_file(&path).unwrap();
     assert!(error(dir.path()).contains("images/a.png"), "{}", error(dir.path()));
-    assert_eq!(open(dir.path(), LabelPart::Train, OnError::Skip).unwrap().skipped(), 1);
+    assert_eq!(open(dir.path(), Part::Train, OnError::Skip).unwrap().skipped(), 1);
     fs::remove_dir_all(dir.path().join("train/labels")).unwrap();
     assert!(error(dir.path()).contains("no known layout. Expected train/images"), "{}", error(dir.path()));
     assert!(
@@ -150,7 +150,7 @@ fn parts_have_many_names() {
             fs::write(dir.path().join(format!("{images}/._scan.{number}.PNG")), "x").unwrap();
         }
         fs::write(dir.path().join(".DS_Store"), "x").unwrap();
-        for (part, label) in [(LabelPart::Train, 1), (LabelPart::Val, 2)] {
+        for (part, label) in [(Part::Train, 1), (Part::Val, 2)] {
             let set = open(dir.path(), part, OnError::Fail).unwrap();
             assert_eq!((set.len(), set.load(0).unwrap().1.values()), (1, &[label; 6][..]), "{train}");
         }
@@ -162,7 +162,7 @@ fn masks_of_other_values_are_classes_by_a_list() {
     let dir = divided();
     let path = dir.path().join("train/labels/a.png");
     let open = |classes, values: &[u8]| {
-        let folder = LabelFolder::open_root(dir.path(), LabelPart::Train, classes, OnError::Fail)?;
+        let folder = LabelFolder::open_root(dir.path(), Part::Train, classes, OnError::Fail)?;
         folder.with_values(values)
     };
     labels(&path, (3, 2), &[0, 255, 255, 0, 0, 255]);

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zoo_datasets::transforms::{Border, HorizontalFlip, PixelScale, RandomCrop, Step};
 use zoo_datasets::{
     Batch, DataError, Dataset, Image, Loader, LoaderConfig, Mix, Normalize, OnError, Pipeline, Share, Size, Source,
     shuffled,
 };
+use zoo_settings::{HorizontalFlip, Levels, PadMode, RandomCrop, Step};
 
 /// Flat images whose red value is their index, the other channels a gradient; some cannot be read.
 struct Flats {
@@ -56,15 +56,15 @@ impl Dataset for Flats {
     }
 }
 
-const RAW: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
+const RAW: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3], scale: Levels::Byte, ..Normalize::UNCHANGED };
 
 fn plain() -> Pipeline {
     Pipeline::new(vec![], RAW).unwrap()
 }
 
 fn augmented() -> Pipeline {
-    let crop = RandomCrop { size: Size::new(4, 5), padding: 1, border: Border::Colour([9; 3]) };
-    let flip = HorizontalFlip { probability: 0.5, alternate: false };
+    let crop = RandomCrop { size: 5, pad: 1, mode: PadMode::Zeros };
+    let flip = HorizontalFlip { p: 0.5, alternate: false };
     Pipeline::new(vec![Step::RandomCrop(crop), Step::HorizontalFlip(flip)], RAW).unwrap()
 }
 

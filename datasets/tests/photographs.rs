@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
+use zoo_datasets::text::{TextAugment, TextTargets};
 use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
 use zoo_datasets::{
-    Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng, Samples, Size,
-    TextFolder, TextFormat, TextPart, open_root,
+    Annotated, Batch, DataError, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Part, Pipeline, Rng,
+    Samples, Size, TextFolder, TextFormat, open_root,
 };
 
 /// A folder of `../shared/data`.
@@ -59,16 +59,16 @@ fn folders_of_train_and_val_are_found() {
 #[ignore = "needs ../shared/data"]
 fn real_photographs_of_icdar_2015() {
     let root = shared("icdar-sample");
-    let set = TextFolder::open_root(&root, TextPart::Train, TextFormat::Icdar2015, OnError::Fail).unwrap();
+    let set = TextFolder::open_root(&root, Part::Train, TextFormat::Icdar2015, OnError::Fail).unwrap();
     assert_eq!((set.len(), set.skipped()), (10, 0));
-    let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
+    let augment = TextAugment { size: Size::square(320), settings: Default::default() };
     let (mut texts, mut learnt) = (0, 0);
     for index in 0..set.len() {
         let (image, regions) = set.load(index).unwrap();
         assert_eq!(image.size(), Size::new(1280, 720));
         texts += regions.iter().filter(|region| !region.ignore).count();
         let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, index as u64));
-        let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
+        let targets = TextTargets::new(sample.image.size(), &sample.regions, &Default::default());
         learnt += targets.ignored.iter().filter(|ignored| !**ignored).count();
     }
     println!("{texts} texts, {learnt} learnt after augmentation");

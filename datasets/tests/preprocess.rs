@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use zoo_datasets::hash::sample_positions;
-use zoo_datasets::transforms::{CenterCrop, Filter, ShorterSide, Step};
+use zoo_datasets::transforms::shorter_side;
 use zoo_datasets::{Image, Normalize, Pipeline, Rng, Size, image};
+use zoo_settings::{CenterCrop, Filter, ImageSize, Resize, Step};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../golden/preprocess")
@@ -45,8 +46,8 @@ fn pipeline(entry: &Value) -> Pipeline {
     };
     let side = |field: &str| entry[field].as_u64().unwrap() as usize;
     let steps = vec![
-        Step::ShorterSide(ShorterSide { size: side("resize"), filter }),
-        Step::CenterCrop(CenterCrop { size: Size::square(side("crop")) }),
+        Step::Resize(Resize { shorter: side("resize"), filter }),
+        Step::CenterCrop(CenterCrop { size: ImageSize::Square(side("crop")) }),
     ];
     Pipeline::new(steps, Normalize::IMAGENET).unwrap()
 }
@@ -77,7 +78,7 @@ fn resized_and_cropped_pixels_are_identical() {
         let key = text(entry, "key");
         let image = decode(entry);
         let resize = entry["resize"].as_u64().unwrap() as usize;
-        let target = ShorterSide { size: resize, filter: Filter::Bilinear }.target(image.size());
+        let target = shorter_side(resize, image.size());
         assert_eq!((target.width, target.height), pair(entry, "resized_wh"), "{key}");
         let found = pipeline(entry).apply(&image, &mut Rng::new(0, 0, 0));
         assert!(found.pixels() == tensors.tensor(key).unwrap().data(), "{key}: pixels differ");

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use zoo_datasets::geometry::{Point, Polygon, iou};
-use zoo_datasets::text::{DetectConfig, Detection, Shape, detect};
+use zoo_datasets::text::{Detection, detect};
 use zoo_datasets::{Grid, Size};
+use zoo_settings::{TextDetection, TextShape};
 
 const MAP: Size = Size::new(96, 64);
 const IMAGE: Size = Size::new(200, 150);
@@ -29,8 +30,8 @@ fn detections_are_those_of_the_reference() {
     let mut compared = 0;
     for (i, case) in cases.iter().enumerate() {
         let map = probability(case["levels"].as_str().unwrap());
-        for (shape, name) in [(Shape::Box, "boxes"), (Shape::Polygon, "polygons")] {
-            let config = DetectConfig { shape, min_score: 0.5, ..Default::default() };
+        for (shape, name) in [(TextShape::Box, "boxes"), (TextShape::Polygon, "polygons")] {
+            let config = TextDetection { shape, min_score: 0.5, ..Default::default() };
             let (found, expected) = (detect(&map, IMAGE, &config), expected(&case[name]));
             assert_eq!(found.len(), expected.len(), "case {i} {name}");
             for (found, expected) in found.iter().zip(&expected) {
@@ -55,8 +56,8 @@ proptest! {
         polygon in any::<bool>(),
     ) {
         let map = Grid::new(Size::new(24, 16), values).unwrap();
-        let shape = if polygon { Shape::Polygon } else { Shape::Box };
-        let config = DetectConfig { shape, min_side: 0.0, min_score: 0.0, ..Default::default() };
+        let shape = if polygon { TextShape::Polygon } else { TextShape::Box };
+        let config = TextDetection { shape, min_side: 0.0, min_score: 0.0, ..Default::default() };
         for found in detect(&map, IMAGE, &config) {
             prop_assert!(found.polygon.points().len() >= 3);
             let bounds = found.polygon.bounds();

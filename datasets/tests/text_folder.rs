@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
-use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
-use zoo_datasets::{DataError, Image, OnError, Rng, Size, TextFolder, TextFormat, TextPart};
+use zoo_datasets::text::{TextAugment, TextTargets};
+use zoo_datasets::{Annotated, DataError, Image, OnError, Part, Rng, Size, TextFolder, TextFormat};
 
 /// A folder with `images/NAME.png` and `gts/gt_NAME.txt`.
 fn folder(files: &[(&str, Option<&str>)]) -> TempDir {
@@ -25,7 +25,7 @@ fn folder(files: &[(&str, Option<&str>)]) -> TempDir {
 }
 
 fn open(root: &Path, on_error: OnError) -> Result<TextFolder, DataError> {
-    TextFolder::open_root(root, TextPart::Train, TextFormat::Icdar2015, on_error)
+    TextFolder::open_root(root, Part::Train, TextFormat::Icdar2015, on_error)
 }
 
 const SOUND: &str = "\u{feff}5,5,45,5,45,25,5,25,word\r\n";
@@ -39,9 +39,9 @@ fn an_image_without_text_is_sound() {
     assert_eq!(texts, [1, 0, 0]);
     // It goes through augmentation and targets like any other.
     let (image, regions) = set.load(1).unwrap();
-    let augment = TextAugment { size: Size::square(32), ..TextAugment::original() };
+    let augment = TextAugment { size: Size::square(32), settings: Default::default() };
     let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, 0));
-    let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
+    let targets = TextTargets::new(sample.image.size(), &sample.regions, &Default::default());
     assert!(targets.shrink.values().iter().all(|&v| v == 0.0));
 }
 
@@ -72,13 +72,13 @@ fn the_area_of_a_line_that_is_left_out_is_ignored() {
     let (image, regions) = set.load(0).unwrap();
     assert_eq!((set.skipped(), regions.len()), (3, 3));
     assert!(regions.iter().all(|region| region.ignore));
-    let targets = TextTargets::new(image.size(), &regions, &TargetConfig::default());
+    let targets = TextTargets::new(image.size(), &regions, &Default::default());
     assert_eq!(targets.ignored, [true; 3]);
     let learnt = |x: isize, y: isize| targets.shrink_mask.get(x, y) == Some(1.0);
     // Both triangles, but not what is above them; the text without transcription; the line without area.
     assert!(!learnt(8, 15) && !learnt(42, 15) && learnt(25, 7) && !learnt(15, 34) && !learnt(50, 7));
     assert!(targets.shrink.values().iter().all(|&value| value == 0.0));
-    let augment = TextAugment { size: Size::square(32), ..TextAugment::original() };
+    let augment = TextAugment { size: Size::square(32), settings: Default::default() };
     (0..9).for_each(|seed| _ = augment.apply(&image, &regions, &mut Rng::new(seed, 0, 0)));
 }
 
@@ -87,7 +87,7 @@ fn text_outside_the_image_is_kept_and_ignored_by_the_targets() {
     let dir = folder(&[("a", Some("500,500,560,500,560,540,500,540,far\n-20,5,20,5,20,25,-20,25,half\n"))]);
     let set = open(dir.path(), OnError::Fail).unwrap();
     let (image, regions) = set.load(0).unwrap();
-    let targets = TextTargets::new(image.size(), &regions, &TargetConfig::default());
+    let targets = TextTargets::new(image.size(), &regions, &Default::default());
     assert_eq!(targets.ignored, [true, false]);
 }
 

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use zoo_datasets::hash::{fnv1a64, h};
-use zoo_datasets::text::{
-    Counts, DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextScenes, TextScenesConfig, TextTargets,
-    TextTraining, compare, detect,
-};
-use zoo_datasets::{DataError, LoaderConfig, SampleLoader, Size};
+use zoo_datasets::text::{Counts, TextAugment, TextRegion, TextScenes, TextTargets, TextTraining, compare, detect};
+use zoo_datasets::{Annotated, DataError, LoaderConfig, SampleLoader, Size};
+use zoo_settings as settings;
 
 fn scenes(len: usize) -> TextScenes {
-    TextScenes::new(TextScenesConfig::default(), 0, 0, len).unwrap()
+    TextScenes::new(&settings::TextScenes::default(), 0, len).unwrap()
 }
 
 /// Recorded when the set was made: a change of any pixel changes what targets mean.
@@ -26,9 +24,9 @@ fn pixels_never_change() {
 
 #[test]
 fn a_scene_is_a_function_of_seed_and_number() {
-    let (whole, part) = (scenes(20), TextScenes::new(TextScenesConfig::default(), 0, 15, 5).unwrap());
+    let (whole, part) = (scenes(20), TextScenes::new(&settings::TextScenes::default(), 15, 5).unwrap());
     assert_eq!(whole.load(18).unwrap(), part.load(3).unwrap());
-    let other = TextScenes::new(TextScenesConfig::default(), 1, 15, 5).unwrap();
+    let other = TextScenes::new(&settings::TextScenes { seed: 1, ..Default::default() }, 15, 5).unwrap();
     assert_ne!(part.load(0).unwrap(), other.load(0).unwrap());
 }
 
@@ -57,12 +55,12 @@ fn scenes_hold_words_some_bent_some_illegible_and_some_hold_none() {
 #[test]
 fn true_maps_give_the_words_back() {
     let set = scenes(100);
-    for (shape, least) in [(Shape::Box, 0.98), (Shape::Polygon, 0.98)] {
-        let config = DetectConfig { min_side: 2.0, shape, ..Default::default() };
+    for (shape, least) in [(settings::TextShape::Box, 0.98), (settings::TextShape::Polygon, 0.98)] {
+        let config = settings::TextDetection { min_side: 2.0, shape, ..Default::default() };
         let counts: Counts = (0..set.len())
             .map(|index| {
                 let (image, regions) = set.load(index).unwrap();
-                let targets = TextTargets::new(image.size(), &regions, &TargetConfig::default());
+                let targets = TextTargets::new(image.size(), &regions, &Default::default());
                 let found = detect(&targets.shrink, image.size(), &config);
                 let polygons: Vec<_> = found.into_iter().map(|found| found.polygon).collect();
                 compare(&regions, &polygons)
@@ -77,8 +75,11 @@ fn true_maps_give_the_words_back() {
 #[test]
 fn batches_do_not_depend_on_threads() {
     let of_threads = |threads: usize| {
-        let augment = TextAugment { size: Size::square(96), scale: (0.7, 1.4), ..TextAugment::original() };
-        let training = TextTraining::new(Arc::new(scenes(8)), augment, TargetConfig::default()).unwrap();
+        let augment = TextAugment {
+            size: Size::square(96),
+            settings: settings::TextPreparation { scale: [0.7, 1.4], ..Default::default() },
+        };
+        let training = TextTraining::new(Arc::new(scenes(8)), augment).unwrap();
         let config = LoaderConfig { batch: 3, shuffle: true, threads, ..Default::default() };
         let loader = SampleLoader::new(training, config).unwrap();
         loader.epoch(1, 0).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
@@ -91,19 +92,19 @@ fn batches_do_not_depend_on_threads() {
 
 #[test]
 fn impossible_settings_are_refused() {
-    let good = TextScenesConfig::default();
-    for config in [
-        TextScenesConfig { size: Size::square(8), ..good },
-        TextScenesConfig { words: (3, 1), ..good },
-        TextScenesConfig { letters: (0, 1), ..good },
-        TextScenesConfig { font_size: (20.0, 10.0), ..good },
-        TextScenesConfig { bent: 1.2, ..good },
-        TextScenesConfig { noise: (0.0, f64::NAN), ..good },
+    let good = settings::TextScenes::default;
+    for bad in [
+        settings::TextScenes { size: settings::ImageSize::Square(8), ..good() },
+        settings::TextScenes { words: [3, 1], ..good() },
+        settings::TextScenes { font: [20.0, 10.0], ..good() },
+        settings::TextScenes { bent: 1.2, ..good() },
+        settings::TextScenes { noise: [0.0, f64::NAN], ..good() },
     ] {
-        assert!(matches!(TextScenes::new(config, 0, 0, 1), Err(DataError::Config(_))), "{config:?}");
+        assert!(matches!(TextScenes::new(&bad, 0, 1), Err(DataError::Config(_))), "{bad:?}");
     }
-    let none: Arc<dyn TextDataset> = Arc::new(scenes(0));
-    assert!(TextTraining::new(none, TextAugment::original(), TargetConfig::default()).is_err());
-    let wrong = TextAugment { rotation: (5.0, -5.0), ..TextAugment::original() };
-    assert!(TextTraining::new(Arc::new(scenes(1)), wrong, TargetConfig::default()).is_err());
+    let none: Arc<dyn Annotated<Vec<TextRegion>>> = Arc::new(scenes(0));
+    let augment = |settings| TextAugment { size: Size::square(640), settings };
+    assert!(TextTraining::new(none, augment(settings::TextPreparation::default())).is_err());
+    let wrong = augment(settings::TextPreparation { rotation: [5.0, -5.0], ..Default::default() });
+    assert!(TextTraining::new(Arc::new(scenes(1)), wrong).is_err());
 }

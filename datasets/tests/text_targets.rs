@@ -8,7 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use zoo_datasets::Size;
 use zoo_datasets::geometry::{Point, Polygon};
-use zoo_datasets::text::{TargetConfig, TextRegion, TextTargets};
+use zoo_datasets::text::{TextRegion, TextTargets};
 
 fn numbers(tensors: &SafeTensors<'_>, name: &str) -> Vec<f64> {
     let tensor = tensors.tensor(name).unwrap();
@@ -37,7 +37,7 @@ fn targets_are_those_of_the_authors() {
             TextRegion { polygon, text: String::new(), ignore: value["ignore"].as_bool().unwrap() }
         };
         let regions: Vec<TextRegion> = polygons.as_array().unwrap().iter().map(region).collect();
-        let targets = TextTargets::new(size, &regions, &TargetConfig::default());
+        let targets = TextTargets::new(size, &regions, &Default::default());
         let ignored: Vec<bool> = manifest["ignored_after_target_making"][n]
             .as_array()
             .unwrap()
@@ -71,7 +71,7 @@ proptest! {
     ) {
         let polygon = Polygon::new(corners.into_iter().map(|(x, y)| Point::new(x, y)).collect()).unwrap();
         let region = TextRegion { polygon, text: String::new(), ignore };
-        let targets = TextTargets::new(Size::new(80, 60), &[region], &TargetConfig::default());
+        let targets = TextTargets::new(Size::new(80, 60), &[region], &Default::default());
         let either = |v: &f32| *v == 0.0 || *v == 1.0;
         prop_assert!(targets.shrink.values().iter().all(either) && targets.shrink_mask.values().iter().all(either));
         prop_assert!(targets.threshold.values().iter().all(|v| (0.299..0.701).contains(v)));

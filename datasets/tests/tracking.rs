@@ -6,13 +6,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::tracking::{
-    ChannelOrder, Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, VideosConfig,
-    accuracy, mask_iou, run_supervised,
+    Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, accuracy, mask_iou,
+    run_supervised,
 };
-use zoo_datasets::{DataError, Image, LoaderConfig, OnError, SampleLoader, Samples, Size};
+use zoo_datasets::{DataError, Image, LoaderConfig, OnError, SampleLoader, Samples};
+use zoo_settings as settings;
 
 fn videos(len: usize) -> Videos {
-    Videos::new(VideosConfig::default(), 0, 0, len).unwrap()
+    Videos::new(&settings::Videos::default(), 0, len).unwrap()
 }
 
 /// Recorded when the set was made: a change of any pixel changes what targets mean.
@@ -29,10 +30,10 @@ fn pixels_never_change() {
 
 #[test]
 fn a_frame_is_a_function_of_seed_video_and_number() {
-    let (whole, part) = (videos(10), Videos::new(VideosConfig::default(), 0, 8, 2).unwrap());
+    let (whole, part) = (videos(10), Videos::new(&settings::Videos::default(), 8, 2).unwrap());
     assert_eq!(whole.frame(9, 4).unwrap(), part.frame(1, 4).unwrap());
     assert_ne!(whole.frame(9, 4).unwrap(), whole.frame(9, 5).unwrap());
-    let other = Videos::new(VideosConfig::default(), 1, 8, 2).unwrap();
+    let other = Videos::new(&settings::Videos { seed: 1, ..Default::default() }, 8, 2).unwrap();
     assert_ne!(part.frame(0, 0).unwrap(), other.frame(0, 0).unwrap());
 }
 
@@ -132,10 +133,11 @@ fn unusable_samples_stop_are_left_out_or_replaced() {
 #[test]
 fn channels_are_put_into_their_order() {
     let of = |channels, permute| {
-        let config = PairConfig { channels, permute, grey: 0.0, negative: 0.0, ..Default::default() };
+        let settings = settings::PairPreparation { permute, grey: 0.0, negative: 0.0, ..Default::default() };
+        let config = PairConfig { channels, settings, ..Default::default() };
         Pairs::new(Arc::new(videos(2)), config, 2).unwrap().sample(0, 0, 0).unwrap()
     };
-    let (rgb, bgr) = (of(ChannelOrder::Rgb, 0.0), of(ChannelOrder::Bgr, 0.0));
+    let (rgb, bgr) = (of(zoo_settings::ChannelOrder::Rgb, 0.0), of(zoo_settings::ChannelOrder::Bgr, 0.0));
     let area = 255 * 255;
     assert_eq!(rgb.search[..area], bgr.search[2 * area..]);
     assert_eq!(rgb.search[area..2 * area], bgr.search[area..2 * area]);
@@ -146,21 +148,21 @@ fn impossible_settings_are_refused() {
     let sound = PairConfig::default();
     for config in [
         PairConfig { template: 0, ..sound.clone() },
-        PairConfig { negative: 1.5, ..sound.clone() },
+        PairConfig { settings: settings::PairPreparation { negative: 1.5, ..Default::default() }, ..sound.clone() },
         PairConfig { grid: 0, ..sound.clone() },
     ] {
         assert!(matches!(Pairs::new(Arc::new(videos(2)), config, 2), Err(DataError::Config(_))));
     }
     assert!(matches!(Pairs::new(Arc::new(videos(0)), sound, 2), Err(DataError::Config(_))));
-    let good = VideosConfig::default();
-    for config in [
-        VideosConfig { frames: 0, ..good },
-        VideosConfig { size: Size::square(8), ..good },
-        VideosConfig { radius: (9.0, 3.0), ..good },
-        VideosConfig { waves: 0.9, ..good },
-        VideosConfig { speed: (0.0, f64::NAN), ..good },
+    let good = settings::Videos::default;
+    for bad in [
+        settings::Videos { frames: 0, ..good() },
+        settings::Videos { size: 8, ..good() },
+        settings::Videos { radius: [9.0, 3.0], ..good() },
+        settings::Videos { waves: 0.9, ..good() },
+        settings::Videos { speed: [0.0, f64::NAN], ..good() },
     ] {
-        assert!(matches!(Videos::new(config, 0, 0, 1), Err(DataError::Config(_))), "{config:?}");
+        assert!(matches!(Videos::new(&bad, 0, 1), Err(DataError::Config(_))), "{bad:?}");
     }
 }
 

@@ -1,11 +1,11 @@
 //! Properties of transforms on images of all shapes.
 
 use proptest::prelude::*;
-use zoo_datasets::transforms::{
-    Border, CenterCrop, ColorJitter, Filter, HorizontalFlip, RandAugment, RandomCoveringCrop, RandomCrop,
-    RandomResizedCrop, Resize, ShorterSide, Step, TrivialAugment,
-};
 use zoo_datasets::{Image, Normalize, Pipeline, Rect, Rng, Size, hash};
+use zoo_settings::{
+    CenterCrop, ColorJitter, Filter, HorizontalFlip, ImageSize, PadMode, RandAugment, RandomCoveringCrop, RandomCrop,
+    RandomResizedCrop, Resize, ResizeTo, Step, TrivialAugment,
+};
 
 /// An image of hashed pixels.
 fn noise(size: Size) -> Image {
@@ -27,25 +27,28 @@ fn filters() -> impl Strategy<Value = Filter> {
     prop_oneof![Just(Filter::Bilinear), Just(Filter::Bicubic)]
 }
 
-fn borders() -> impl Strategy<Value = Border> {
-    prop_oneof![Just(Border::Colour([7; 3])), Just(Border::Reflected)]
+fn borders() -> impl Strategy<Value = PadMode> {
+    prop_oneof![Just(PadMode::Zeros), Just(PadMode::Reflect)]
+}
+
+fn resized_crop(size: usize) -> RandomResizedCrop {
+    RandomResizedCrop { size, scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0], filter: Filter::Bilinear }
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let small = || (1..30_usize, 1..30_usize).prop_map(|(w, h)| Size::new(w, h));
+    let small = || (1..30_usize, 1..30_usize).prop_map(|(w, h)| ImageSize::Rectangle([h, w]));
     prop_oneof![
-        (1..30_usize, filters()).prop_map(|(size, filter)| Step::ShorterSide(ShorterSide { size, filter })),
-        (small(), filters()).prop_map(|(size, filter)| Step::Resize(Resize { size, filter })),
+        (1..30_usize, filters()).prop_map(|(shorter, filter)| Step::Resize(Resize { shorter, filter })),
+        (small(), filters()).prop_map(|(size, filter)| Step::ResizeTo(ResizeTo { size, filter })),
         small().prop_map(|size| Step::CenterCrop(CenterCrop { size })),
-        (small(), 0..20_usize, borders()).prop_map(|(size, padding, border)| Step::RandomCrop(RandomCrop {
+        (1..30_usize, 0..20_usize, borders()).prop_map(|(size, pad, mode)| Step::RandomCrop(RandomCrop {
             size,
-            padding,
-            border
+            pad,
+            mode
         })),
-        small().prop_map(|size| Step::RandomResizedCrop(RandomResizedCrop::new(size))),
+        (1..30_usize).prop_map(|size| Step::RandomResizedCrop(resized_crop(size))),
         Just(Step::RandomCoveringCrop(RandomCoveringCrop::default())),
-        (0.0..=1.0, any::<bool>())
-            .prop_map(|(probability, alternate)| Step::HorizontalFlip(HorizontalFlip { probability, alternate })),
+        (0.0..=1.0, any::<bool>()).prop_map(|(p, alternate)| Step::HorizontalFlip(HorizontalFlip { p, alternate })),
         (0.0..2.0, 0.0..=0.5).prop_map(|(within, hue)| {
             Step::ColorJitter(ColorJitter { brightness: within, contrast: within, saturation: within, hue })
         }),
@@ -71,7 +74,7 @@ proptest! {
         let found = pipeline.apply(&image, &mut Rng::new(seed, 0, 0));
         let mut rng = Rng::new(seed, 0, 0);
         let expected = steps.iter().fold(image, |image, step| {
-            Pipeline::new(vec![*step], Normalize::IMAGENET).unwrap().apply(&image, &mut rng)
+            Pipeline::new(vec![step.clone()], Normalize::IMAGENET).unwrap().apply(&image, &mut rng)
         });
         prop_assert_eq!(&found, &expected);
         if let Some(promised) = pipeline.output(Some(size)) {
@@ -94,11 +97,9 @@ proptest! {
 #[test]
 fn a_certain_flip_is_undone_by_another() {
     let image = noise(Size::new(5, 3));
-    let flip = Pipeline::new(
-        vec![Step::HorizontalFlip(HorizontalFlip { probability: 1.0, alternate: false })],
-        Normalize::IMAGENET,
-    )
-    .unwrap();
+    let flip =
+        Pipeline::new(vec![Step::HorizontalFlip(HorizontalFlip { p: 1.0, alternate: false })], Normalize::IMAGENET)
+            .unwrap();
     let once = flip.apply(&image, &mut Rng::new(0, 0, 0));
     assert_eq!(once.row(1)[..3], image.row(1)[12..]);
     assert_eq!(flip.apply(&once, &mut Rng::new(0, 0, 0)), image);
@@ -106,19 +107,16 @@ fn a_certain_flip_is_undone_by_another() {
 
 #[test]
 fn impossible_steps_are_refused() {
-    let zero = Size::new(0, 4);
+    let zero = ImageSize::Rectangle([4, 0]);
     for step in [
-        Step::Resize(Resize { size: zero, filter: Filter::Bilinear }),
-        Step::CenterCrop(CenterCrop { size: Size::square(10_000) }),
-        Step::RandomResizedCrop(RandomResizedCrop { scale: (0.5, 0.1), ..RandomResizedCrop::new(Size::square(4)) }),
-        Step::RandomResizedCrop(RandomResizedCrop {
-            ratio: (f64::NAN, 1.0),
-            ..RandomResizedCrop::new(Size::square(4))
-        }),
-        Step::RandomCoveringCrop(RandomCoveringCrop { area: (-1.0, 1.0), ..Default::default() }),
-        Step::HorizontalFlip(HorizontalFlip { probability: 1.5, alternate: false }),
+        Step::ResizeTo(ResizeTo { size: zero, filter: Filter::Bilinear }),
+        Step::CenterCrop(CenterCrop { size: ImageSize::Square(10_000) }),
+        Step::RandomResizedCrop(RandomResizedCrop { scale: [0.5, 0.1], ..resized_crop(4) }),
+        Step::RandomResizedCrop(RandomResizedCrop { ratio: [f64::NAN, 1.0], ..resized_crop(4) }),
+        Step::RandomCoveringCrop(RandomCoveringCrop { area: [-1.0, 1.0], ..Default::default() }),
+        Step::HorizontalFlip(HorizontalFlip { p: 1.5, alternate: false }),
     ] {
-        assert!(Pipeline::new(vec![step], Normalize::IMAGENET).is_err(), "{step:?}");
+        assert!(Pipeline::new(vec![step.clone()], Normalize::IMAGENET).is_err(), "{step:?}");
     }
     let flat = Normalize { std: [0.2, 0.0, 0.2], ..Normalize::IMAGENET };
     assert!(Pipeline::new(vec![], flat).is_err());

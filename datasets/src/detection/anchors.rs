@@ -5,32 +5,7 @@ use std::ops::Range;
 use super::Corners;
 use crate::DataError;
 use crate::image::Size;
-
-/// The shapes of anchors.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PyramidConfig {
-    /// Distance between adjacent positions of each level, in pixels. A level has as many positions as are needed to
-    /// cover the image.
-    pub strides: Vec<usize>,
-    /// Smallest size of each level: an anchor of ratio 1 has sides of this length.
-    pub sizes: Vec<f64>,
-    /// Number of sizes per level: the smallest one times 2^(i / `per_octave`), cut to whole pixels.
-    pub per_octave: usize,
-    /// Height divided by width.
-    pub ratios: Vec<f64>,
-}
-
-impl Default for PyramidConfig {
-    /// torchvision's RetinaNet (arXiv 1708.02002, section 4).
-    fn default() -> Self {
-        Self {
-            strides: vec![8, 16, 32, 64, 128],
-            sizes: vec![32.0, 64.0, 128.0, 256.0, 512.0],
-            per_octave: 3,
-            ratios: vec![0.5, 1.0, 2.0],
-        }
-    }
-}
+use zoo_settings::BoxAnchors;
 
 /// The anchors of an image, level by level, then by row, column, ratio and size: the order of torchvision's heads.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,13 +22,13 @@ impl Pyramid {
     ///
     /// # Errors
     /// Levels without size or stride, numbers that are not positive, and too many anchors.
-    pub fn new(config: &PyramidConfig, size: Size) -> Result<Self, DataError> {
-        let PyramidConfig { strides, sizes, per_octave, ratios } = config;
+    pub fn new(settings: &BoxAnchors, size: Size) -> Result<Self, DataError> {
+        let BoxAnchors { strides, sizes, per_octave, ratios } = settings;
         let positive = |numbers: &[f64]| !numbers.is_empty() && numbers.iter().all(|n| *n > 0.0 && n.is_finite());
         let sane = strides.len() == sizes.len() && !strides.contains(&0) && *per_octave > 0;
         if !sane || !positive(sizes) || !positive(ratios) {
             let message = "each level needs a stride and a size above 0, and there must be ratios above 0";
-            return Err(DataError::Config(format!("anchors: {message}, not {config:?}")));
+            return Err(DataError::Config(format!("anchors: {message}, not {settings:?}")));
         }
         let grid = |stride: &usize| (size.height.div_ceil(*stride), size.width.div_ceil(*stride));
         let per_position = per_octave.saturating_mul(ratios.len());
@@ -116,7 +91,7 @@ mod tests {
     /// The shapes of the first level of torchvision's RetinaNet, by hand: 32/sqrt(0.5)/2 = 22.6 and so on.
     #[test]
     fn shapes_and_places_by_hand() {
-        let config = PyramidConfig::default();
+        let config = BoxAnchors::default();
         let pyramid = Pyramid::new(&config, Size::new(100, 64)).unwrap();
         let per_level: Vec<usize> = pyramid.levels().iter().map(|level| level.len() / 9).collect();
         assert_eq!(per_level, [13 * 8, 7 * 4, 4 * 2, 2, 1]);
@@ -131,15 +106,15 @@ mod tests {
 
     #[test]
     fn settings_without_sense_are_refused() {
-        let good = PyramidConfig::default();
+        let good = BoxAnchors::default();
         for bad in [
-            PyramidConfig { strides: vec![8], ..good.clone() },
-            PyramidConfig { strides: vec![8, 16, 32, 64, 0], ..good.clone() },
-            PyramidConfig { ratios: Vec::new(), ..good.clone() },
-            PyramidConfig { ratios: vec![f64::NAN], ..good.clone() },
-            PyramidConfig { strides: Vec::new(), sizes: Vec::new(), ..good.clone() },
-            PyramidConfig { per_octave: 0, ..good.clone() },
-            PyramidConfig { strides: vec![1; 5], ..good },
+            BoxAnchors { strides: vec![8], ..good.clone() },
+            BoxAnchors { strides: vec![8, 16, 32, 64, 0], ..good.clone() },
+            BoxAnchors { ratios: Vec::new(), ..good.clone() },
+            BoxAnchors { ratios: vec![f64::NAN], ..good.clone() },
+            BoxAnchors { strides: Vec::new(), sizes: Vec::new(), ..good.clone() },
+            BoxAnchors { per_octave: 0, ..good.clone() },
+            BoxAnchors { strides: vec![1; 5], ..good },
         ] {
             assert!(matches!(Pyramid::new(&bad, Size::square(4096)), Err(DataError::Config(_))), "{bad:?}");
         }

@@ -3,26 +3,7 @@
 use super::{Corners, Pyramid};
 use crate::DataError;
 use crate::image::Size;
-
-/// Which predictions are detections.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DetectConfig {
-    /// Scores must be above this.
-    pub min_score: f32,
-    /// Most predictions of a level that are considered, those with the highest scores.
-    pub candidates: usize,
-    /// Of two detections of a class that overlap by more than this (IoU), the one with the higher score remains.
-    pub nms: f32,
-    /// Most detections of an image, those with the highest scores.
-    pub most: usize,
-}
-
-impl Default for DetectConfig {
-    /// torchvision's RetinaNet.
-    fn default() -> Self {
-        Self { min_score: 0.05, candidates: 1000, nms: 0.5, most: 300 }
-    }
-}
+use zoo_settings::BoxDetection;
 
 /// A detection.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +37,7 @@ pub fn detect(
     pyramid: &Pyramid,
     outputs: Outputs<'_>,
     shown: Size,
-    config: &DetectConfig,
+    settings: &BoxDetection,
 ) -> Result<Vec<Detected>, DataError> {
     let Outputs { logits, classes, offsets } = outputs;
     let anchors = pyramid.anchors();
@@ -74,12 +55,12 @@ pub fn detect(
         let first = level.start * classes;
         let scored = logits[first..level.end * classes].iter().enumerate().filter_map(|(place, logit)| {
             let score = sigmoid(*logit);
-            (score > config.min_score).then_some((score, first + place))
+            (score > settings.min_score as f32).then_some((score, first + place))
         });
         let mut scored: Vec<(f32, usize)> = scored.collect();
         let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         scored.sort_unstable_by(order);
-        for (score, place) in scored.into_iter().take(config.candidates) {
+        for (score, place) in scored.into_iter().take(settings.candidates) {
             let (anchor, class) = (place / classes, place % classes);
             let offsets = std::array::from_fn(|i| offsets[4 * anchor + i]);
             let corners = anchors[anchor].decode(offsets).clipped(shown);
@@ -88,7 +69,7 @@ pub fn detect(
             }
         }
     }
-    Ok(suppress(found, config.nms, config.most))
+    Ok(suppress(found, settings.nms_iou as f32, settings.detections))
 }
 
 /// At most `most` detections that no other one of their class with a higher score overlaps by more than `limit`, the
@@ -115,7 +96,6 @@ fn sigmoid(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PyramidConfig;
     use super::*;
 
     fn detected(class: usize, left: f32, score: f32) -> Detected {
@@ -134,26 +114,27 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let config = PyramidConfig { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
-        let pyramid = Pyramid::new(&config, Size::square(16)).unwrap();
+        let settings =
+            zoo_settings::BoxAnchors { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
+        let pyramid = Pyramid::new(&settings, Size::square(16)).unwrap();
         // Two classes for each of four anchors around (0, 0), (8, 0), (0, 8) and (8, 8).
         let logits = [-9.0, 0.0, -9.0, f32::NAN, -9.0, -9.0, 2.0, -9.0];
         let mut offsets = [0.0; 16];
         offsets[12] = 0.5;
         let outputs = Outputs { logits: &logits, classes: 2, offsets: &offsets };
-        let found = detect(&pyramid, outputs, Size::new(14, 16), &DetectConfig::default()).unwrap();
+        let found = detect(&pyramid, outputs, Size::new(14, 16), &BoxDetection::default()).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].class, found[0].corners), (0, Corners::new([8.0, 4.0, 14.0, 12.0])));
         assert_eq!((found[1].class, found[1].score), (1, 0.5));
         assert_eq!(found[1].corners, Corners::new([0.0, 0.0, 4.0, 4.0]));
-        let one = DetectConfig { most: 1, ..DetectConfig::default() };
+        let one = BoxDetection { detections: 1, ..Default::default() };
         assert_eq!(detect(&pyramid, outputs, Size::square(16), &one).unwrap().len(), 1);
-        let none = DetectConfig { candidates: 0, ..one };
+        let none = BoxDetection { candidates: 0, ..one.clone() };
         assert_eq!(detect(&pyramid, outputs, Size::square(16), &none).unwrap(), []);
         let short = Outputs { logits: &logits[1..], ..outputs };
         assert!(detect(&pyramid, short, Size::square(16), &one).is_err());
         let broken = Outputs { offsets: &[f32::INFINITY; 16], ..outputs };
-        let found = detect(&pyramid, broken, Size::square(16), &DetectConfig::default()).unwrap();
+        let found = detect(&pyramid, broken, Size::square(16), &BoxDetection::default()).unwrap();
         assert!(found.iter().all(|one| one.corners.width().is_finite()));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Corners, Pyramid};
 use crate::DataError;
+use zoo_settings::BoxPreparation;
 
 /// Label of anchors without an object.
 pub const BACKGROUND: f32 = -1.0;
@@ -9,33 +10,17 @@ pub const BACKGROUND: f32 = -1.0;
 /// Label of anchors that are neither object nor background.
 pub const IGNORED: f32 = -2.0;
 
-/// How anchors are assigned to objects.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MatchConfig {
-    /// Anchors that overlap an object at least this much (IoU) should find it.
-    pub object: f32,
-    /// Anchors that overlap all objects by less than this are background.
-    pub background: f32,
-}
-
-impl Default for MatchConfig {
-    /// torchvision's RetinaNet (arXiv 1708.02002, section 4).
-    fn default() -> Self {
-        Self { object: 0.5, background: 0.4 }
+/// Refuses limits of the overlap (IoU) of anchors and objects that make no sense.
+///
+/// # Errors
+/// Limits outside of 0 to 1, or in the wrong order.
+pub fn check_limits(settings: &BoxPreparation) -> Result<(), DataError> {
+    let &BoxPreparation { positive_iou, negative_iou, .. } = settings;
+    if (0.0..=1.0).contains(&negative_iou) && (negative_iou..=1.0).contains(&positive_iou) {
+        return Ok(());
     }
-}
-
-impl MatchConfig {
-    /// Refuses limits that make no sense.
-    ///
-    /// # Errors
-    /// Limits outside of 0 to 1, or in the wrong order.
-    pub fn check(&self) -> Result<(), DataError> {
-        if (0.0..=1.0).contains(&self.background) && (self.background..=1.0).contains(&self.object) {
-            return Ok(());
-        }
-        Err(DataError::Config(format!("matching of anchors: 0 <= background <= object <= 1, not {self:?}")))
-    }
+    let message = format!("0 <= negative_iou <= positive_iou <= 1, not {negative_iou} and {positive_iou}");
+    Err(DataError::Config(format!("matching of anchors: {message}")))
 }
 
 /// What a network should predict for an image: a number per anchor, and four.
@@ -52,7 +37,7 @@ impl AnchorTargets {
     /// it overlaps most (the first of equal ones) if that is enough. For each object, the anchors that overlap it most
     /// belong to an object in any case, to the one that they overlap most (torchvision's `Matcher` with
     /// `allow_low_quality_matches`).
-    pub fn new(pyramid: &Pyramid, objects: &[(usize, Corners)], config: &MatchConfig) -> Self {
+    pub fn new(pyramid: &Pyramid, objects: &[(usize, Corners)], settings: &BoxPreparation) -> Self {
         let anchors = pyramid.anchors();
         let mut best = vec![(0.0_f32, 0_usize); anchors.len()];
         let mut closest = vec![0.0_f32; objects.len()];
@@ -68,11 +53,11 @@ impl AnchorTargets {
         let mut targets = Self { labels: vec![BACKGROUND; anchors.len()], offsets: vec![0.0; 4 * anchors.len()] };
         for (index, &(iou, number)) in best.iter().enumerate() {
             let is_closest = || overlaps.iter().zip(&closest).any(|(overlaps, closest)| overlaps[index] == *closest);
-            if !objects.is_empty() && (iou >= config.object || is_closest()) {
+            if !objects.is_empty() && (iou >= settings.positive_iou as f32 || is_closest()) {
                 let (class, corners) = objects[number];
                 targets.labels[index] = class as f32;
                 targets.offsets[4 * index..][..4].copy_from_slice(&corners.encode(&anchors[index]));
-            } else if iou >= config.background {
+            } else if iou >= settings.negative_iou as f32 {
                 targets.labels[index] = IGNORED;
             }
         }
@@ -82,14 +67,14 @@ impl AnchorTargets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PyramidConfig;
     use super::*;
     use crate::image::Size;
 
     /// Four anchors of 8x8 pixels around (0, 0), (8, 0), (0, 8) and (8, 8).
     fn pyramid() -> Pyramid {
-        let config = PyramidConfig { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
-        Pyramid::new(&config, Size::square(16)).unwrap()
+        let settings =
+            zoo_settings::BoxAnchors { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
+        Pyramid::new(&settings, Size::square(16)).unwrap()
     }
 
     #[test]
@@ -98,11 +83,11 @@ mod tests {
         // Exactly the last anchor; a box that overlaps the second one by 8 * 4 / (64 + 32 - 32) = 0.5; and one that
         // overlaps the third by 0.45 and no other.
         let objects = [(3, Corners::new([4.0, 4.0, 12.0, 12.0])), (1, Corners::new([4.0, -4.0, 12.0, 0.0]))];
-        let targets = AnchorTargets::new(&anchors, &objects, &MatchConfig::default());
+        let targets = AnchorTargets::new(&anchors, &objects, &BoxPreparation::default());
         assert_eq!(targets.labels, [BACKGROUND, 1.0, BACKGROUND, 3.0]);
         assert_eq!(targets.offsets[12..], [0.0; 4]);
         assert_eq!(targets.offsets[4..8], [0.0, -0.25, 0.0, 0.5_f32.ln()]);
-        let none = AnchorTargets::new(&anchors, &[], &MatchConfig::default());
+        let none = AnchorTargets::new(&anchors, &[], &BoxPreparation::default());
         assert_eq!(none.labels, [BACKGROUND; 4]);
     }
 
@@ -111,13 +96,13 @@ mod tests {
         let anchors = pyramid();
         // Overlaps the first two anchors by 2 * 8 / (64 + 64 - 16) each.
         let between = [(2, Corners::new([2.0, -4.0, 10.0, 4.0]))];
-        let strict = MatchConfig { object: 0.9, background: 0.5 };
+        let limits = |positive_iou, negative_iou| BoxPreparation { positive_iou, negative_iou, ..Default::default() };
+        let strict = limits(0.9, 0.5);
         let found = AnchorTargets::new(&anchors, &between, &strict).labels;
         assert_eq!(found[1], 2.0, "{found:?}");
-        let limits = MatchConfig { object: 0.9, background: 0.1 };
-        let found = AnchorTargets::new(&anchors, &between, &limits).labels;
+        let found = AnchorTargets::new(&anchors, &between, &limits(0.9, 0.1)).labels;
         assert_eq!(found, [IGNORED, 2.0, BACKGROUND, BACKGROUND]);
-        assert!(MatchConfig { object: 0.3, background: 0.4 }.check().is_err());
-        assert!(MatchConfig { object: f32::NAN, background: 0.4 }.check().is_err());
+        assert!(check_limits(&limits(0.3, 0.4)).is_err());
+        assert!(check_limits(&limits(f64::NAN, 0.4)).is_err());
     }
 }

@@ -22,7 +22,7 @@ pub struct Corpus {
 
 /// A part of a corpus.
 #[derive(Debug, Clone)]
-pub struct Part<'a> {
+pub struct Excerpt<'a> {
     corpus: &'a Corpus,
     /// Its name in messages.
     name: String,
@@ -92,16 +92,16 @@ impl Corpus {
     }
 
     /// The whole as one part.
-    pub fn whole(&self) -> Part<'_> {
-        Part { corpus: self, name: self.name.clone(), bytes: 0..self.content.len() }
+    pub fn whole(&self) -> Excerpt<'_> {
+        Excerpt { corpus: self, name: self.name.clone(), bytes: 0..self.content.len() }
     }
 
     /// The beginning, and the end that is held out: of n characters the first floor((1 - share) * n) train, as
     /// data/shakespeare_char/prepare.py of nanoGPT divides them.
-    pub fn split(&self, held_out: f64) -> [Part<'_>; 2] {
+    pub fn split(&self, held_out: f64) -> [Excerpt<'_>; 2] {
         let trained = ((1.0 - held_out) * self.content.chars().count() as f64) as usize;
         let at = self.content.char_indices().nth(trained).map_or(self.content.len(), |(byte, _)| byte);
-        let part = |what: &str, bytes| Part { corpus: self, name: format!("{}, what {what}", self.name), bytes };
+        let part = |what: &str, bytes| Excerpt { corpus: self, name: format!("{}, what {what}", self.name), bytes };
         [part("trains", 0..at), part("is held out", at..self.content.len())]
     }
 
@@ -116,7 +116,7 @@ impl Corpus {
     }
 }
 
-impl Part<'_> {
+impl Excerpt<'_> {
     /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name

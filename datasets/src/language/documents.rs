@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 
-use super::{Part, Special, Text, Vocabulary, masking::Sequence};
+use super::{Excerpt, Special, Text, Vocabulary, masking::Sequence};
 use crate::{DataError, Rng, Samples};
 
 /// Documents: a sentence per line, an empty line after each document (BERT's `create_pretraining_data.py`).
@@ -25,7 +25,7 @@ impl Documents {
     ///
     /// # Errors
     /// A line that the vocabulary cannot encode; fewer than two documents.
-    pub fn of(part: &Part<'_>, vocabulary: &Vocabulary) -> Result<Self, DataError> {
+    pub fn of(part: &Excerpt<'_>, vocabulary: &Vocabulary) -> Result<Self, DataError> {
         let text = part.text();
         let (mut lines, mut documents, mut first) = (Vec::new(), Vec::new(), 0);
         for line in text.split('\n').chain([""]) {

@@ -87,8 +87,8 @@ impl Canvas {
 
     /// Paints covered pixels in a random texture whose luminance differs from that of pixel `middle` by at least a
     /// random number in the range `gap`.
-    pub fn fill_contrasting(&mut self, coverage: &Coverage, middle: usize, gap: (f64, f64), rng: &mut Rng) {
-        let gap = rng.uniform(gap.0, gap.1) as f32;
+    pub fn fill_contrasting(&mut self, coverage: &Coverage, middle: usize, gap: [f64; 2], rng: &mut Rng) {
+        let gap = rng.within(gap) as f32;
         let colour = contrasting_colour(self.colour(middle), gap, rng);
         let amplitude = rng.uniform(5.0, 30.0) as f32;
         let texture = Self::textured(self.size, colour, 3 + rng.below(8), amplitude, rng);

@@ -5,30 +5,13 @@ use std::path::{Path, PathBuf};
 use super::folder::read_image;
 use super::label_folder::{CLASSES, VOC, lines};
 use super::layout::{expect_folder, unknown};
+use super::parts::Part;
 use super::stems::Stems;
 use super::{coco, voc};
-use crate::detection::{BoundingBox, BoxDataset, Object, Role};
+use crate::detection::{BoundingBox, Object, Role};
 use crate::files::entries;
 use crate::image::Size;
-use crate::{DataError, Image, OnError};
-
-/// The part of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BoxPart {
-    /// Images to train on: those with an object to learn.
-    Train,
-    /// Images to evaluate on.
-    Val,
-}
-
-impl BoxPart {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Val => "val",
-        }
-    }
-}
+use crate::{Annotated, DataError, Image, OnError};
 
 /// An image file with its annotation.
 #[derive(Debug, Clone)]
@@ -83,12 +66,12 @@ impl BoxFolder {
     /// If neither layout exists, no image is left, no object is left to train on, or a file cannot be read; and with [`OnError::Fail`] for an image
     /// without file or annotation, and an unusable annotation. With [`OnError::Skip`] these are logged, counted and
     /// skipped.
-    pub fn open_root(root: &Path, part: BoxPart, on_error: OnError) -> Result<Self, DataError> {
+    pub fn open_root(root: &Path, part: Part, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, LAYOUTS)?;
         let mut folder = if let Some(file) = instances(root, part)? {
             Self::coco(root, &file, on_error)?
         } else {
-            let list = root.join("ImageSets/Main").join(format!("{}.txt", part.name()));
+            let list = root.join("ImageSets/Main").join(format!("{}.txt", part.of(PARTS)));
             if !list.is_file() || !root.join("Annotations").is_dir() {
                 return Err(unknown(root, LAYOUTS, None));
             }
@@ -97,7 +80,7 @@ impl BoxFolder {
         if folder.images.is_empty() {
             return Err(DataError::empty(root, folder.skipped));
         }
-        if part == BoxPart::Train {
+        if part == Part::Train {
             let images = folder.images.len();
             let boxes: usize = folder.images.iter().map(|image| image.objects.len()).sum();
             folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
@@ -150,13 +133,13 @@ impl BoxFolder {
         for name in lines(list)? {
             let Some(path) = of_photographs.find(&name)? else {
                 let (path, source) = (photographs.join(format!("{name}.jpg")), std::io::ErrorKind::NotFound.into());
-                on_error.leave_out(DataError::Io { path, source }, &mut skipped)?;
+                DataError::Io { path, source }.leave_out(on_error, &mut skipped)?;
                 continue;
             };
             let annotation = of_descriptions.find(&name)?.unwrap_or_else(|| descriptions.join(format!("{name}.xml")));
             match voc::read(&annotation, &classes, on_error, &mut skipped) {
                 Ok((size, objects)) => images.push(BoxedImage { path, annotation, size, objects }),
-                Err(error) => on_error.leave_out(error, &mut skipped)?,
+                Err(error) => error.leave_out(on_error, &mut skipped)?,
             }
         }
         Ok(Self { images, classes, skipped })
@@ -168,19 +151,22 @@ impl BoxFolder {
     }
 }
 
+/// Names of both parts.
+const PARTS: [&str; 2] = ["train", "val"];
+
 const INSTANCES: &str = "instances_";
 
 /// COCO's annotation file of a part.
 ///
 /// # Errors
 /// Several such files, and a folder that cannot be read.
-fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
+fn instances(root: &Path, part: Part) -> Result<Option<PathBuf>, DataError> {
     let folder = root.join("annotations");
     // Windows would take PASCAL VOC's for the same.
     if !folder.is_dir() {
         return Ok(None);
     }
-    let start = format!("{INSTANCES}{}", part.name());
+    let start = format!("{INSTANCES}{}", part.of(PARTS));
     let fits = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(&start) && name.ends_with(".json")
@@ -195,7 +181,7 @@ fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
     }
 }
 
-impl BoxDataset for BoxFolder {
+impl Annotated<Vec<Object>> for BoxFolder {
     fn len(&self) -> usize {
         self.images.len()
     }

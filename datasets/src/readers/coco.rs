@@ -96,7 +96,7 @@ pub(super) fn read(
     };
     drop(text);
     let mut leave_out = |entry: String, reason: String| {
-        on_error.leave_out(DataError::Entry { path: path.to_owned(), entry, reason }, skipped)
+        DataError::Entry { path: path.to_owned(), entry, reason }.leave_out(on_error, skipped)
     };
 
     let mut classes = vec!["background".to_owned()];

@@ -57,7 +57,7 @@ impl Crop511 {
             serde_json::from_str(&text).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
         let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
         let mut leave_out = |place: String, reason: String| {
-            on_error.leave_out(DataError::Entry { path: index.to_owned(), entry: place, reason }, &mut set.skipped)
+            DataError::Entry { path: index.to_owned(), entry: place, reason }.leave_out(on_error, &mut set.skipped)
         };
         for (video, tracks) in &videos {
             let Some(tracks) = tracks.as_object() else {

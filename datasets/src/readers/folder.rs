@@ -114,7 +114,7 @@ impl Listing<'_> {
                 }
             };
             if let Err(error) = result {
-                self.on_error.leave_out(error, &mut self.skipped)?;
+                error.leave_out(self.on_error, &mut self.skipped)?;
             }
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Listing<'_> {
         let (empty, classes): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.classes).into_iter().partition(|(_, images)| *images == 0);
         for (class, _) in empty {
-            self.on_error.leave_out(DataError::EmptyClass(self.root.join(class)), &mut self.skipped)?;
+            DataError::EmptyClass(self.root.join(class)).leave_out(self.on_error, &mut self.skipped)?;
         }
         if classes.is_empty() {
             return Err(DataError::NoClasses(self.root.to_owned()));

@@ -176,8 +176,8 @@ impl FrameFolders {
                 } else {
                     format!("frames {} to {} are missing before it", last + 1, number - 1)
                 };
-                on_error
-                    .leave_out(DataError::MissingFrame { path: path.clone(), reason: missing }, &mut self.skipped)?;
+                DataError::MissingFrame { path: path.clone(), reason: missing }
+                    .leave_out(on_error, &mut self.skipped)?;
             }
             last = number;
             let mask = match &mut of_masks {
@@ -186,7 +186,7 @@ impl FrameFolders {
                     if found.is_none() {
                         let mask = masks.join(format!("{stem}.png"));
                         let reason = format!("no mask for {}", path.display());
-                        on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
+                        DataError::MissingFrame { path: mask, reason }.leave_out(on_error, &mut self.skipped)?;
                     }
                     found
                 }
@@ -199,7 +199,7 @@ impl FrameFolders {
         }
         match Target::of(object, frames.iter().filter_map(|(_, mask)| mask.as_ref())) {
             Ok(target) => self.videos.push(Video { folder: folder.to_owned(), frames, target, outlines: Vec::new() }),
-            Err(error) => on_error.leave_out(error, &mut self.skipped)?,
+            Err(error) => error.leave_out(on_error, &mut self.skipped)?,
         }
         Ok(())
     }

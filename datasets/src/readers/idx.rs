@@ -4,19 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::layout::expect_folder;
+use super::parts::Part;
 use crate::{DataError, Dataset, Image, Size, Source, files};
 
 /// Most bytes that a file may have; MNIST's largest has 47 MB.
 const MAX_FILE: u64 = 4 << 30;
-
-/// The part of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdxPart {
-    /// `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`.
-    Train,
-    /// `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`.
-    Test,
-}
 
 /// The content of an IDX file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,20 +36,12 @@ impl Content {
     }
 }
 
-impl IdxPart {
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Test => "t10k",
-        }
-    }
-
-    /// The file of this part in `dir`; some unpack it with a dot for the second dash.
-    fn file(self, dir: &Path, content: Content) -> PathBuf {
-        let (prefix, name, dimensions) = (self.prefix(), content.name(), content.dimensions());
-        let [dash, dot] = ["-", "."].map(|mark| dir.join(format!("{prefix}-{name}{mark}idx{dimensions}-ubyte")));
-        if !dash.is_file() && dot.is_file() { dot } else { dash }
-    }
+/// The file of a part in `dir`: `train-images-idx3-ubyte`, or `t10k-images-idx3-ubyte` of the held-out images; some
+/// unpack it with a dot for the second dash.
+fn file_of(part: Part, dir: &Path, content: Content) -> PathBuf {
+    let (prefix, name, dimensions) = (part.of(["train", "t10k"]), content.name(), content.dimensions());
+    let [dash, dot] = ["-", "."].map(|mark| dir.join(format!("{prefix}-{name}{mark}idx{dimensions}-ubyte")));
+    if !dash.is_file() && dot.is_file() { dot } else { dash }
 }
 
 /// Errors of an IDX file.
@@ -185,13 +169,13 @@ impl IdxImages {
     /// # Errors
     /// If a file is missing, still packed, of another type, shorter or longer than its header says, or if there are
     /// not as many labels as images.
-    pub fn open(dir: &Path, part: IdxPart) -> Result<Self, DataError> {
+    pub fn open(dir: &Path, part: Part) -> Result<Self, DataError> {
         expect_folder(
             dir,
             "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
              unpacked",
         )?;
-        let [path, of_labels] = [Content::Images, Content::Labels].map(|content| part.file(dir, content));
+        let [path, of_labels] = [Content::Images, Content::Labels].map(|content| file_of(part, dir, content));
         let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
         let (count, found) = (images.dimensions[0], labels.dimensions[0]);
         if count != found {
@@ -209,11 +193,11 @@ impl IdxImages {
     /// # Errors
     /// As [`open`](Self::open), and if the test part has a label that the training part lacks.
     pub fn open_parts(dir: &Path) -> Result<[Self; 2], DataError> {
-        let (train, mut test) = (Self::open(dir, IdxPart::Train)?, Self::open(dir, IdxPart::Test)?);
+        let (train, mut test) = (Self::open(dir, Part::Train)?, Self::open(dir, Part::Val)?);
         let labels = |set: &Self| set.labels.elements().iter().copied().collect::<BTreeSet<u8>>();
         let labels: Vec<u8> = labels(&test).difference(&labels(&train)).copied().collect();
         if !labels.is_empty() {
-            let [train, path] = [IdxPart::Train, IdxPart::Test].map(|part| part.file(dir, Content::Labels));
+            let [train, path] = [Part::Train, Part::Val].map(|part| file_of(part, dir, Content::Labels));
             return Err(DataError::UnseenLabels { path, labels, train });
         }
         test.classes.clone_from(&train.classes);
@@ -222,7 +206,7 @@ impl IdxImages {
 
     /// Whether `dir` holds the images to train on, packed or not.
     pub fn lie_in(dir: &Path) -> bool {
-        let file = IdxPart::Train.file(dir, Content::Images);
+        let file = file_of(Part::Train, dir, Content::Images);
         file.is_file() || file.with_added_extension("gz").is_file()
     }
 }
@@ -280,7 +264,7 @@ mod tests {
     }
 
     fn refused(dir: &Path) -> String {
-        IdxImages::open(dir, IdxPart::Train).err().unwrap().to_string()
+        IdxImages::open(dir, Part::Train).err().unwrap().to_string()
     }
 
     #[test]
@@ -288,7 +272,7 @@ mod tests {
         let dir = folder();
         for (from, to) in [("train-images-idx3-ubyte", "train-images.idx3-ubyte"), ("train-labels-idx1-ubyte", "none")]
         {
-            let set = IdxImages::open(dir.path(), IdxPart::Train).unwrap();
+            let set = IdxImages::open(dir.path(), Part::Train).unwrap();
             assert_eq!((set.len(), set.classes().len(), set.label(0), set.label(1)), (2, 5, 4, 1));
             assert_eq!(set.image_size(), Some(Size::new(3, 2)));
             // Row 1 of the second image: levels 9, 10 and 11 of the file.

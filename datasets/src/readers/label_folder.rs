@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::folder::{IMAGES, images_in, read_file, read_image};
 use super::label_pairs::paired;
 use super::layout::{expect_folder, unknown};
-use super::parts::{divided, folders_in, name, only, plain};
+use super::parts::{Part, divided, folders_in, name, only, plain};
 use super::stems::Stems;
 use crate::image::decode_labels;
-use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
-use crate::{DataError, Image, OnError, files};
+use crate::segmentation::{LabelMap, VOID};
+use crate::{Annotated, DataError, Image, OnError, files};
 
 /// Longest list of names that is read.
 const MAX_LIST: u64 = 16 << 20;
@@ -41,25 +41,6 @@ pub(super) const VOC: [&str; 21] = [
     "train",
     "tvmonitor",
 ];
-
-/// The part of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LabelPart {
-    /// Images to train on.
-    Train,
-    /// Images to evaluate on.
-    Val,
-}
-
-impl LabelPart {
-    /// This one of both parts.
-    fn of<T>(self, [train, val]: [T; 2]) -> T {
-        match self {
-            Self::Train => train,
-            Self::Val => val,
-        }
-    }
-}
 
 /// Usual names of the folders of images and of label maps, as [`plain`] gives them.
 const OF_IMAGES: [&str; 10] =
@@ -109,7 +90,7 @@ impl LabelFolder {
     /// # Errors
     /// If neither layout exists or no image is found; and with [`OnError::Fail`] for an image without label map. With
     /// [`OnError::Skip`] these are logged, counted and skipped.
-    pub fn open_root(root: &Path, part: LabelPart, classes: usize, on_error: OnError) -> Result<Self, DataError> {
+    pub fn open_root(root: &Path, part: Part, classes: usize, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, LAYOUTS)?;
         let inner = inner(root)?;
         let root = inner.as_deref().unwrap_or(root);
@@ -164,7 +145,7 @@ fn inner(root: &Path) -> Result<Option<PathBuf>, DataError> {
 }
 
 /// The folders of images and of label maps of a part: in the folder of the part, or the part in both.
-fn folders(root: &Path, part: LabelPart) -> Result<Option<[PathBuf; 2]>, DataError> {
+fn folders(root: &Path, part: Part) -> Result<Option<[PathBuf; 2]>, DataError> {
     let both = |folder: &Path| {
         let found = folders_in(folder)?;
         let of = |names: &[&str], what: &str| {
@@ -185,7 +166,7 @@ fn folders(root: &Path, part: LabelPart) -> Result<Option<[PathBuf; 2]>, DataErr
 /// The pairs of PASCAL VOC, by the list of a part, and the folder of images.
 fn listed(
     root: &Path,
-    part: LabelPart,
+    part: Part,
     on_error: OnError,
     skipped: &mut usize,
 ) -> Result<(PathBuf, Vec<(PathBuf, PathBuf)>), DataError> {
@@ -210,7 +191,7 @@ fn listed(
         });
         match pair {
             Ok(pair) => pairs.push(pair),
-            Err(error) => on_error.leave_out(error, skipped)?,
+            Err(error) => error.leave_out(on_error, skipped)?,
         }
     }
     Ok((images, pairs))
@@ -228,7 +209,7 @@ pub(super) fn numbered_lines(path: &Path) -> Result<Vec<(usize, String)>, DataEr
     Ok(lines.map(|(number, line)| (number, line.to_owned())).collect())
 }
 
-impl LabelMapDataset for LabelFolder {
+impl Annotated<LabelMap> for LabelFolder {
     fn len(&self) -> usize {
         self.samples.len()
     }

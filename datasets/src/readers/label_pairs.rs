@@ -110,7 +110,7 @@ pub(super) fn paired(
                 taken.insert(map.clone(), image.clone());
                 pairs.push((image, map));
             }
-            Err(error) => on_error.leave_out(error, skipped)?,
+            Err(error) => error.leave_out(on_error, skipped)?,
         }
     }
     if maps.len() > pairs.len() {

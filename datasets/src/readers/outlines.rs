@@ -20,7 +20,7 @@ pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Optio
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
         outlines.push(outline(line).or_else(|reason| {
-            on_error.leave_out(refused(path, number + 1, reason), &mut skipped)?;
+            refused(path, number + 1, reason).leave_out(on_error, &mut skipped)?;
             Ok(None)
         })?);
     }

@@ -4,7 +4,26 @@ use std::path::{Path, PathBuf};
 
 use crate::{DataError, files};
 
-/// What a part is for.
+/// The part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Samples to train on.
+    Train,
+    /// Held-out samples, to evaluate on.
+    Val,
+}
+
+impl Part {
+    /// This one of both parts.
+    pub(super) fn of<T>(self, [train, val]: [T; 2]) -> T {
+        match self {
+            Self::Train => train,
+            Self::Val => val,
+        }
+    }
+}
+
+/// What a folder is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Train,

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{images_in, read_image};
 use super::layout::{expect_folder, unknown};
-use super::parts::name;
+use super::parts::{Part, name};
 use super::stems::{Stems, stem};
-use super::text_lines::{LineError, TextFormat, parse_text_regions};
-use crate::text::{TextDataset, TextRegion};
-use crate::{DataError, Image, OnError, files};
+use super::text_lines::{LineError, parse_text_regions};
+use crate::text::TextRegion;
+use crate::{Annotated, DataError, Image, OnError, TextFormat, files};
 
 /// Longest annotation file that is read.
 const MAX_ANNOTATION: u64 = 4 << 20;
@@ -21,27 +21,18 @@ pub struct TextFolder {
     skipped: usize,
 }
 
-/// The part of a text data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextPart {
-    /// Images to train on.
-    Train,
-    /// Images to evaluate on.
-    Test,
-}
-
 /// Names of the folders of images and annotations below the root, as published and as DB's copies have them.
-const LAYOUTS: [(TextPart, &str, &str); 10] = [
-    (TextPart::Train, "train_images", "train_gts"),
-    (TextPart::Test, "test_images", "test_gts"),
-    (TextPart::Train, "ch4_training_images", "ch4_training_localization_transcription_gt"),
-    (TextPart::Test, "ch4_test_images", "Challenge4_Test_Task1_GT"),
-    (TextPart::Train, "Images/Train", "Groundtruth/Polygon/Train"),
-    (TextPart::Test, "Images/Test", "Groundtruth/Polygon/Test"),
-    (TextPart::Train, "train/images", "train/gts"),
-    (TextPart::Test, "test/images", "test/gts"),
-    (TextPart::Train, "images", "gts"),
-    (TextPart::Test, "images", "gts"),
+const LAYOUTS: [(Part, &str, &str); 10] = [
+    (Part::Train, "train_images", "train_gts"),
+    (Part::Val, "test_images", "test_gts"),
+    (Part::Train, "ch4_training_images", "ch4_training_localization_transcription_gt"),
+    (Part::Val, "ch4_test_images", "Challenge4_Test_Task1_GT"),
+    (Part::Train, "Images/Train", "Groundtruth/Polygon/Train"),
+    (Part::Val, "Images/Test", "Groundtruth/Polygon/Test"),
+    (Part::Train, "train/images", "train/gts"),
+    (Part::Val, "test/images", "test/gts"),
+    (Part::Train, "images", "gts"),
+    (Part::Val, "images", "gts"),
 ];
 
 /// The published ones of [`LAYOUTS`].
@@ -73,7 +64,7 @@ impl TextFolder {
                     let regions = folder.regions(&text, &file, format, on_error)?;
                     folder.samples.push((path, regions));
                 }
-                Err(error) => on_error.leave_out(error, &mut folder.skipped)?,
+                Err(error) => error.leave_out(on_error, &mut folder.skipped)?,
             }
         }
         if folder.samples.is_empty() {
@@ -86,9 +77,9 @@ impl TextFolder {
     ///
     /// # Errors
     /// If no layout fits, and as [`open`](Self::open).
-    pub fn open_root(root: &Path, part: TextPart, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
+    pub fn open_root(root: &Path, part: Part, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, PUBLISHED)?;
-        let fits = |(of, images, gts): &&(TextPart, &str, &str)| {
+        let fits = |(of, images, gts): &&(Part, &str, &str)| {
             *of == part && root.join(images).is_dir() && root.join(gts).is_dir()
         };
         match LAYOUTS.iter().find(fits) {
@@ -115,8 +106,8 @@ impl TextFolder {
             match region {
                 Ok(region) => regions.push(region),
                 Err(LineError { line, reason, place }) => {
-                    on_error
-                        .leave_out(DataError::Annotation { path: file.to_owned(), line, reason }, &mut self.skipped)?;
+                    DataError::Annotation { path: file.to_owned(), line, reason }
+                        .leave_out(on_error, &mut self.skipped)?;
                     // As background, it would teach that there is no text.
                     let ignored = |polygon| TextRegion { polygon, text: String::new(), ignore: true };
                     regions.extend(place.map(ignored));
@@ -138,7 +129,7 @@ fn annotation_of(image: &Path, folder: &Path, texts: &mut Stems) -> Result<PathB
     Err(DataError::NoAnnotation { image: image.to_owned(), folder: folder.to_owned() })
 }
 
-impl TextDataset for TextFolder {
+impl Annotated<Vec<TextRegion>> for TextFolder {
     fn len(&self) -> usize {
         self.samples.len()
     }

@@ -2,17 +2,7 @@
 
 use crate::geometry::{Point, Polygon};
 use crate::text::TextRegion;
-
-/// Formats of annotation files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextFormat {
-    /// ICDAR 2015: `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text can contain commas, `###` is ignored.
-    Icdar2015,
-    /// Total-Text: `x1,y1,...,xn,yn,text` with three or more points, as DB's copy has it, or the original `x: [[...]],
-    /// y: [[...]], ornt: [u'c'], transcriptions: [u'...']`; `#` (and `###`) is ignored. Texts with commas are
-    /// read where they cannot be taken for coordinates.
-    TotalText,
-}
+use zoo_settings::TextFormat;
 
 /// The error of a line.
 #[derive(Debug, Clone, PartialEq)]

@@ -45,7 +45,7 @@ pub(super) fn read(
     for node in root.children().filter(|node| node.has_tag_name("object")) {
         match object(node, size, classes) {
             Ok(object) => objects.push(object),
-            Err(reason) => on_error.leave_out(refuse(line(node), reason), skipped)?,
+            Err(reason) => refuse(line(node), reason).leave_out(on_error, skipped)?,
         }
     }
     Ok((size, objects))

@@ -2,7 +2,7 @@
 
 use super::LabelMap;
 use crate::image::{Image, Size};
-use crate::transforms::{Filter, ShorterSide, resize};
+use crate::transforms::{Filter, resize, shorter_side};
 use crate::{DataError, Rng};
 
 /// How images and their label maps are varied together. Images are resized as `torchvision.transforms.Resize` does
@@ -50,7 +50,7 @@ impl LabelAugment {
     pub fn apply(&self, image: &Image, labels: &LabelMap, rng: &mut Rng) -> Labelled {
         let (least, most) = self.shorter;
         let size = least + rng.below(most - least + 1);
-        let to = ShorterSide { size, filter: Filter::Bilinear }.target(image.size());
+        let to = shorter_side(size, image.size());
         let to = Size::new(to.width.clamp(1, Self::LONGEST), to.height.clamp(1, Self::LONGEST));
         let mut resized = Labelled { image: resize(image, to, Filter::Bilinear), labels: labels.nearest(to) };
         if rng.chance(self.flip) {

@@ -2,7 +2,6 @@
 
 use crate::grid::Grid;
 use crate::image::Size;
-use crate::{DataError, Image};
 
 /// The class of each pixel, or [`VOID`].
 pub type LabelMap = Grid<u8>;
@@ -41,31 +40,6 @@ fn nearest_places(from: usize, to: usize) -> Vec<usize> {
     let step = from as f64 / to as f64;
     let centres = std::iter::successors(Some(0.5 * step), |centre| Some(centre + step));
     centres.take(to).map(|centre| (centre as usize).min(from.saturating_sub(1))).collect()
-}
-
-/// Images with a class per pixel, addressed by index.
-///
-/// Implementations are pure: the same index gives the same image and labels, from any thread.
-pub trait LabelMapDataset: Send + Sync {
-    /// Number of images.
-    fn len(&self) -> usize;
-
-    /// True if there are no images.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Names of the classes, in the order of the labels; none if they have no names.
-    fn classes(&self) -> &[String];
-
-    /// The name of image `index` in messages: its path, or its generator.
-    fn name(&self, index: usize) -> String;
-
-    /// Image `index` (below [`len`](Self::len)) and a label map of its size.
-    ///
-    /// # Errors
-    /// If a file cannot be read or decoded, or the map has another size than the image.
-    fn load(&self, index: usize) -> Result<(Image, LabelMap), DataError>;
 }
 
 #[cfg(test)]

@@ -5,42 +5,12 @@
 
 use std::f64::consts::TAU;
 
-use super::{LabelMap, LabelMapDataset, VOID};
+use super::{LabelMap, VOID};
 use crate::geometry::Point;
 use crate::image::{Image, Size};
 use crate::paint::{Canvas, Coverage, random_colour};
-use crate::{DataError, Rng};
-
-/// How scenes are drawn. Lengths are shares of the shorter side; pairs are the smallest and the largest value of a
-/// uniform draw.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ShapesConfig {
-    /// Size of the scenes.
-    pub size: Size,
-    /// Number of shapes in a scene.
-    pub shapes: (usize, usize),
-    /// Radius of a shape.
-    pub radius: (f64, f64),
-    /// Smallest difference of luminance (0..255) between a shape and the background of its centre.
-    pub luminance_gap: (f64, f64),
-    /// Number of lines drawn over the background.
-    pub strokes: usize,
-    /// Deviation of the noise, in levels of 0..255.
-    pub noise: (f64, f64),
-}
-
-impl Default for ShapesConfig {
-    fn default() -> Self {
-        Self {
-            size: Size::square(64),
-            shapes: (1, 4),
-            radius: (0.12, 0.26),
-            luminance_gap: (30.0, 70.0),
-            strokes: 3,
-            noise: (2.0, 10.0),
-        }
-    }
-}
+use crate::{Annotated, DataError, Rng, checks::Checks};
+use zoo_settings as settings;
 
 /// The classes of pixels, in the order of the labels.
 pub(crate) const CLASSES: [&str; 5] = ["background", "disc", "triangle", "square", "star"];
@@ -51,11 +21,10 @@ const ROUND: usize = 48;
 /// Distance of a star's inner corners from its centre, over that of its tips: that of a regular pentagram.
 const WAIST: f64 = 0.381_966_011_250_105;
 
-/// Generated scenes: sample `i` is a pure function of configuration, seed and `first + i`.
+/// Generated scenes: sample `i` is a pure function of the settings, their seed and `first + i`.
 #[derive(Debug, Clone)]
 pub struct Shapes {
-    config: ShapesConfig,
-    seed: u64,
+    settings: settings::Shapes,
     first: u64,
     len: usize,
     classes: Vec<String>,
@@ -65,44 +34,44 @@ impl Shapes {
     /// Where held-out samples start, far beyond any training set.
     pub const HELD_OUT: u64 = 1_000_000;
 
-    /// Scenes `first..first + len` of the set that `config` and `seed` describe.
+    /// Scenes `first..first + len` of the set that the settings describe.
     ///
     /// # Errors
-    /// If `config` has a side below 16 or above 4096, or a range that is empty, negative or not finite.
-    pub fn new(config: ShapesConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
-        let ShapesConfig { size, shapes, radius, luminance_gap, strokes, noise } = config;
-        let sided = |side: usize| (16..=4096).contains(&side);
-        let ordered = |(low, high): (f64, f64), most: f64| 0.0 <= low && low <= high && high <= most;
-        let sane = sided(size.width) && sided(size.height) && shapes.0 <= shapes.1 && shapes.1 <= 1000;
-        let sane = sane && ordered(radius, 1.0) && ordered(luminance_gap, 255.0) && ordered(noise, 255.0);
-        if !sane || strokes > 1000 {
-            return Err(DataError::Config(format!("scenes of shapes: {config:?}")));
-        }
-        Ok(Self { config, seed, first, len, classes: CLASSES.map(str::to_owned).to_vec() })
+    /// If a side is below 16 or above 4096, or a range is empty, negative or not finite.
+    pub fn new(settings: &settings::Shapes, first: u64, len: usize) -> Result<Self, DataError> {
+        Checks::of("scenes of shapes")
+            .size(settings.size.into(), 16)
+            .count("shapes", settings.shapes, 1000)
+            .range("radius", settings.radius, [0.0, 1.0])
+            .range("contrast", settings.contrast, [0.0, 255.0])
+            .count("strokes", [0, settings.strokes], 1000)
+            .range("noise", settings.noise, [0.0, 255.0])
+            .done()?;
+        Ok(Self { settings: settings.clone(), first, len, classes: CLASSES.map(str::to_owned).to_vec() })
     }
 
     /// Draws scene `index`.
     pub fn render(&self, index: usize) -> (Image, LabelMap) {
-        let config = &self.config;
-        let mut rng = Rng::new(self.seed, 0, self.first.wrapping_add(index as u64));
-        let (size, side) = (config.size, config.size.width.min(config.size.height) as f64);
+        let settings = &self.settings;
+        let mut rng = Rng::new(settings.seed, 0, self.first.wrapping_add(index as u64));
+        let size = Size::from(settings.size);
+        let side = size.width.min(size.height) as f64;
         let background = random_colour(&mut rng);
         let (cells, amplitude) = (3 + rng.below(8), rng.uniform(5.0, 30.0) as f32);
         let mut canvas = Canvas::textured(size, background, cells, amplitude, &mut rng);
         let mut labels = LabelMap::filled(size, 0);
         let mut coverage = Coverage::new(size, size.width.max(size.height));
-        for _ in 0..config.strokes {
+        for _ in 0..settings.strokes {
             canvas.stroke(&mut coverage, &mut rng);
         }
-        let (fewest, most) = config.shapes;
-        for _ in 0..fewest + rng.below(most - fewest + 1) {
+        for _ in 0..rng.count(settings.shapes) {
             let class = 1 + rng.below(CLASSES.len() - 1);
-            let radius = rng.uniform(config.radius.0, config.radius.1) * side;
+            let radius = rng.within(settings.radius) * side;
             let centre = Point::new(rng.unit() * size.width as f64, rng.unit() * size.height as f64);
             coverage.clear();
             coverage.polygon(&outline(class, centre, radius, rng.uniform(0.0, TAU)));
             let middle = centre.y as usize * size.width + centre.x as usize;
-            canvas.fill_contrasting(&coverage, middle, config.luminance_gap, &mut rng);
+            canvas.fill_contrasting(&coverage, middle, settings.contrast, &mut rng);
             coverage.for_each_covered(|index, covered| {
                 // The rasterizer sums areas in f32, and leaves a little behind the last edge of a row.
                 match covered {
@@ -112,7 +81,7 @@ impl Shapes {
                 }
             });
         }
-        let noise = rng.uniform(config.noise.0, config.noise.1) as f32;
+        let noise = rng.within(settings.noise) as f32;
         (canvas.finish(noise, &mut rng), labels)
     }
 }
@@ -132,7 +101,7 @@ pub(crate) fn outline(class: usize, centre: Point, radius: f64, angle: f64) -> V
     (0..corners).map(corner).collect()
 }
 
-impl LabelMapDataset for Shapes {
+impl Annotated<LabelMap> for Shapes {
     fn len(&self) -> usize {
         self.len
     }
@@ -142,7 +111,7 @@ impl LabelMapDataset for Shapes {
     }
 
     fn name(&self, index: usize) -> String {
-        format!("shapes seed {} sample {}", self.seed, self.first.wrapping_add(index as u64))
+        format!("shapes seed {} sample {}", self.settings.seed, self.first.wrapping_add(index as u64))
     }
 
     fn load(&self, index: usize) -> Result<(Image, LabelMap), DataError> {
@@ -156,10 +125,12 @@ mod tests {
 
     #[test]
     fn a_sample_depends_on_its_number_alone() {
-        let whole = Shapes::new(ShapesConfig::default(), 3, 0, 8).unwrap();
-        let part = Shapes::new(ShapesConfig::default(), 3, 5, 3).unwrap();
+        let settings = settings::Shapes { seed: 3, ..Default::default() };
+        let whole = Shapes::new(&settings, 0, 8).unwrap();
+        let part = Shapes::new(&settings, 5, 3).unwrap();
         assert_eq!(whole.render(6), part.render(1));
-        assert_ne!(whole.render(6), Shapes::new(ShapesConfig::default(), 4, 0, 8).unwrap().render(6));
+        let other = settings::Shapes { seed: 4, ..settings };
+        assert_ne!(whole.render(6), Shapes::new(&other, 0, 8).unwrap().render(6));
     }
 
     /// Areas of the shapes in a circle of radius r: pi r^2 nearly, 3 sqrt(3)/4 r^2, 2 r^2, and ten triangles of
@@ -177,7 +148,7 @@ mod tests {
 
     #[test]
     fn every_class_occurs_and_contours_are_void() {
-        let set = Shapes::new(ShapesConfig::default(), 0, 0, 64).unwrap();
+        let set = Shapes::new(&settings::Shapes::default(), 0, 64).unwrap();
         let mut counts = [0usize; 256];
         for index in 0..set.len() {
             set.render(index).1.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
@@ -190,14 +161,14 @@ mod tests {
 
     #[test]
     fn settings_without_sense_are_refused() {
-        let good = ShapesConfig::default();
+        let good = settings::Shapes::default;
         for bad in [
-            ShapesConfig { size: Size::square(8), ..good },
-            ShapesConfig { shapes: (3, 1), ..good },
-            ShapesConfig { radius: (0.2, 0.1), ..good },
-            ShapesConfig { noise: (0.0, f64::NAN), ..good },
+            settings::Shapes { size: settings::ImageSize::Square(8), ..good() },
+            settings::Shapes { shapes: [3, 1], ..good() },
+            settings::Shapes { radius: [0.2, 0.1], ..good() },
+            settings::Shapes { noise: [0.0, f64::NAN], ..good() },
         ] {
-            assert!(matches!(Shapes::new(bad, 0, 0, 1), Err(DataError::Config(_))), "{bad:?}");
+            assert!(matches!(Shapes::new(&bad, 0, 1), Err(DataError::Config(_))), "{bad:?}");
         }
     }
 }

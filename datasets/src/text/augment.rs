@@ -5,51 +5,30 @@ use super::TextRegion;
 use crate::geometry::{Affine, Bounds, Point, Polygon};
 use crate::image::{Image, Rect, Size, warp};
 use crate::{DataError, Rng};
+use zoo_settings::TextPreparation;
 
-/// How training images are varied. Pairs are the smallest and the largest value of a uniform draw.
+/// Attempts to find a crop with text; then the whole image is taken.
+const MAX_TRIES: usize = 10;
+/// Least side of a crop, as a part of the image's.
+const MIN_CROP_SIDE: f64 = 0.1;
+
+/// How training images are varied.
 ///
 /// The whole chain is one affine map, so an image is interpolated once.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TextAugment {
     /// Size of the result; the crop is scaled into its upper left corner and the rest stays black.
     pub size: Size,
-    /// Probability of a horizontal flip. Flipped words cannot be read, but can be detected.
-    pub flip: f64,
-    /// Rotation about the centre, in degrees.
-    pub rotation: (f64, f64),
-    /// Scaling before the crop.
-    pub scale: (f64, f64),
-    /// Crop at random; otherwise the whole image is scaled into the result.
-    pub crop: bool,
-    /// Attempts to find a crop with text; then the whole image is taken.
-    pub max_tries: usize,
-    /// Least side of a crop, as a part of the image's.
-    pub min_crop_side: f64,
-    /// Largest change of brightness, as a part of the full range (not in the original: 0).
-    pub brightness: f64,
-    /// Largest change of contrast, as a factor's distance from 1 (not in the original: 0).
-    pub contrast: f64,
+    /// Flip, rotation, scale, crop and colours. The original changes neither brightness nor contrast.
+    pub settings: TextPreparation,
 }
 
 impl TextAugment {
-    /// The original's settings.
-    pub const fn original() -> Self {
-        Self {
-            size: Size::square(640),
-            flip: 0.5,
-            rotation: (-10.0, 10.0),
-            scale: (0.5, 3.0),
-            crop: true,
-            max_tries: 10,
-            min_crop_side: 0.1,
-            brightness: 0.0,
-            contrast: 0.0,
-        }
-    }
-
     /// No variation: the image scaled into `size`.
-    pub const fn none(size: Size) -> Self {
-        Self { size, flip: 0.0, rotation: (0.0, 0.0), scale: (1.0, 1.0), crop: false, ..Self::original() }
+    pub fn none(size: Size) -> Self {
+        let plain =
+            TextPreparation { flip: 0.0, rotation: [0.0; 2], scale: [1.0; 2], crop: false, ..Default::default() };
+        Self { size, settings: plain }
     }
 
     /// Refuses settings that make no sense.
@@ -59,13 +38,14 @@ impl TextAugment {
     pub fn check(&self) -> Result<(), DataError> {
         let sided = |side: usize| (1..=8192).contains(&side);
         let part = |value: f64| (0.0..=1.0).contains(&value);
-        let ordered = |(low, high): (f64, f64)| low <= high && low.is_finite() && high.is_finite();
+        let ordered = |[low, high]: [f64; 2]| low <= high && low.is_finite() && high.is_finite();
+        let &TextPreparation { flip, rotation, scale, brightness, contrast, .. } = &self.settings;
         let sane = sided(self.size.width)
             && sided(self.size.height)
-            && [self.flip, self.min_crop_side, self.brightness, self.contrast].into_iter().all(part)
-            && ordered(self.rotation)
-            && ordered(self.scale)
-            && self.scale.0 > 0.0;
+            && [flip, brightness, contrast].into_iter().all(part)
+            && ordered(rotation)
+            && ordered(scale)
+            && scale[0] > 0.0;
         if sane { Ok(()) } else { Err(DataError::Config(format!("text augmentation: {self:?}"))) }
     }
 
@@ -74,15 +54,16 @@ impl TextAugment {
         let from = image.size();
         let (spread, canvas) = self.spread(from, rng);
         let moved: Vec<TextRegion> = regions.iter().map(|region| moved(region, &spread)).collect();
-        let crop = if self.crop { self.choose_crop(canvas, &moved, rng) } else { Rect::full(canvas) };
+        let crop = if self.settings.crop { self.choose_crop(canvas, &moved, rng) } else { Rect::full(canvas) };
         let scale = (self.size.width as f64 / crop.width as f64).min(self.size.height as f64 / crop.height as f64);
         let shown = Size::new(
             ((crop.width as f64 * scale) as usize).clamp(1, self.size.width),
             ((crop.height as f64 * scale) as usize).clamp(1, self.size.height),
         );
         let place = Affine::translation(-(crop.x as f64), -(crop.y as f64)).then(about_corner(scale, scale));
-        let brightness = rng.uniform(-self.brightness, self.brightness) * 255.0;
-        let contrast = 1.0 + rng.uniform(-self.contrast, self.contrast);
+        let &TextPreparation { brightness, contrast, .. } = &self.settings;
+        let brightness = rng.uniform(-brightness, brightness) * 255.0;
+        let contrast = 1.0 + rng.uniform(-contrast, contrast);
         // Scales are positive, so there is an inverse.
         let back = spread.then(place).inverse().unwrap_or(Affine::IDENTITY);
         let mut part = warp(image, shown, &back, [0; 3]);
@@ -97,14 +78,14 @@ impl TextAugment {
     /// Flip, rotation and scaling, and the size of the result.
     fn spread(&self, from: Size, rng: &mut Rng) -> (Affine, Size) {
         let (width, height) = (from.width as f64, from.height as f64);
-        let flip = if rng.chance(self.flip) {
+        let flip = if rng.chance(self.settings.flip) {
             Affine { xx: -1.0, dx: width - 1.0, ..Affine::IDENTITY }
         } else {
             Affine::IDENTITY
         };
         let centre = Point::new((width - 1.0) / 2.0, (height - 1.0) / 2.0);
-        let turn = Affine::rotation(rng.uniform(self.rotation.0, self.rotation.1).to_radians(), centre);
-        let scale = rng.uniform(self.scale.0, self.scale.1);
+        let turn = Affine::rotation(rng.within(self.settings.rotation).to_radians(), centre);
+        let scale = rng.within(self.settings.scale);
         let side = |length: f64| (length * scale).round_ties_even().max(1.0);
         let (to_width, to_height) = (side(width), side(height));
         let grow = about_corner(to_width / width, to_height / height);
@@ -119,11 +100,11 @@ impl TextAugment {
         if columns.places.is_empty() || rows.places.is_empty() {
             return Rect::full(canvas);
         }
-        for _ in 0..self.max_tries {
+        for _ in 0..MAX_TRIES {
             let (left, right) = columns.choose(rng);
             let (top, bottom) = rows.choose(rng);
             let (width, height) = (right - left, bottom - top);
-            let least = |length: usize| (self.min_crop_side * length as f64).max(1.0);
+            let least = |length: usize| (MIN_CROP_SIDE * length as f64).max(1.0);
             if (width as f64) < least(canvas.width) || (height as f64) < least(canvas.height) {
                 continue;
             }
@@ -232,7 +213,7 @@ mod tests {
     #[test]
     fn polygons_stay_on_the_pixels_they_describe() {
         let (image, regions) = scene();
-        let augment = TextAugment { size: Size::square(160), ..TextAugment::original() };
+        let augment = TextAugment { size: Size::square(160), settings: TextPreparation::default() };
         augment.check().unwrap();
         let mut cropped = 0;
         for sample in 0..60 {
@@ -269,8 +250,8 @@ mod tests {
     #[test]
     fn images_without_text_are_varied_too() {
         let (image, _) = scene();
-        let augment =
-            TextAugment { size: Size::new(64, 48), brightness: 0.2, contrast: 0.3, ..TextAugment::original() };
+        let settings = TextPreparation { brightness: 0.2, contrast: 0.3, ..Default::default() };
+        let augment = TextAugment { size: Size::new(64, 48), settings };
         for sample in 0..20 {
             let result = augment.apply(&image, &[], &mut Rng::new(2, 1, sample));
             assert!(result.regions.is_empty() && result.image.size() == Size::new(64, 48));
@@ -281,7 +262,8 @@ mod tests {
     fn a_text_that_fills_the_image_leaves_no_place_to_cut() {
         let (image, mut regions) = scene();
         regions[0].polygon = Polygon::rectangle(-5.0, -5.0, 120.0, 100.0);
-        let augment = TextAugment { size: Size::square(32), rotation: (0.0, 0.0), ..TextAugment::original() };
+        let settings = TextPreparation { rotation: [0.0; 2], ..Default::default() };
+        let augment = TextAugment { size: Size::square(32), settings };
         let result = augment.apply(&image, &regions, &mut Rng::new(0, 0, 0));
         assert_eq!(result.regions.len(), 1);
     }

@@ -6,49 +6,11 @@ use crate::geometry::{
 };
 use crate::grid::Grid;
 use crate::image::{Size, check_size};
+use zoo_settings::{TextDetection, TextShape};
 
-/// The shape of detected text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shape {
-    /// The rectangle with the smallest area, at any angle.
-    #[default]
-    Box,
-    /// A polygon of any shape, for curved text.
-    Polygon,
-}
-
-/// How text is detected in a probability map. The defaults are those of DB's evaluation on ICDAR 2015.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DetectConfig {
-    /// Pixels above this probability belong to text.
-    pub threshold: f32,
-    /// Smallest mean probability inside a detection.
-    pub min_score: f32,
-    /// Largest number of candidate outlines.
-    pub max_candidates: usize,
-    /// Least length of the shorter side before growing, in pixels of the map; after growing it is 2 more.
-    pub min_side: f64,
-    /// Growth for boxes: by `area * ratio / perimeter`.
-    pub box_unclip: f64,
-    /// Growth for polygons.
-    pub polygon_unclip: f64,
-    /// Boxes or polygons.
-    pub shape: Shape,
-}
-
-impl Default for DetectConfig {
-    fn default() -> Self {
-        Self {
-            threshold: 0.3,
-            min_score: 0.6,
-            max_candidates: 1000,
-            min_side: 3.0,
-            box_unclip: 1.5,
-            polygon_unclip: 2.0,
-            shape: Shape::Box,
-        }
-    }
-}
+/// How much outlines grow where the settings do not say it: by `area * ratio / perimeter`.
+const BOX_UNCLIP: f64 = 1.5;
+const POLYGON_UNCLIP: f64 = 2.0;
 
 /// A text that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,14 +24,14 @@ pub struct Detection {
 /// Finds text in a probability map (HW, 0 to 1); outlines are scaled to an image of size `to`.
 ///
 /// Values that are no numbers count as no text.
-pub fn detect(probability: &Grid<f32>, to: Size, config: &DetectConfig) -> Vec<Detection> {
-    let mask = probability.map(|p| p > config.threshold);
+pub fn detect(probability: &Grid<f32>, to: Size, settings: &TextDetection) -> Vec<Detection> {
+    let mask = probability.map(|p| p > settings.threshold as f32);
     let candidates = find_contours(&mask);
-    let outlines = candidates.iter().take(config.max_candidates).map(|contour| contour.points());
+    let outlines = candidates.iter().take(settings.max_candidates).map(|contour| contour.points());
     outlines
-        .filter_map(|outline| match config.shape {
-            Shape::Box => find_box(probability, &outline, config),
-            Shape::Polygon => find_polygon(probability, &outline, config),
+        .filter_map(|outline| match settings.shape {
+            TextShape::Box => find_box(probability, &outline, settings),
+            TextShape::Polygon => find_polygon(probability, &outline, settings),
         })
         .map(|found| Detection { polygon: scaled(&found.polygon, probability.size(), to), ..found })
         .collect()
@@ -86,19 +48,19 @@ pub fn evaluation_size(name: &str, image: Size, height: usize) -> Result<Size, D
     check_size(resized).map_err(|_| DataError::Stretched { name: name.to_owned(), size: image, resized })
 }
 
-fn find_box(probability: &Grid<f32>, outline: &[Point], config: &DetectConfig) -> Option<Detection> {
-    let small = min_area_rect(outline).filter(|rect| rect.shorter >= config.min_side)?;
+fn find_box(probability: &Grid<f32>, outline: &[Point], settings: &TextDetection) -> Option<Detection> {
+    let small = min_area_rect(outline).filter(|rect| rect.shorter >= settings.min_side)?;
     let score = score(probability, &small.corners);
-    if score < config.min_score {
+    if score < settings.min_score as f32 {
         return None;
     }
-    let grown = grow(&small.polygon(), config.box_unclip);
+    let grown = grow(&small.polygon(), settings.unclip.unwrap_or(BOX_UNCLIP));
     let points: Vec<Point> = grown.iter().flatten().map(|&p| p.into()).collect();
-    let rect = min_area_rect(&points).filter(|rect| rect.shorter >= config.min_side + 2.0)?;
+    let rect = min_area_rect(&points).filter(|rect| rect.shorter >= settings.min_side + 2.0)?;
     Some(Detection { polygon: rect.polygon(), score })
 }
 
-fn find_polygon(probability: &Grid<f32>, outline: &[Point], config: &DetectConfig) -> Option<Detection> {
+fn find_polygon(probability: &Grid<f32>, outline: &[Point], settings: &TextDetection) -> Option<Detection> {
     let next = outline.iter().cycle().skip(1);
     let length: f64 = outline.iter().zip(next).map(|(a, &b)| a.distance(b)).sum();
     let corners = simplify_closed(outline, 0.01 * length);
@@ -106,13 +68,13 @@ fn find_polygon(probability: &Grid<f32>, outline: &[Point], config: &DetectConfi
         return None;
     }
     let score = score(probability, &corners);
-    if score < config.min_score {
+    if score < settings.min_score as f32 {
         return None;
     }
-    let grown = grow(&Polygon::new(corners).ok()?, config.polygon_unclip);
+    let grown = grow(&Polygon::new(corners).ok()?, settings.unclip.unwrap_or(POLYGON_UNCLIP));
     let [one] = &grown[..] else { return None };
     let points: Vec<Point> = one.iter().map(|&p| p.into()).collect();
-    min_area_rect(&points).filter(|rect| rect.shorter >= config.min_side + 2.0)?;
+    min_area_rect(&points).filter(|rect| rect.shorter >= settings.min_side + 2.0)?;
     Some(Detection { polygon: Polygon::new(points).ok()?, score })
 }
 
@@ -174,7 +136,7 @@ mod tests {
     #[test]
     fn a_box_by_hand() {
         let map = map(&[(20, 20, 30, 10, 0.9)]);
-        let found = detect(&map, Size::new(160, 120), &DetectConfig::default());
+        let found = detect(&map, Size::new(160, 120), &TextDetection::default());
         assert_eq!(found.len(), 1);
         assert!((found[0].score - 0.9).abs() < 1e-6);
         let bounds = found[0].polygon.bounds();
@@ -194,18 +156,21 @@ mod tests {
     #[test]
     fn faint_and_tiny_spots_are_left_out() {
         let map = map(&[(5, 5, 30, 10, 0.5), (50, 10, 3, 20, 0.9), (10, 35, 40, 12, 0.8)]);
-        let config = DetectConfig::default();
-        assert_eq!(detect(&map, map.size(), &config).len(), 1);
-        assert_eq!(detect(&map, map.size(), &DetectConfig { min_score: 0.4, ..config }).len(), 2);
-        assert_eq!(detect(&map, map.size(), &DetectConfig { min_score: 0.4, min_side: 2.0, ..config }).len(), 3);
-        assert_eq!(detect(&map, map.size(), &DetectConfig { max_candidates: 0, ..config }).len(), 0);
+        let settings = TextDetection::default();
+        assert_eq!(detect(&map, map.size(), &settings).len(), 1);
+        assert_eq!(detect(&map, map.size(), &TextDetection { min_score: 0.4, ..settings.clone() }).len(), 2);
+        assert_eq!(
+            detect(&map, map.size(), &TextDetection { min_score: 0.4, min_side: 2.0, ..settings.clone() }).len(),
+            3
+        );
+        assert_eq!(detect(&map, map.size(), &TextDetection { max_candidates: 0, ..settings }).len(), 0);
     }
 
     #[test]
     fn a_bent_text_keeps_its_shape_as_a_polygon() {
         let map = map(&[(10, 10, 8, 40, 0.9), (10, 42, 50, 8, 0.9)]);
-        let config = DetectConfig { shape: Shape::Polygon, ..Default::default() };
-        let found = detect(&map, map.size(), &config);
+        let settings = TextDetection { shape: TextShape::Polygon, ..Default::default() };
+        let found = detect(&map, map.size(), &settings);
         assert_eq!(found.len(), 1);
         let area = found[0].polygon.area();
         // The angle has 656 pixels before it grows by six on each side; its rectangle would grow to more than 3000.
@@ -216,7 +181,7 @@ mod tests {
     fn empty_and_broken_maps_have_no_text() {
         for value in [0.0, f32::NAN] {
             let map = Grid::filled(Size::new(32, 32), value);
-            assert!(detect(&map, map.size(), &DetectConfig::default()).is_empty());
+            assert!(detect(&map, map.size(), &TextDetection::default()).is_empty());
         }
     }
 }

@@ -5,79 +5,31 @@
 
 use std::sync::Arc;
 
+use super::TextRegion;
 use super::word::{Word, WordStyle, random_bend, random_word};
-use super::{TextDataset, TextRegion};
 use crate::geometry::{Bounds, Point};
 use crate::image::{Image, Rect, Size};
 use crate::paint::{Canvas, Coverage, Face, contrasting_colour, embedded_faces, random_colour};
-use crate::{DataError, Rng};
+use crate::{Annotated, DataError, Rng, checks::Checks};
+use zoo_settings as settings;
 
-/// How scenes are drawn. Lengths are pixels of a 192-pixel scene and scale with its shorter side; pairs are the
-/// smallest and the largest value of a uniform draw.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TextScenesConfig {
-    /// Size of the scenes.
-    pub size: Size,
-    /// Words in a scene; fewer where no place is left.
-    pub words: (usize, usize),
-    /// Letters of a word.
-    pub letters: (usize, usize),
-    /// Size of an em.
-    pub font_size: (f64, f64),
-    /// Deviation of the rotation, in degrees.
-    pub rotation: f64,
-    /// Largest move of each corner, as a part of a word's height.
-    pub jitter: f64,
-    /// Part of the words that are bent.
-    pub bent: f64,
-    /// Largest bend, as a part of a half circle.
-    pub bend: f64,
-    /// Smallest difference of luminance (0..255) between a word and its background.
-    pub luminance_gap: (f64, f64),
-    /// Share of the words on a separate plate.
-    pub plates: f64,
-    /// Share of the scenes with a word that is too small to read and must be ignored.
-    pub illegible: f64,
-    /// Part of the scenes without any text.
-    pub empty: f64,
-    /// Largest deviation of the texture's grid from the background colour, per channel.
-    pub texture: (f64, f64),
-    /// Number of shapes that are not text.
-    pub distractors: (usize, usize),
-    /// Deviation of the Gaussian blur.
-    pub blur: (f64, f64),
-    /// Deviation of the noise, in levels of 0..255.
-    pub noise: (f64, f64),
-}
+/// Letters of a word.
+const LETTERS: [usize; 2] = [3, 7];
+/// Largest move of each corner, as a part of a word's height.
+const JITTER: f64 = 0.12;
+/// Largest bend, as a part of a half circle.
+const BEND: f64 = 0.4;
+/// Share of the words on a separate plate.
+const PLATES: f64 = 0.25;
+/// Largest deviation of the texture's grid from the background colour, per channel.
+const TEXTURE: [f64; 2] = [10.0, 50.0];
+/// Deviation of the Gaussian blur, in pixels of a 192-pixel scene.
+const BLUR: [f64; 2] = [0.0, 1.0];
 
-impl Default for TextScenesConfig {
-    fn default() -> Self {
-        Self {
-            size: Size::square(192),
-            words: (1, 5),
-            letters: (3, 7),
-            font_size: (16.0, 34.0),
-            rotation: 12.0,
-            jitter: 0.12,
-            bent: 0.15,
-            bend: 0.4,
-            luminance_gap: (45.0, 90.0),
-            plates: 0.25,
-            illegible: 0.1,
-            empty: 0.02,
-            texture: (10.0, 50.0),
-            distractors: (3, 9),
-            blur: (0.0, 1.0),
-            noise: (2.0, 10.0),
-        }
-    }
-}
-
-/// Generated scenes: sample `i` is a pure function of configuration, seed and `first + i`.
+/// Generated scenes: sample `i` is a pure function of the settings, their seed and `first + i`.
 #[derive(Clone)]
 pub struct TextScenes {
-    config: TextScenesConfig,
-    seed: u64,
+    settings: settings::TextScenes,
     first: u64,
     len: usize,
     faces: Arc<Vec<Face>>,
@@ -90,32 +42,44 @@ const ATTEMPTS: usize = 40;
 const GAP: f64 = 5.0;
 
 /// Size of an em of words too small to read, in pixels of a 192-pixel scene.
-const ILLEGIBLE: (f64, f64) = (5.0, 7.0);
+const ILLEGIBLE: [f64; 2] = [5.0, 7.0];
 
 impl TextScenes {
     /// Where held-out samples start, far beyond any training set.
     pub const HELD_OUT: u64 = 1_000_000;
 
-    /// Scenes `first..first + len` of the set that `config` and `seed` describe.
+    /// Scenes `first..first + len` of the set that the settings describe.
     ///
     /// # Errors
-    /// If `config` has a side below 32 or above 4096, or a range that is empty, not finite or, where that makes no
-    /// sense, negative.
-    pub fn new(config: TextScenesConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
-        check(&config).map_err(|reason| DataError::Config(format!("text scenes: {reason}")))?;
-        Ok(Self { config, seed, first, len, faces: Arc::new(embedded_faces()) })
+    /// If a side is below 32 or above 4096, or a range is empty, not finite or, where that makes no sense, negative.
+    pub fn new(settings: &settings::TextScenes, first: u64, len: usize) -> Result<Self, DataError> {
+        const MOST: f64 = 1e4;
+        Checks::of("text scenes")
+            .size(settings.size.into(), 32)
+            .range("font", settings.font, [4.0, MOST])
+            .limit("rotation", settings.rotation, 180.0)
+            .range("contrast", settings.contrast, [0.0, MOST])
+            .range("noise", settings.noise, [0.0, MOST])
+            .count("words", settings.words, 1000)
+            .count("distractors", settings.distractors, 1000)
+            .limit("bent", settings.bent, 1.0)
+            .limit("illegible", settings.illegible, 1.0)
+            .limit("empty", settings.empty, 1.0)
+            .done()?;
+        Ok(Self { settings: settings.clone(), first, len, faces: Arc::new(embedded_faces()) })
     }
 
     /// Draws scene `index`.
     pub fn render(&self, index: usize) -> (Image, Vec<TextRegion>) {
-        let rng = Rng::new(self.seed, 0, self.first.wrapping_add(index as u64));
-        Scene::new(&self.config, &self.faces, rng).draw()
+        let rng = Rng::new(self.settings.seed, 0, self.first.wrapping_add(index as u64));
+        Scene::new(&self.settings, &self.faces, rng).draw()
     }
 }
 
 /// A scene in the making.
 struct Scene<'a> {
-    config: &'a TextScenesConfig,
+    settings: &'a settings::TextScenes,
+    size: Size,
     faces: &'a [Face],
     rng: Rng,
     /// Pixels of the scene per pixel of a 192-pixel scene.
@@ -125,62 +89,55 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn new(config: &'a TextScenesConfig, faces: &'a [Face], mut rng: Rng) -> Self {
-        let amplitude = rng.uniform(config.texture.0, config.texture.1) as f32;
+    fn new(settings: &'a settings::TextScenes, faces: &'a [Face], mut rng: Rng) -> Self {
+        let size = Size::from(settings.size);
+        let amplitude = rng.within(TEXTURE) as f32;
         let cells = 3 + rng.below(10);
         let background = random_colour(&mut rng);
-        let canvas = Canvas::textured(config.size, background, cells, amplitude, &mut rng);
-        let unit = config.size.width.min(config.size.height) as f64 / 192.0;
+        let canvas = Canvas::textured(size, background, cells, amplitude, &mut rng);
+        let unit = size.width.min(size.height) as f64 / 192.0;
         // Shapes reach less than 45 pixels of a 192-pixel scene beyond the border.
-        let coverage = Coverage::new(config.size, config.size.width.max(config.size.height) / 4);
-        Self { config, faces, rng, unit, canvas, coverage }
-    }
-
-    fn within(&mut self, (low, high): (f64, f64)) -> f64 {
-        self.rng.uniform(low, high)
-    }
-
-    fn count(&mut self, (low, high): (usize, usize)) -> usize {
-        low + self.rng.below(high - low + 1)
+        let coverage = Coverage::new(size, size.width.max(size.height) / 4);
+        Self { settings, size, faces, rng, unit, canvas, coverage }
     }
 
     fn draw(mut self) -> (Image, Vec<TextRegion>) {
-        let config = self.config;
-        for _ in 0..self.count(config.distractors) {
+        let settings = self.settings;
+        for _ in 0..self.rng.count(settings.distractors) {
             self.distract();
         }
         let mut regions: Vec<TextRegion> = Vec::new();
-        if !self.rng.chance(config.empty) {
-            for _ in 0..self.count(config.words) {
-                let font_size = self.within(config.font_size);
+        if !self.rng.chance(settings.empty) {
+            for _ in 0..self.rng.count(settings.words) {
+                let font_size = self.rng.within(settings.font);
                 regions.extend(self.word(font_size, &regions));
             }
-            if self.rng.chance(config.illegible) {
-                let font_size = self.within(ILLEGIBLE);
+            if self.rng.chance(settings.illegible) {
+                let font_size = self.rng.within(ILLEGIBLE);
                 let region = self.word(font_size, &regions);
                 regions.extend(region.map(|region| TextRegion { ignore: true, ..region }));
             }
         }
-        let blur = self.within(config.blur) * self.unit;
-        let noise = self.within(config.noise) as f32;
+        let blur = self.rng.within(BLUR) * self.unit;
+        let noise = self.rng.within(settings.noise) as f32;
         self.canvas.blur(blur as f32);
         (self.canvas.finish(noise, &mut self.rng), regions)
     }
 
     /// Draws a word where there is place for it.
     fn word(&mut self, font_size: f64, others: &[TextRegion]) -> Option<TextRegion> {
-        let config = self.config;
-        let letters = self.count(config.letters);
+        let settings = self.settings;
+        let letters = self.rng.count(LETTERS);
         let text = random_word(letters, &mut self.rng);
-        let bent = letters > 3 && self.rng.chance(config.bent);
+        let bent = letters > 3 && self.rng.chance(settings.bent);
         let style = WordStyle {
             font_size: font_size * self.unit,
-            rotation: config.rotation,
-            jitter: config.jitter,
-            bend: if bent { random_bend(config.bend, &mut self.rng) } else { 0.0 },
+            rotation: settings.rotation,
+            jitter: JITTER,
+            bend: if bent { random_bend(BEND, &mut self.rng) } else { 0.0 },
         };
         let face = &self.faces[self.rng.below(self.faces.len())];
-        let (width, height) = (config.size.width as f64, config.size.height as f64);
+        let (width, height) = (self.size.width as f64, self.size.height as f64);
         let (gap, edge) = (GAP * self.unit, 2.0 * self.unit);
         let word = (0..ATTEMPTS).find_map(|_| {
             let centre = Point::new(self.rng.uniform(0.0, width), self.rng.uniform(0.0, height));
@@ -192,9 +149,9 @@ impl<'a> Scene<'a> {
             (inside && free).then_some(word)
         })?;
         let bounds = word.polygon.bounds();
-        let gap = self.within(config.luminance_gap) as f32;
+        let gap = self.rng.within(settings.contrast) as f32;
         let mut behind = self.mean(&bounds);
-        if self.rng.chance(config.plates) {
+        if self.rng.chance(PLATES) {
             behind = contrasting_colour(behind, gap / 2.0, &mut self.rng);
             let grow = 1.0 + self.rng.uniform(0.1, 0.4);
             let centre = word.polygon.centre();
@@ -213,7 +170,7 @@ impl<'a> Scene<'a> {
     /// The mean colour inside bounds, which must be in the scene.
     fn mean(&self, bounds: &Bounds) -> [f32; 3] {
         let (x, y) = (bounds.low.x.max(0.0) as usize, bounds.low.y.max(0.0) as usize);
-        let size = self.config.size;
+        let size = self.size;
         let width = (bounds.width().ceil() as usize).clamp(1, size.width - x);
         let height = (bounds.height().ceil() as usize).clamp(1, size.height - y);
         self.canvas.mean(Rect::new(x, y, width, height))
@@ -221,11 +178,11 @@ impl<'a> Scene<'a> {
 
     /// Draws a shape that is no text.
     fn distract(&mut self) {
-        let size = self.config.size;
+        let size = self.size;
         let centre = Point::new(self.rng.unit() * size.width as f64, self.rng.unit() * size.height as f64);
         let colour = random_colour(&mut self.rng);
-        let half = Point::new(self.within((4.0, 30.0)) * self.unit, self.within((4.0, 30.0)) * self.unit);
-        let angle = self.within((0.0, std::f64::consts::TAU));
+        let half = Point::new(self.rng.within([4.0, 30.0]) * self.unit, self.rng.within([4.0, 30.0]) * self.unit);
+        let angle = self.rng.within([0.0, std::f64::consts::TAU]);
         let turn = (libm::sin(angle), libm::cos(angle));
         let place = |x: f64, y: f64| {
             let (x, y) = (x * half.x, y * half.y);
@@ -260,52 +217,13 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn check(config: &TextScenesConfig) -> Result<(), String> {
-    let sided = |side: usize| (32..=4096).contains(&side);
-    if !sided(config.size.width) || !sided(config.size.height) {
-        return Err(format!("scenes of {} pixels", config.size));
-    }
-    let around_zero = |limit: f64| (-limit, limit);
-    let ranges = [
-        ("font_size", config.font_size, 4.0),
-        ("rotation", around_zero(config.rotation), -180.0),
-        ("jitter", (0.0, config.jitter), 0.0),
-        ("luminance_gap", config.luminance_gap, 0.0),
-        ("texture", config.texture, 0.0),
-        ("blur", config.blur, 0.0),
-        ("noise", config.noise, 0.0),
-    ];
-    for (name, (low, high), least) in ranges {
-        if !(low >= least && low <= high && high <= 1e4) {
-            return Err(format!("{name} from {low} to {high}"));
-        }
-    }
-    let counts = [("words", config.words, 0), ("letters", config.letters, 1), ("distractors", config.distractors, 0)];
-    for (name, (low, high), least) in counts {
-        if low < least || low > high || high > 1000 {
-            return Err(format!("{name} from {low} to {high}"));
-        }
-    }
-    let parts = [
-        ("bent", config.bent),
-        ("bend", config.bend),
-        ("plates", config.plates),
-        ("illegible", config.illegible),
-        ("empty", config.empty),
-    ];
-    match parts.into_iter().find(|(_, part)| !(0.0..=1.0).contains(part)) {
-        Some((name, part)) => Err(format!("{name} is {part}, which is not a part of 1")),
-        None => Ok(()),
-    }
-}
-
-impl TextDataset for TextScenes {
+impl Annotated<Vec<TextRegion>> for TextScenes {
     fn len(&self) -> usize {
         self.len
     }
 
     fn name(&self, index: usize) -> String {
-        format!("text scenes(seed {})[{}]", self.seed, self.first.wrapping_add(index as u64))
+        format!("text scenes(seed {})[{}]", self.settings.seed, self.first.wrapping_add(index as u64))
     }
 
     fn load(&self, index: usize) -> Result<(Image, Vec<TextRegion>), DataError> {

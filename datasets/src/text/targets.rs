@@ -4,23 +4,7 @@ use super::TextRegion;
 use crate::geometry::{Pixel, Point, Polygon, fill_polygon, offset_polygon};
 use crate::grid::Grid;
 use crate::image::Size;
-
-/// How targets are made.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TargetConfig {
-    /// Part `r` of a text's size that remains: its outline moves by `area * (1 - r^2) / perimeter`.
-    pub shrink_ratio: f64,
-    /// Smallest and largest value of the threshold map.
-    pub threshold: (f32, f32),
-    /// Text that is less wide or high than this, in pixels, is ignored.
-    pub min_size: f64,
-}
-
-impl Default for TargetConfig {
-    fn default() -> Self {
-        Self { shrink_ratio: 0.4, threshold: (0.3, 0.7), min_size: 8.0 }
-    }
-}
+use zoo_settings::TextPreparation;
 
 /// Targets of one image, all of its size (HW).
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +24,7 @@ pub struct TextTargets {
 
 impl TextTargets {
     /// Draws the targets of `regions` in an image of `size`. Outlines are limited to the image first.
-    pub fn new(size: Size, regions: &[TextRegion], config: &TargetConfig) -> Self {
+    pub fn new(size: Size, regions: &[TextRegion], settings: &TextPreparation) -> Self {
         let mut targets = Self {
             shrink: Grid::filled(size, 0.0),
             shrink_mask: Grid::filled(size, 1.0),
@@ -50,26 +34,26 @@ impl TextTargets {
         };
         for region in regions {
             let polygon = within(&region.polygon, size);
-            let learnt = !region.ignore && targets.draw(&polygon, config);
+            let learnt = !region.ignore && targets.draw(&polygon, settings);
             if !learnt {
                 let corners: Vec<Pixel> = polygon.points().iter().map(|p| p.truncated()).collect();
                 fill_polygon(&mut targets.shrink_mask, &corners, 0.0);
             }
             targets.ignored.push(!learnt);
         }
-        let (low, high) = config.threshold;
+        let [low, high] = settings.threshold.map(|value| value as f32);
         targets.threshold = targets.threshold.map(|nearness| nearness * (high - low) + low);
         targets
     }
 
     /// Draws one text; false if it is too small.
-    fn draw(&mut self, polygon: &Polygon, config: &TargetConfig) -> bool {
+    fn draw(&mut self, polygon: &Polygon, settings: &TextPreparation) -> bool {
         let bounds = polygon.bounds();
         let (area, perimeter) = (polygon.area(), polygon.perimeter());
-        if area < 1.0 || bounds.width().min(bounds.height()) < config.min_size {
+        if area < 1.0 || bounds.width().min(bounds.height()) < settings.min_size {
             return false;
         }
-        let distance = area * (1.0 - config.shrink_ratio * config.shrink_ratio) / perimeter;
+        let distance = area * (1.0 - settings.shrink_ratio * settings.shrink_ratio) / perimeter;
         let shrunk = offset_polygon(polygon, -distance);
         let grown = offset_polygon(polygon, distance);
         // Of several parts the reference takes the first, too.
@@ -135,7 +119,7 @@ mod tests {
     }
 
     fn targets(regions: &[TextRegion]) -> TextTargets {
-        TextTargets::new(Size::new(64, 48), regions, &TargetConfig::default())
+        TextTargets::new(Size::new(64, 48), regions, &TextPreparation::default())
     }
 
     /// 30 x 10: area 300, perimeter 80, so that outlines move by 300 * 0.84 / 80 = 3.15.

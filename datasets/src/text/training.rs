@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{TargetConfig, TextAugment, TextDataset, TextTargets};
-use crate::{DataError, Image, Rng, Samples};
+use super::{TextAugment, TextRegion, TextTargets};
+use crate::{Annotated, DataError, Image, Rng, Samples};
 
 /// An augmented image and its training targets.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +17,8 @@ pub struct TextExample {
 /// Training examples from a data set: example `index` is a pure function of seed, epoch and index.
 #[derive(Clone)]
 pub struct TextTraining {
-    dataset: Arc<dyn TextDataset>,
+    dataset: Arc<dyn Annotated<Vec<TextRegion>>>,
     augment: TextAugment,
-    targets: TargetConfig,
 }
 
 impl TextTraining {
@@ -27,14 +26,15 @@ impl TextTraining {
     ///
     /// # Errors
     /// If the data set is empty, or a setting makes no sense.
-    pub fn new(dataset: Arc<dyn TextDataset>, augment: TextAugment, targets: TargetConfig) -> Result<Self, DataError> {
+    pub fn new(dataset: Arc<dyn Annotated<Vec<TextRegion>>>, augment: TextAugment) -> Result<Self, DataError> {
         augment.check()?;
-        let (low, high) = targets.threshold;
-        let sane = (0.0..1.0).contains(&targets.shrink_ratio) && low <= high && targets.min_size >= 0.0;
+        let settings = &augment.settings;
+        let [low, high] = settings.threshold;
+        let sane = (0.0..1.0).contains(&settings.shrink_ratio) && low <= high && settings.min_size >= 0.0;
         if dataset.is_empty() || !sane {
-            return Err(DataError::Config(format!("text of {} images with {targets:?}", dataset.len())));
+            return Err(DataError::Config(format!("text of {} images with {settings:?}", dataset.len())));
         }
-        Ok(Self { dataset, augment, targets })
+        Ok(Self { dataset, augment })
     }
 }
 
@@ -48,7 +48,7 @@ impl Samples for TextTraining {
     fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<TextExample, DataError> {
         let (image, regions) = self.dataset.load(index)?;
         let sample = self.augment.apply(&image, &regions, &mut Rng::new(seed, epoch, index as u64));
-        let targets = TextTargets::new(sample.image.size(), &sample.regions, &self.targets);
+        let targets = TextTargets::new(sample.image.size(), &sample.regions, &self.augment.settings);
         Ok(TextExample { image: sample.image, targets })
     }
 }

@@ -2,23 +2,7 @@
 
 use super::TargetBox;
 use crate::geometry::Point;
-
-/// The shapes of anchors.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AnchorConfig {
-    /// Distance between adjacent positions, in pixels of the search image.
-    pub stride: usize,
-    /// Height divided by width.
-    pub ratios: Vec<f64>,
-    /// Sizes: an anchor of ratio 1 has sides of `scale * stride`.
-    pub scales: Vec<f64>,
-}
-
-impl Default for AnchorConfig {
-    fn default() -> Self {
-        Self { stride: 8, ratios: vec![0.33, 0.5, 1.0, 2.0, 3.0], scales: vec![8.0] }
-    }
-}
+use zoo_settings as settings;
 
 /// Anchors of every shape at every place of a square grid, in the order of the network's outputs: shape, row, column.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,15 +17,15 @@ pub struct Anchors {
 
 impl Anchors {
     /// Anchors on `side` x `side` places around (`middle`, `middle`).
-    pub fn new(config: &AnchorConfig, side: usize, middle: f64) -> Self {
-        let area = (config.stride * config.stride) as f64;
-        let shapes = config.ratios.iter().flat_map(|ratio| {
+    pub fn new(settings: &settings::Anchors, side: usize, middle: f64) -> Self {
+        let area = (settings.stride * settings.stride) as f64;
+        let shapes = settings.ratios.iter().flat_map(|ratio| {
             // Cut to whole numbers as the original does.
             let width = (area / ratio).sqrt().trunc();
             let height = (width * ratio).trunc();
-            config.scales.iter().map(move |scale| (width * scale, height * scale))
+            settings.scales.iter().map(move |scale| (width * scale, height * scale))
         });
-        Self { shapes: shapes.collect(), stride: config.stride, side, middle }
+        Self { shapes: shapes.collect(), stride: settings.stride, side, middle }
     }
 
     /// Number of shapes.
@@ -87,7 +71,7 @@ mod tests {
 
     #[test]
     fn shapes_and_places_of_the_original() {
-        let anchors = Anchors::new(&AnchorConfig::default(), 25, 127.0);
+        let anchors = Anchors::new(&settings::Anchors::default(), 25, 127.0);
         let shapes: Vec<(f64, f64)> = (0..5).map(|s| anchors.anchor(s * 625)).map(|a| (a.width, a.height)).collect();
         assert_eq!(shapes, [(104.0, 32.0), (88.0, 40.0), (64.0, 64.0), (40.0, 80.0), (32.0, 96.0)]);
         assert_eq!((anchors.len(), anchors.anchor(0).centre), (3125, Point::new(31.0, 31.0)));

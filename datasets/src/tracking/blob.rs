@@ -12,9 +12,9 @@ pub(super) type Colour = [f32; 3];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlobRanges {
     /// Mean radius in pixels.
-    pub radius: (f64, f64),
+    pub radius: [f64; 2],
     /// Speed in pixels per frame.
-    pub speed: (f64, f64),
+    pub speed: [f64; 2],
     /// Largest turn per frame, in radians.
     pub turn: f64,
     /// Largest change of size, as a factor's distance from 1.
@@ -71,8 +71,8 @@ enum Pattern {
 impl Blob {
     /// A blob that begins somewhere in a scene of `side` pixels, in these colours.
     pub fn random(ranges: &BlobRanges, side: (f64, f64), colours: [Colour; 2], rng: &mut Rng) -> Self {
-        let radius = rng.uniform(ranges.radius.0, ranges.radius.1);
-        let speed = rng.uniform(ranges.speed.0, ranges.speed.1);
+        let radius = rng.within(ranges.radius);
+        let speed = rng.within(ranges.speed);
         let direction = rng.uniform(0.0, TAU);
         let place = |side: f64, rng: &mut Rng| rng.uniform(0.0, (side - 2.0 * radius).max(1.0));
         let width = rng.uniform(0.3, 0.6) * radius;

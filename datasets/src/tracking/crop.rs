@@ -5,6 +5,7 @@ use crate::Rng;
 use crate::geometry::{Affine, Point};
 use crate::grid::{Grid, Mask};
 use crate::image::{Image, Size, warp, warp_grid};
+use zoo_settings::CropVariation;
 
 /// Side of the square around a target that becomes the template: its sides with a margin of half their sum (`context`)
 /// in all, as a geometric mean.
@@ -19,30 +20,6 @@ pub(super) const CONTEXT: f64 = 0.5;
 /// Side of the square around a target from which crops are taken, in pixels of the template's scale.
 const CANVAS: f64 = 511.0;
 
-/// Augmentation of a crop.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CropAugment {
-    /// Largest shift of the crop, in each direction, in pixels of the crop.
-    pub shift: f64,
-    /// Largest relative change of each side.
-    pub scale: f64,
-    /// Probability of blurring along both axes.
-    pub blur: f64,
-    /// Shift all pixels by a random colour, along ImageNet's principal directions.
-    pub colour: bool,
-}
-
-impl CropAugment {
-    /// The original's for templates.
-    pub const TEMPLATE: Self = Self { shift: 4.0, scale: 0.05, blur: 0.0, colour: true };
-
-    /// The original's for search images.
-    pub const SEARCH: Self = Self { shift: 64.0, scale: 0.18, blur: 0.18, colour: true };
-
-    /// No variation.
-    pub const NONE: Self = Self { shift: 0.0, scale: 0.0, blur: 0.0, colour: false };
-}
-
 /// A crop: pixels as f32 in CHW order (RGB, 0 to 255 before colours are shifted), the target in it, and the mask.
 pub(super) struct Crop {
     pub pixels: Vec<f32>,
@@ -55,7 +32,7 @@ pub(super) fn crop(
     (image, mask): (&Image, Option<&Mask>),
     target: &TargetBox,
     (size, template): (usize, usize),
-    augment: &CropAugment,
+    augment: &CropVariation,
     rng: &mut Rng,
 ) -> Crop {
     // Pixels of the image per pixel at the template's scale.
@@ -187,7 +164,7 @@ mod tests {
     fn the_target_lies_in_the_middle_at_the_right_scale() {
         let (image, mask, target) = scene();
         let unit = context_side(40.0, 30.0, 0.5) / 127.0;
-        let cut = crop((&image, Some(&mask)), &target, (255, 127), &CropAugment::NONE, &mut Rng::new(0, 0, 0));
+        let cut = crop((&image, Some(&mask)), &target, (255, 127), &CropVariation::default(), &mut Rng::new(0, 0, 0));
         assert_eq!(cut.target.centre, Point::new(127.0, 127.0));
         assert!((cut.target.width - 40.0 / unit).abs() < 1e-9 && (cut.target.height - 30.0 / unit).abs() < 1e-9);
         let expected = 40.0 * 30.0 / (unit * unit);
@@ -200,7 +177,13 @@ mod tests {
         let (image, mask, target) = scene();
         for sample in 0..30 {
             let mut rng = Rng::new(0, 0, sample);
-            let cut = crop((&image, Some(&mask)), &target, (255, 127), &CropAugment::SEARCH, &mut rng);
+            let cut = crop(
+                (&image, Some(&mask)),
+                &target,
+                (255, 127),
+                &zoo_settings::PairPreparation::default().search,
+                &mut rng,
+            );
             let found = TargetBox::from_rect(cut.mask.bounds().unwrap());
             // Pixels from 100 to 139 have their borders at 99.5 and 139.5; `from_rect` counts from their left border.
             let seen = TargetBox { centre: found.centre - Point::new(0.5, 0.5), ..found };

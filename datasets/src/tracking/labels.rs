@@ -2,27 +2,10 @@
 
 use super::{Anchors, TargetBox};
 use crate::Rng;
+use zoo_settings::PairPreparation;
 
-/// Which anchors are labelled.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LabelConfig {
-    /// Anchors that overlap the target by more are positive.
-    pub positive_iou: f64,
-    /// Anchors that overlap it by less are negative; those between are not labelled.
-    pub negative_iou: f64,
-    /// Most positive anchors.
-    pub positives: usize,
-    /// Most labelled anchors.
-    pub total: usize,
-    /// Negative anchors of a pair without the target, from the middle of the grid.
-    pub negatives_without_target: usize,
-}
-
-impl Default for LabelConfig {
-    fn default() -> Self {
-        Self { positive_iou: 0.6, negative_iou: 0.3, positives: 16, total: 64, negatives_without_target: 16 }
-    }
-}
+/// Negative anchors of a pair without the target, from the middle of the grid.
+const NEGATIVES_WITHOUT_TARGET: usize = 16;
 
 /// Labels of all anchors, in the order of [`Anchors`] (A shapes on a grid of S x S places).
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +21,7 @@ pub struct AnchorLabels {
 
 impl AnchorLabels {
     /// Labels for a target in the search image; `None` if the target is not in it.
-    pub fn new(anchors: &Anchors, target: Option<&TargetBox>, config: &LabelConfig, rng: &mut Rng) -> Self {
+    pub fn new(anchors: &Anchors, target: Option<&TargetBox>, settings: &PairPreparation, rng: &mut Rng) -> Self {
         let n = anchors.len();
         let mut labels = Self { class: vec![-1.0; n], delta: vec![0.0; 4 * n], delta_weight: vec![0.0; n] };
         let Some(target) = target else {
@@ -47,7 +30,7 @@ impl AnchorLabels {
             let near = (side / 2).saturating_sub(3)..(side / 2 + 4).min(side);
             let middle = |&i: &usize| near.contains(&(i / side % side)) && near.contains(&(i % side));
             let candidates: Vec<usize> = (0..n).filter(middle).collect();
-            for i in some_of(candidates, config.negatives_without_target, rng) {
+            for i in some_of(candidates, NEGATIVES_WITHOUT_TARGET, rng) {
                 labels.class[i] = 0.0;
             }
             return labels;
@@ -64,14 +47,14 @@ impl AnchorLabels {
                 labels.delta[part * n + i] = value as f32;
             }
             let overlap = anchor.iou(target);
-            if overlap > config.positive_iou {
+            if overlap > settings.positive_iou {
                 positive.push(i);
-            } else if overlap < config.negative_iou {
+            } else if overlap < settings.negative_iou {
                 negative.push(i);
             }
         }
-        let positive = some_of(positive, config.positives, rng);
-        let negative = some_of(negative, config.total.saturating_sub(positive.len()), rng);
+        let positive = some_of(positive, settings.positives, rng);
+        let negative = some_of(negative, settings.labelled.saturating_sub(positive.len()), rng);
         let weight = (1.0 / (positive.len() as f64 + 1e-6)) as f32;
         for i in positive {
             (labels.class[i], labels.delta_weight[i]) = (1.0, weight);
@@ -103,10 +86,9 @@ fn some_of(mut candidates: Vec<usize>, count: usize, rng: &mut Rng) -> Vec<usize
 mod tests {
     use super::*;
     use crate::geometry::Point;
-    use crate::tracking::AnchorConfig;
 
     fn anchors() -> Anchors {
-        Anchors::new(&AnchorConfig::default(), 25, 127.0)
+        Anchors::new(&zoo_settings::Anchors::default(), 25, 127.0)
     }
 
     fn of(labels: &AnchorLabels, class: f32) -> usize {
@@ -116,7 +98,7 @@ mod tests {
     #[test]
     fn a_square_target_in_the_middle() {
         let target = TargetBox { centre: Point::new(127.0, 127.0), width: 64.0, height: 64.0 };
-        let labels = AnchorLabels::new(&anchors(), Some(&target), &LabelConfig::default(), &mut Rng::new(0, 0, 0));
+        let labels = AnchorLabels::new(&anchors(), Some(&target), &PairPreparation::default(), &mut Rng::new(0, 0, 0));
         // Square anchors moved by (8, 8) overlap by 56^2 / (2 * 64^2 - 56^2) = 0.62, by (16, 8) by less than 0.6: with
         // (16, 0), which overlaps by 0.6 exactly, left out, these are nine.
         assert_eq!((of(&labels, 1.0), of(&labels, 0.0), of(&labels, -1.0)), (9, 55, 3125 - 64));
@@ -135,14 +117,14 @@ mod tests {
     #[test]
     fn positives_are_limited() {
         let target = TargetBox { centre: Point::new(120.0, 130.0), width: 64.0, height: 64.0 };
-        let config = LabelConfig { positives: 3, total: 10, positive_iou: 0.4, ..Default::default() };
-        let labels = AnchorLabels::new(&anchors(), Some(&target), &config, &mut Rng::new(0, 0, 0));
+        let settings = PairPreparation { positives: 3, labelled: 10, positive_iou: 0.4, ..Default::default() };
+        let labels = AnchorLabels::new(&anchors(), Some(&target), &settings, &mut Rng::new(0, 0, 0));
         assert_eq!((of(&labels, 1.0), of(&labels, 0.0)), (3, 7));
     }
 
     #[test]
     fn a_pair_without_the_target_has_negatives_in_the_middle() {
-        let labels = AnchorLabels::new(&anchors(), None, &LabelConfig::default(), &mut Rng::new(0, 0, 0));
+        let labels = AnchorLabels::new(&anchors(), None, &PairPreparation::default(), &mut Rng::new(0, 0, 0));
         assert_eq!((of(&labels, 1.0), of(&labels, 0.0)), (0, 16));
         for (i, _) in labels.class.iter().enumerate().filter(|(_, c)| **c == 0.0) {
             assert!((9..16).contains(&(i / 25 % 25)) && (9..16).contains(&(i % 25)));

@@ -78,10 +78,10 @@ impl VideoDataset for VideoMixture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracking::{Videos, VideosConfig};
+    use crate::tracking::Videos;
 
     fn videos(seed: u64, len: usize) -> Arc<dyn VideoDataset> {
-        Arc::new(Videos::new(VideosConfig::default(), seed, 0, len).unwrap())
+        Arc::new(Videos::new(&zoo_settings::Videos { seed, ..Default::default() }, 0, len).unwrap())
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::crop::{Crop, crop};
-use super::{AnchorConfig, AnchorLabels, Anchors, CropAugment, LabelConfig, TargetBox, VideoDataset, VideoFrame};
-use crate::transforms::ChannelOrder;
+use super::{AnchorLabels, Anchors, TargetBox, VideoDataset, VideoFrame};
 use crate::{DataError, Rng, Samples};
+use zoo_settings::{ChannelOrder, CropVariation, PairPreparation};
 
 /// How pairs are made. The defaults are those of SiamMask's base stage.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,45 +16,16 @@ pub struct PairConfig {
     pub search: usize,
     /// Places along a side of the network's output.
     pub grid: usize,
-    /// Anchors.
-    pub anchors: AnchorConfig,
-    /// Labels.
-    pub labels: LabelConfig,
-    /// Largest number of frames between template and search image.
-    pub frame_range: usize,
-    /// Augmentation of templates.
-    pub template_augment: CropAugment,
-    /// Augmentation of search images.
-    pub search_augment: CropAugment,
-    /// Part of the pairs without colour.
-    pub grey: f64,
-    /// Part of the pairs whose search image shows another video.
-    pub negative: f64,
-    /// Part of the pairs of which both images are mirrored (not in the original: 0).
-    pub flip: f64,
-    /// Part of the pairs whose colour channels change places (not in the original: 0).
-    pub permute: f64,
     /// Order of the channels in the arrays.
     pub channels: ChannelOrder,
+    /// Anchors, their labels, and how crops are varied. The original neither flips nor permutes.
+    pub settings: PairPreparation,
 }
 
 impl Default for PairConfig {
     fn default() -> Self {
-        Self {
-            template: 127,
-            search: 255,
-            grid: 25,
-            anchors: AnchorConfig::default(),
-            labels: LabelConfig::default(),
-            frame_range: 100,
-            template_augment: CropAugment::TEMPLATE,
-            search_augment: CropAugment::SEARCH,
-            grey: 0.25,
-            negative: 0.2,
-            flip: 0.0,
-            permute: 0.0,
-            channels: ChannelOrder::Bgr,
-        }
+        let (channels, settings) = (ChannelOrder::Bgr, PairPreparation::default());
+        Self { template: 127, search: 255, grid: 25, channels, settings }
     }
 }
 
@@ -101,14 +72,15 @@ impl Pairs {
     /// If there are no videos, a side is 0 or above 2048, the anchors have no or impossible shapes, or a part is not
     /// within 0 to 1.
     pub fn new(videos: Arc<dyn VideoDataset>, config: PairConfig, len: usize) -> Result<Self, DataError> {
-        let parts = [config.grey, config.negative, config.flip, config.permute];
-        let sides = [config.template, config.search, config.grid, config.anchors.stride];
-        let shapes = config.anchors.ratios.iter().chain(&config.anchors.scales);
+        let PairPreparation { anchors, grey, negative, flip, permute, .. } = &config.settings;
+        let parts = [grey, negative, flip, permute];
+        let sides = [config.template, config.search, config.grid, anchors.stride];
+        let shapes = anchors.ratios.iter().chain(&anchors.scales);
         let sane = !videos.is_empty()
             && sides.into_iter().all(|side| (1..=2048).contains(&side))
-            && parts.into_iter().all(|part| (0.0..=1.0).contains(&part))
+            && parts.into_iter().all(|part| (0.0..=1.0).contains(part))
             && shapes.into_iter().all(|&value| value > 0.0 && value.is_finite());
-        let anchors = Anchors::new(&config.anchors, config.grid, (config.search / 2) as f64);
+        let anchors = Anchors::new(anchors, config.grid, (config.search / 2) as f64);
         if !sane || anchors.is_empty() || anchors.iter().any(|anchor| anchor.width * anchor.height <= 0.0) {
             return Err(DataError::Config(format!("pairs of {} videos: {config:?}", videos.len())));
         }
@@ -122,9 +94,9 @@ impl Pairs {
 
     fn pair(&self, seed: u64, epoch: u64, index: usize) -> Result<Pair, DataError> {
         let mut rng = Rng::new(seed, epoch, index as u64);
-        let config = &self.config;
-        let grey = rng.chance(config.grey);
-        let negative = self.videos.len() > 1 && rng.chance(config.negative);
+        let (config, settings) = (&self.config, &self.config.settings);
+        let grey = rng.chance(settings.grey);
+        let negative = self.videos.len() > 1 && rng.chance(settings.negative);
         let video = index % self.videos.len();
         let first = rng.below(self.videos.frames(video));
         let (template, near) = self.visible(video, first, &mut rng)?;
@@ -133,20 +105,20 @@ impl Pairs {
             let frame = rng.below(self.videos.frames(other));
             self.visible(other, frame, &mut rng)?.0
         } else {
-            let range = self.videos.frame_range(video).unwrap_or(config.frame_range);
+            let range = self.videos.frame_range(video).unwrap_or(settings.frame_range);
             let low = near.saturating_sub(range);
             let high = near.saturating_add(range).min(self.videos.frames(video) - 1);
             let frame = low + rng.below(high - low + 1);
             self.visible(video, frame, &mut rng)?.0
         };
-        let mut cut = |(frame, target): &(VideoFrame, TargetBox), size: usize, augment: &CropAugment| {
+        let mut cut = |(frame, target): &(VideoFrame, TargetBox), size: usize, augment: &CropVariation| {
             let mask = frame.mask.as_ref();
             crop((&frame.image, mask), target, (size, config.template), augment, &mut rng)
         };
-        let mut template_crop = cut(&template, config.template, &config.template_augment);
-        let mut search_crop = cut(&search, config.search, &config.search_augment);
-        let flip = rng.chance(config.flip);
-        let order = if rng.chance(config.permute) { rng.below(6) } else { 0 };
+        let mut template_crop = cut(&template, config.template, &settings.template);
+        let mut search_crop = cut(&search, config.search, &settings.search);
+        let flip = rng.chance(settings.flip);
+        let order = if rng.chance(settings.permute) { rng.below(6) } else { 0 };
         for (crop, side) in [(&mut template_crop, config.template), (&mut search_crop, config.search)] {
             if flip {
                 mirror(crop, side);
@@ -154,7 +126,7 @@ impl Pairs {
             recolour(&mut crop.pixels, grey, order, config.channels);
         }
         let target = (!negative).then_some(search_crop.target);
-        let labels = AnchorLabels::new(&self.anchors, target.as_ref(), &config.labels, &mut rng);
+        let labels = AnchorLabels::new(&self.anchors, target.as_ref(), settings, &mut rng);
         let masked = !negative && search.0.mask.is_some();
         let mask_weight = if masked {
             labels.mask_weight(&self.anchors)

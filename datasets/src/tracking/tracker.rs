@@ -6,10 +6,11 @@
 //! last two, a network with a refinement stage computes the mask of the selected position only.
 
 use super::crop::{CONTEXT, context_side, mean_colour};
-use super::{AnchorConfig, Anchors, TargetBox};
+use super::{Anchors, TargetBox};
 use crate::geometry::{Affine, ContourKind, Point, Polygon, find_contours, min_area_rect};
 use crate::grid::{Grid, Mask};
 use crate::image::{Image, Size, warp, warp_grid};
+use zoo_settings::{self as settings, Tracking};
 
 /// Settings of the tracker. The defaults are those of SiamMask's base stage.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,15 +24,9 @@ pub struct TrackerConfig {
     /// Side of the network's mask output; 127 after refinement.
     pub mask: usize,
     /// Anchors.
-    pub anchors: AnchorConfig,
-    /// Penalty for changes of size and shape.
-    pub penalty: f64,
-    /// Weight of the cosine window relative to the score.
-    pub window_influence: f64,
-    /// How fast the size follows a confident detection.
-    pub rate: f64,
-    /// Pixels above this probability belong to the target.
-    pub mask_threshold: f32,
+    pub anchors: settings::Anchors,
+    /// Penalties, and how fast the size follows.
+    pub settings: Tracking,
 }
 
 impl Default for TrackerConfig {
@@ -41,11 +36,8 @@ impl Default for TrackerConfig {
             search: 255,
             margin: 8,
             mask: 63,
-            anchors: AnchorConfig::default(),
-            penalty: 0.09,
-            window_influence: 0.39,
-            rate: 0.38,
-            mask_threshold: 0.3,
+            anchors: settings::Anchors::default(),
+            settings: Tracking::default(),
         }
     }
 }
@@ -189,8 +181,8 @@ impl Tracker {
             };
             let scale_change = change(size(target.width, target.height) / size(width, height));
             let shape_change = change((width / height) / (target.width / target.height));
-            let penalty = libm::exp(-(shape_change * scale_change - 1.0) * self.config.penalty);
-            let influence = self.config.window_influence;
+            let penalty = libm::exp(-(shape_change * scale_change - 1.0) * self.config.settings.penalty);
+            let influence = self.config.settings.window_influence;
             let total = penalty * score * (1.0 - influence) + self.window[i] * influence;
             // Outputs that are no numbers lose against all others.
             if best.is_none_or(|(most, _)| total > most || most.is_nan()) {
@@ -208,7 +200,7 @@ impl Tracker {
     /// # Panics
     /// If the mask has another length.
     pub fn follow(&mut self, window: &SearchWindow, choice: &Choice, mask: Option<&[f32]>, frame: Size) -> Tracked {
-        let rate = choice.penalty * choice.score * self.config.rate;
+        let rate = choice.penalty * choice.score * self.config.settings.rate;
         let finite = |value: f64, otherwise: f64| if value.is_finite() { value } else { otherwise };
         let last = self.target;
         let toward = |from: f64, to: f64| finite(from * (1.0 - rate) + to / window.scale * rate, from);
@@ -249,7 +241,7 @@ impl Tracker {
         };
         let ((xx, dx), (yy, dy)) = (axis(frame.width, corner.x), axis(frame.height, corner.y));
         let map = Affine { dx, dy, ..Affine::scaling(xx, yy) };
-        warp_grid(&probability, frame, &map, -1.0).map(|p| p > self.config.mask_threshold)
+        warp_grid(&probability, frame, &map, -1.0).map(|p| p > self.config.settings.mask_threshold as f32)
     }
 }
 

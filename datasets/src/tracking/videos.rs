@@ -7,64 +7,26 @@ use crate::geometry::Point;
 use crate::grid::{Grid, Mask};
 use crate::image::{Rect, Size};
 use crate::paint::{Canvas, contrasting_colour, random_colour};
-use crate::{DataError, Rng};
+use crate::{DataError, Rng, checks::Checks};
+use zoo_settings as settings;
 
-/// How videos are drawn. Pairs are the smallest and the largest value of a uniform draw.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct VideosConfig {
-    /// Size of the frames.
-    pub size: Size,
-    /// Number of frames of a video.
-    pub frames: usize,
-    /// Mean radius of objects, in pixels.
-    pub radius: (f64, f64),
-    /// Speed in pixels per frame.
-    pub speed: (f64, f64),
-    /// Largest turn per frame, in degrees.
-    pub turn: f64,
-    /// Largest change of size, as a factor's distance from 1.
-    pub growth: f64,
-    /// Largest amplitude of the waves along the outline, as a part of the radius.
-    pub waves: f64,
-    /// Other objects in the scene; one of them has almost the colours of the target.
-    pub distractors: (usize, usize),
-    /// Part of the videos in which a bar hides parts of the target at times.
-    pub occluded: f64,
-    /// Width of that bar, in pixels.
-    pub bar: (f64, f64),
-    /// Smallest difference of luminance (0..255) between objects and background.
-    pub luminance_gap: (f64, f64),
-    /// Largest deviation of the texture's grid from the background colour, per channel.
-    pub texture: (f64, f64),
-    /// Deviation of the noise, in levels of 0..255.
-    pub noise: (f64, f64),
-}
+/// Largest turn per frame, in degrees.
+const TURN: f64 = 4.0;
+/// Largest change of size, as a factor's distance from 1.
+const GROWTH: f64 = 0.2;
+/// Width of the bar that hides parts of the target, in pixels.
+const BAR: [f64; 2] = [8.0, 18.0];
+/// Smallest difference of luminance (0..255) between objects and background.
+const LUMINANCE_GAP: [f64; 2] = [25.0, 60.0];
+/// Largest deviation of the texture's grid from the background colour, per channel.
+const TEXTURE: [f64; 2] = [10.0, 50.0];
+/// Deviation of the noise, in levels of 0..255.
+const NOISE: [f64; 2] = [2.0, 8.0];
 
-impl Default for VideosConfig {
-    fn default() -> Self {
-        Self {
-            size: Size::square(360),
-            frames: 20,
-            radius: (22.0, 42.0),
-            speed: (0.0, 5.0),
-            turn: 4.0,
-            growth: 0.2,
-            waves: 0.3,
-            distractors: (1, 3),
-            occluded: 0.3,
-            bar: (8.0, 18.0),
-            luminance_gap: (25.0, 60.0),
-            texture: (10.0, 50.0),
-            noise: (2.0, 8.0),
-        }
-    }
-}
-
-/// Generated videos: frame `t` of video `i` is a pure function of configuration, seed, `first + i` and `t`.
+/// Generated videos: frame `t` of video `i` is a pure function of the settings, their seed, `first + i` and `t`.
 #[derive(Debug, Clone)]
 pub struct Videos {
-    config: VideosConfig,
-    seed: u64,
+    settings: settings::Videos,
     first: u64,
     len: usize,
 }
@@ -73,28 +35,35 @@ impl Videos {
     /// Where held-out videos start, far beyond any training set.
     pub const HELD_OUT: u64 = 1_000_000;
 
-    /// Videos `first..first + len` of the set that `config` and `seed` describe.
+    /// Videos `first..first + len` of the set that the settings describe.
     ///
     /// # Errors
-    /// If `config` has a side below 32 or above 4096, no frames, or a range that is empty, not finite or, where that
-    /// makes no sense, negative.
-    pub fn new(config: VideosConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
-        check(&config).map_err(|reason| DataError::Config(format!("videos: {reason}")))?;
-        Ok(Self { config, seed, first, len })
+    /// If a side is below 32 or above 4096, there are no frames, or a range is empty, not finite or, where that makes
+    /// no sense, negative.
+    pub fn new(settings: &settings::Videos, first: u64, len: usize) -> Result<Self, DataError> {
+        Checks::of("videos")
+            .size(Size::square(settings.size), 32)
+            .count("frames", [1, settings.frames], 100_000)
+            .range("radius", settings.radius, [2.0, 1e4])
+            .range("speed", settings.speed, [0.0, 1e4])
+            .count("distractors", settings.distractors, 100)
+            .limit("waves", settings.waves, 0.3)
+            .limit("occluded", settings.occluded, 1.0)
+            .done()?;
+        Ok(Self { settings: settings.clone(), first, len })
     }
 
     /// Draws frame `frame` of video `index`.
     pub fn render(&self, index: usize, frame: usize) -> VideoFrame {
         let number = self.first.wrapping_add(index as u64);
-        let scene = Scene::new(&self.config, Rng::new(self.seed, 0, number));
+        let scene = Scene::new(&self.settings, Rng::new(self.settings.seed, 0, number));
         // The noise of each frame is its own.
-        scene.draw(frame, Rng::new(self.seed, 1 + frame as u64, number))
+        scene.draw(frame, Rng::new(self.settings.seed, 1 + frame as u64, number))
     }
 }
 
 /// The contents of a video that do not depend on the frame.
-struct Scene<'a> {
-    config: &'a VideosConfig,
+struct Scene {
     background: Canvas,
     target: Blob,
     others: Vec<Blob>,
@@ -113,52 +82,52 @@ struct Bar {
     colour: Colour,
 }
 
-impl<'a> Scene<'a> {
-    fn new(config: &'a VideosConfig, mut rng: Rng) -> Self {
-        let mut within = |(low, high): (f64, f64)| rng.uniform(low, high);
-        let gap = within(config.luminance_gap) as f32;
-        let amplitude = within(config.texture) as f32;
-        let noise = within(config.noise) as f32;
-        let half_width = within(config.bar) / 2.0;
+impl Scene {
+    fn new(settings: &settings::Videos, mut rng: Rng) -> Self {
+        let size = Size::square(settings.size);
+        let gap = rng.within(LUMINANCE_GAP) as f32;
+        let amplitude = rng.within(TEXTURE) as f32;
+        let noise = rng.within(NOISE) as f32;
+        let half_width = rng.within(BAR) / 2.0;
         let cells = 3 + rng.below(10);
         let backdrop = random_colour(&mut rng);
-        let mut background = Canvas::textured(config.size, backdrop, cells, amplitude, &mut rng);
+        let mut background = Canvas::textured(size, backdrop, cells, amplitude, &mut rng);
         for _ in 0..rng.below(5) {
             stroke(&mut background, &mut rng);
         }
         let ranges = BlobRanges {
-            radius: config.radius,
-            speed: config.speed,
-            turn: config.turn.to_radians(),
-            growth: config.growth,
-            waves: config.waves,
+            radius: settings.radius,
+            speed: settings.speed,
+            turn: TURN.to_radians(),
+            growth: GROWTH,
+            waves: settings.waves,
         };
-        let side = (config.size.width as f64, config.size.height as f64);
+        let side = (size.width as f64, size.height as f64);
         let blob = |rng: &mut Rng| {
             let colours = [contrasting_colour(backdrop, gap, rng), random_colour(rng)];
             Blob::random(&ranges, side, colours, rng)
         };
         let target = blob(&mut rng);
-        let count = config.distractors.0 + rng.below(config.distractors.1 - config.distractors.0 + 1);
+        let count = rng.count(settings.distractors);
         let others = (0..count).map(|i| {
             let other = blob(&mut rng);
             if i == 0 { other.coloured_like(&target, &mut rng) } else { other }
         });
         let others = others.collect();
-        let bar = rng.chance(config.occluded).then(|| {
+        let bar = rng.chance(settings.occluded).then(|| {
             let angle = rng.uniform(0.0, std::f64::consts::TAU);
             let across = Point::new(libm::cos(angle), libm::sin(angle));
             // It meets the target in some frame.
-            let time = rng.unit() * config.frames as f64;
+            let time = rng.unit() * settings.frames as f64;
             let velocity = across * rng.uniform(-4.0, 4.0);
             let start = target.pose(time, side).centre - velocity * time;
             Bar { start, velocity, across, half_width, colour: random_colour(&mut rng) }
         });
-        Self { config, background, target, others, bar, noise }
+        Self { background, target, others, bar, noise }
     }
 
     fn draw(mut self, frame: usize, mut rng: Rng) -> VideoFrame {
-        let (time, size) = (frame as f64, self.config.size);
+        let (time, size) = (frame as f64, self.background.size());
         let side = (size.width as f64, size.height as f64);
         // How much of each pixel shows the target.
         let mut shown = Grid::filled(size, 0.0_f32);
@@ -242,47 +211,17 @@ fn paint(canvas: &mut Canvas, pose: &Pose<'_>, mut report: impl FnMut(usize, f32
     }
 }
 
-fn check(config: &VideosConfig) -> Result<(), String> {
-    let sided = |side: usize| (32..=4096).contains(&side);
-    if !sided(config.size.width) || !sided(config.size.height) || !(1..=100_000).contains(&config.frames) {
-        return Err(format!("{} frames of {} pixels", config.frames, config.size));
-    }
-    let up_to = |limit: f64| (0.0, limit);
-    let ranges = [
-        ("radius", config.radius, 2.0),
-        ("speed", config.speed, 0.0),
-        ("turn", up_to(config.turn), 0.0),
-        ("bar", config.bar, 0.0),
-        ("luminance_gap", config.luminance_gap, 0.0),
-        ("texture", config.texture, 0.0),
-        ("noise", config.noise, 0.0),
-    ];
-    for (name, (low, high), least) in ranges {
-        if !(low >= least && low <= high && high <= 1e4) {
-            return Err(format!("{name} from {low} to {high}"));
-        }
-    }
-    if config.distractors.0 > config.distractors.1 || config.distractors.1 > 100 {
-        return Err(format!("distractors from {} to {}", config.distractors.0, config.distractors.1));
-    }
-    let parts = [("growth", config.growth, 0.9), ("waves", config.waves, 0.3), ("occluded", config.occluded, 1.0)];
-    match parts.into_iter().find(|(_, part, most)| !(0.0..=*most).contains(part)) {
-        Some((name, part, most)) => Err(format!("{name} is {part}, not within 0 to {most}")),
-        None => Ok(()),
-    }
-}
-
 impl VideoDataset for Videos {
     fn len(&self) -> usize {
         self.len
     }
 
     fn name(&self, index: usize) -> String {
-        format!("videos(seed {})[{}]", self.seed, self.first.wrapping_add(index as u64))
+        format!("videos(seed {})[{}]", self.settings.seed, self.first.wrapping_add(index as u64))
     }
 
     fn frames(&self, _index: usize) -> usize {
-        self.config.frames
+        self.settings.frames
     }
 
     fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError> {

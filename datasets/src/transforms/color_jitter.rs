@@ -1,26 +1,26 @@
 //! Random brightness, contrast, saturation and hue.
 
+use zoo_settings::ColorJitter;
+
+use super::Transform;
 use super::adjust::Adjust;
 use super::plan::Op;
 use crate::Rng;
+use crate::image::Size;
 
-/// Changes colours by random factors, in random order (`torchvision.transforms.ColorJitter`). Operations with a range
-/// of 0 are skipped.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ColorJitter {
-    /// The brightness factor is within this distance of 1, and at least 0.
-    pub brightness: f64,
-    /// The same for contrast.
-    pub contrast: f64,
-    /// The same for saturation.
-    pub saturation: f64,
-    /// The hue rotates by at most this fraction of the circle, at most 0.5.
-    pub hue: f64,
-}
+/// Operations with a range of 0 are skipped.
+impl Transform for ColorJitter {
+    fn check(&self) -> Result<(), String> {
+        let within = [self.brightness, self.contrast, self.saturation];
+        if !within.iter().all(|within| *within >= 0.0 && within.is_finite()) {
+            return Err("brightness, contrast and saturation must be at least 0".to_owned());
+        }
+        let sane = (0.0..=0.5).contains(&self.hue);
+        if sane { Ok(()) } else { Err(format!("a hue of {} is not between 0 and 0.5", self.hue)) }
+    }
 
-impl ColorJitter {
-    pub(super) fn plan(self, rng: &mut Rng) -> Vec<Op> {
-        let Self { brightness, contrast, saturation, hue } = self;
+    fn plan(&self, _from: Size, rng: &mut Rng) -> Vec<Op> {
+        let &Self { brightness, contrast, saturation, hue } = self;
         let mut factor =
             |within: f64| (within > 0.0).then(|| rng.uniform((1.0 - within).max(0.0), 1.0 + within) as f32);
         let drawn = [
@@ -47,7 +47,7 @@ mod tests {
         let jitter = ColorJitter { brightness: 0.4, contrast: 1.5, saturation: 0.0, hue: 0.1 };
         let mut orders = std::collections::HashSet::new();
         for sample in 0..500 {
-            let ops = jitter.plan(&mut Rng::new(1, 0, sample));
+            let ops = jitter.plan(Size::square(1), &mut Rng::new(1, 0, sample));
             let mut order = Vec::new();
             for op in &ops {
                 match op {
@@ -61,6 +61,11 @@ mod tests {
             orders.insert(order);
         }
         assert_eq!(orders.len(), 6);
-        assert!(ColorJitter { brightness: 0.0, contrast: 0.0, ..jitter }.plan(&mut Rng::new(0, 0, 0)).len() == 1);
+        assert!(
+            ColorJitter { brightness: 0.0, contrast: 0.0, ..jitter }
+                .plan(Size::square(1), &mut Rng::new(0, 0, 0))
+                .len()
+                == 1
+        );
     }
 }

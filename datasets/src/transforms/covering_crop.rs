@@ -1,73 +1,67 @@
 //! The random crop of TensorFlow's ImageNet pipelines.
 
+use zoo_settings::RandomCoveringCrop;
+
 use super::plan::Op;
+use super::{Transform, ordered};
 use crate::Rng;
 use crate::image::{Rect, Size};
 
-/// A crop of random shape and size that covers at least a part of the image: the rule of
-/// `tf.image.sample_distorted_bounding_box` (`sample_distorted_bounding_box_op.cc`) with the whole image as the box.
-/// Other than in [`RandomResizedCrop`](super::RandomResizedCrop), the shape is uniform itself and the height, not
-/// the area, is uniform among those allowed. A [`Resize`](super::Resize) usually follows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomCoveringCrop {
-    /// Smallest part of the image that must be covered (`min_object_covered`).
-    pub min_covered: f64,
-    /// Smallest and largest part of the image's area (`area_range`).
-    pub area: (f64, f64),
-    /// Smallest and largest width / height (`aspect_ratio_range`).
-    pub ratio: (f64, f64),
-    /// Attempts before the whole image is taken (`max_attempts`).
-    pub attempts: usize,
-}
+/// Attempts before the whole image is taken (`max_attempts`).
+const ATTEMPTS: usize = 100;
 
-impl Default for RandomCoveringCrop {
-    /// The values of TensorFlow's official ImageNet preprocessing: 0.1 covered, area 0.05 to 1, shape 0.75 to 1.33,
-    /// 100 attempts.
-    fn default() -> Self {
-        Self { min_covered: 0.1, area: (0.05, 1.0), ratio: (0.75, 1.33), attempts: 100 }
+/// The rule of `tf.image.sample_distorted_bounding_box` (`sample_distorted_bounding_box_op.cc`) with the whole image as
+/// the box. Other than in a random resized crop, the shape is uniform itself and the height, not the area, is uniform
+/// among those allowed.
+impl Transform for RandomCoveringCrop {
+    fn check(&self) -> Result<(), String> {
+        ordered("area", self.area)?;
+        ordered("ratio", self.ratio)
     }
-}
 
-impl RandomCoveringCrop {
-    pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
-        let crop = (0..self.attempts).find_map(|_| self.attempt(from, rng));
+    fn plan(&self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        let crop = (0..ATTEMPTS).find_map(|_| attempt(self, from, rng));
         vec![Op::Crop(crop.unwrap_or(Rect::full(from)))]
     }
 
-    fn attempt(self, from: Size, rng: &mut Rng) -> Option<Rect> {
-        let aspect = rng.uniform(self.ratio.0, self.ratio.1);
-        let round = |x: f64| x.round_ties_even() as usize;
-        let total = from.area() as f64;
-        let (smallest, largest) = (self.area.0 * total, self.area.1 * total);
-        let mut highest = round((largest / aspect).sqrt());
-        if round(highest as f64 * aspect) > from.width {
-            // The tallest crop whose rounded width still fits.
-            highest = ((from.width as f64 + 0.5 - 1e-7) / aspect) as usize;
-            if round(highest as f64 * aspect) > from.width {
-                highest = highest.saturating_sub(1);
-            }
-        }
-        highest = highest.min(from.height);
-        let mut height = round((smallest / aspect).sqrt()).min(highest);
-        height += rng.below(highest - height + 1);
-        let area = |height: usize| (round(height as f64 * aspect) * height) as f64;
-        // Rounding may leave the allowed range by one row.
-        if area(height) < smallest {
-            height += 1;
-        }
-        if area(height) > largest {
-            height = height.saturating_sub(1);
-        }
-        let width = round(height as f64 * aspect);
-        let covered = area(height) / total;
-        let allowed = (smallest..=largest).contains(&area(height)) && covered >= self.min_covered;
-        if !allowed || width == 0 || width > from.width || height > from.height {
-            return None;
-        }
-        let y = rng.below(from.height - height);
-        let x = rng.below(from.width - width);
-        Some(Rect::new(x, y, width, height))
+    fn output(&self, _from: Option<Size>) -> Option<Size> {
+        None
     }
+}
+
+fn attempt(crop: &RandomCoveringCrop, from: Size, rng: &mut Rng) -> Option<Rect> {
+    let aspect = rng.within(crop.ratio);
+    let round = |x: f64| x.round_ties_even() as usize;
+    let total = from.area() as f64;
+    let [smallest, largest] = crop.area.map(|share| share * total);
+    let mut highest = round((largest / aspect).sqrt());
+    if round(highest as f64 * aspect) > from.width {
+        // The tallest crop whose rounded width still fits.
+        highest = ((from.width as f64 + 0.5 - 1e-7) / aspect) as usize;
+        if round(highest as f64 * aspect) > from.width {
+            highest = highest.saturating_sub(1);
+        }
+    }
+    highest = highest.min(from.height);
+    let mut height = round((smallest / aspect).sqrt()).min(highest);
+    height += rng.below(highest - height + 1);
+    let area = |height: usize| (round(height as f64 * aspect) * height) as f64;
+    // Rounding may leave the allowed range by one row.
+    if area(height) < smallest {
+        height += 1;
+    }
+    if area(height) > largest {
+        height = height.saturating_sub(1);
+    }
+    let width = round(height as f64 * aspect);
+    let covered = area(height) / total;
+    let allowed = (smallest..=largest).contains(&area(height)) && covered >= crop.min_covered;
+    if !allowed || width == 0 || width > from.width || height > from.height {
+        return None;
+    }
+    let y = rng.below(from.height - height);
+    let x = rng.below(from.width - width);
+    Some(Rect::new(x, y, width, height))
 }
 
 #[cfg(test)]

@@ -1,30 +1,35 @@
 //! Crops of a fixed size: from the centre, or from anywhere with padding.
 
+use zoo_settings::{CenterCrop, PadMode, RandomCrop};
+
 use super::plan::Op;
+use super::{MAX_OUTPUT_SIDE, Transform, sized};
 use crate::Rng;
 use crate::image::{Rect, Size};
 
-/// The middle of the image (`torchvision.transforms.CenterCrop`). An image smaller than the crop is padded with black
-/// first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CenterCrop {
-    /// Size of the result.
-    pub size: Size,
-}
+/// An image smaller than the crop is padded with black first.
+impl Transform for CenterCrop {
+    fn check(&self) -> Result<(), String> {
+        sized(self.size.into())
+    }
 
-impl CenterCrop {
-    pub(super) fn plan(self, from: Size) -> Vec<Op> {
+    fn output(&self, _from: Option<Size>) -> Option<Size> {
+        Some(self.size.into())
+    }
+
+    fn plan(&self, from: Size, _rng: &mut Rng) -> Vec<Op> {
+        let crop = Size::from(self.size);
         let mut ops = Vec::new();
         let mut size = from;
-        if self.size.width > from.width || self.size.height > from.height {
+        if crop.width > from.width || crop.height > from.height {
             let missing = |crop: usize, side: usize| crop.saturating_sub(side);
-            let (x, y) = (missing(self.size.width, from.width), missing(self.size.height, from.height));
+            let (x, y) = (missing(crop.width, from.width), missing(crop.height, from.height));
             size = Size::new(from.width + x, from.height + y);
-            ops.push(Op::Pad { left: x / 2, top: y / 2, to: size, border: Border::BLACK });
+            ops.push(Op::Pad { left: x / 2, top: y / 2, to: size, border: PadMode::Zeros });
         }
         let offset = |side: usize, crop: usize| half_to_even(side - crop);
-        let (x, y) = (offset(size.width, self.size.width), offset(size.height, self.size.height));
-        ops.push(Op::Crop(Rect::new(x, y, self.size.width, self.size.height)));
+        let (x, y) = (offset(size.width, crop.width), offset(size.height, crop.height));
+        ops.push(Op::Crop(Rect::new(x, y, crop.width, crop.height)));
         ops
     }
 }
@@ -35,43 +40,27 @@ fn half_to_even(n: usize) -> usize {
     half + (n % 2) * (half % 2)
 }
 
-/// A crop from a random place (`torchvision.transforms.RandomCrop(size, padding, pad_if_needed=True)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RandomCrop {
-    /// Size of the result.
-    pub size: Size,
-    /// Pixels put around the image first.
-    pub padding: usize,
-    /// What the padding shows.
-    pub border: Border,
-}
+/// As `torchvision.transforms.RandomCrop(size, padding, pad_if_needed=True)`.
+impl Transform for RandomCrop {
+    fn check(&self) -> Result<(), String> {
+        sized(Size::square(self.size))?;
+        let sane = self.pad <= MAX_OUTPUT_SIDE;
+        if sane { Ok(()) } else { Err(format!("padding of {} pixels", self.pad)) }
+    }
 
-/// What the padding around an image shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Border {
-    /// One colour.
-    Colour([u8; 3]),
-    /// The image, mirrored at its edge rows and columns, which are not repeated (`padding_mode="reflect"`).
-    Reflected,
-}
+    fn output(&self, _from: Option<Size>) -> Option<Size> {
+        Some(Size::square(self.size))
+    }
 
-impl Border {
-    /// Padding with zeros.
-    pub const BLACK: Self = Self::Colour([0; 3]);
-}
-
-impl RandomCrop {
-    pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
+    fn plan(&self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        let size = self.size;
         // What is still missing after padding is added on both sides, as torchvision does.
-        let border = |side: usize, crop: usize| self.padding + crop.saturating_sub(side + 2 * self.padding);
-        let (left, top) = (border(from.width, self.size.width), border(from.height, self.size.height));
+        let border = |side: usize| self.pad + size.saturating_sub(side + 2 * self.pad);
+        let (left, top) = (border(from.width), border(from.height));
         let padded = Size::new(from.width + 2 * left, from.height + 2 * top);
-        let y = rng.below(padded.height - self.size.height + 1);
-        let x = rng.below(padded.width - self.size.width + 1);
-        vec![
-            Op::Pad { left, top, to: padded, border: self.border },
-            Op::Crop(Rect::new(x, y, self.size.width, self.size.height)),
-        ]
+        let y = rng.below(padded.height - size + 1);
+        let x = rng.below(padded.width - size + 1);
+        vec![Op::Pad { left, top, to: padded, border: self.mode }, Op::Crop(Rect::new(x, y, size, size))]
     }
 }
 
@@ -91,9 +80,10 @@ mod tests {
 
     #[test]
     fn a_small_image_is_padded_as_torchvision_does() {
-        let ops = CenterCrop { size: Size::square(10) }.plan(Size::new(7, 20));
+        let ops =
+            CenterCrop { size: zoo_settings::ImageSize::Square(10) }.plan(Size::new(7, 20), &mut Rng::new(0, 0, 0));
         // 3 columns missing: 1 on the left, 2 on the right; rows: (20 - 10) / 2.
-        let pad = Op::Pad { left: 1, top: 0, to: Size::new(10, 20), border: Border::BLACK };
+        let pad = Op::Pad { left: 1, top: 0, to: Size::new(10, 20), border: PadMode::Zeros };
         assert_eq!(ops, [pad, Op::Crop(Rect::new(0, 5, 10, 10))]);
     }
 
@@ -102,7 +92,7 @@ mod tests {
     #[test]
     fn borders_are_reflected() {
         let image = Image::new(Size::new(3, 2), (0..6).flat_map(|n| [n; 3]).collect()).unwrap();
-        let pad = Op::Pad { left: 2, top: 1, to: Size::new(7, 4), border: Border::Reflected };
+        let pad = Op::Pad { left: 2, top: 1, to: Size::new(7, 4), border: PadMode::Reflect };
         let plan = Plan::new(image.size(), &[pad, Op::Crop(Rect::new(1, 1, 6, 3))], None);
         let pixels: Vec<u8> = plan.run(image).pixels().iter().step_by(3).copied().collect();
         assert_eq!(pixels, [1, 0, 1, 2, 1, 0, 4, 3, 4, 5, 4, 3, 1, 0, 1, 2, 1, 0]);
@@ -110,7 +100,7 @@ mod tests {
 
     #[test]
     fn random_crops_reach_every_offset() {
-        let crop = RandomCrop { size: Size::square(32), padding: 4, border: Border::BLACK };
+        let crop = RandomCrop { size: 32, pad: 4, mode: PadMode::Zeros };
         let mut seen = std::collections::HashSet::new();
         for sample in 0..2000 {
             let ops = crop.plan(Size::square(32), &mut Rng::new(1, 0, sample));

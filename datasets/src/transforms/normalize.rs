@@ -1,26 +1,8 @@
 //! From 8-bit pixels to the input values of the network.
 
+use zoo_settings::{ChannelOrder, Levels};
+
 use crate::image::Image;
-
-/// The scale on which mean and deviation are given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum PixelScale {
-    /// Pixels are divided by 255 first (torchvision's `ToTensor`).
-    #[default]
-    Unit,
-    /// Pixels are unchanged, 0 to 255.
-    Byte,
-}
-
-/// Order of the colour channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ChannelOrder {
-    /// Red, green, blue.
-    #[default]
-    Rgb,
-    /// Blue, green, red: OpenCV's.
-    Bgr,
-}
 
 /// Luminance of a pixel as Pillow's `convert("L")` has it: ITU-R BT.601 in 16 bits of fraction.
 pub(super) fn luminance([r, g, b]: [u8; 3]) -> u8 {
@@ -35,7 +17,7 @@ pub struct Normalize {
     /// Standard deviation of each channel, in the order of `channels`.
     pub std: [f32; 3],
     /// The scale of both.
-    pub scale: PixelScale,
+    pub scale: Levels,
     /// Order of the channels in the result.
     pub channels: ChannelOrder,
     /// The result has one channel, the luminance, with the first mean and deviation.
@@ -48,7 +30,7 @@ impl Normalize {
 
     /// Pixels as they are, in 0..1.
     pub const UNCHANGED: Self =
-        Self { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Unit, channels: ChannelOrder::Rgb, grey: false };
+        Self { mean: [0.0; 3], std: [1.0; 3], scale: Levels::Unit, channels: ChannelOrder::Rgb, grey: false };
 
     /// Number of channels of the result.
     pub fn planes(&self) -> usize {
@@ -63,8 +45,8 @@ impl Normalize {
     /// The value of a level of 0..255 that need not be whole.
     fn level(&self, channel: usize, level: f32) -> f32 {
         let pixel = match self.scale {
-            PixelScale::Unit => level / 255.0,
-            PixelScale::Byte => level,
+            Levels::Unit => level / 255.0,
+            Levels::Byte => level,
         };
         (pixel - self.mean[channel]) / self.std[channel]
     }
@@ -113,7 +95,7 @@ mod tests {
     #[test]
     fn channels_become_planes() {
         let image = Image::new(Size::new(2, 1), vec![0, 128, 255, 64, 192, 32]).unwrap();
-        let normalize = Normalize { mean: [128.0; 3], std: [64.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
+        let normalize = Normalize { mean: [128.0; 3], std: [64.0; 3], scale: Levels::Byte, ..Normalize::UNCHANGED };
         let mut out = [0.0; 6];
         normalize.apply(&image, &mut out);
         assert_eq!(out, [-2.0, -1.0, 0.0, 1.0, 127.0 / 64.0, -1.5]);
@@ -131,13 +113,13 @@ mod tests {
         let colours = vec![255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 13, 200, 77];
         let image = Image::new(Size::new(5, 1), colours).unwrap();
         let mut out = [0.0; 5];
-        Normalize { grey: true, scale: PixelScale::Byte, ..Normalize::UNCHANGED }.apply(&image, &mut out);
+        Normalize { grey: true, scale: Levels::Byte, ..Normalize::UNCHANGED }.apply(&image, &mut out);
         assert_eq!(out, [76.0, 150.0, 29.0, 255.0, 130.0]);
     }
 
     #[test]
     fn both_scales_agree() {
-        let byte = Normalize { mean: [127.5; 3], std: [51.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
+        let byte = Normalize { mean: [127.5; 3], std: [51.0; 3], scale: Levels::Byte, ..Normalize::UNCHANGED };
         let unit = Normalize { mean: [0.5; 3], std: [0.2; 3], ..Normalize::UNCHANGED };
         for pixel in 0..=255 {
             assert!((byte.value(0, pixel) - unit.value(0, pixel)).abs() < 1e-6);

@@ -2,8 +2,8 @@
 
 use super::adjust::Adjust;
 use super::resize::WindowedResize;
-use super::{Border, Filter, Resize};
 use crate::image::{Image, Rect, Size};
+use zoo_settings::{Filter, PadMode};
 
 /// A geometric operation on an image of known size, with everything random already drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) enum Op {
         left: usize,
         top: usize,
         to: Size,
-        border: Border,
+        border: PadMode,
     },
     Mirror,
     /// A colour operation.
@@ -41,8 +41,8 @@ impl Op {
         match self {
             Self::Crop(rect) => Rect { x: rect.x + window.x, y: rect.y + window.y, ..window },
             Self::Resize { to, filter } => WindowedResize { from, to, filter, window }.source(),
-            Self::Pad { border: Border::Reflected, .. } => Rect::full(from),
-            Self::Pad { left, top, border: Border::Colour(_), .. } => {
+            Self::Pad { border: PadMode::Reflect, .. } => Rect::full(from),
+            Self::Pad { left, top, border: PadMode::Zeros, .. } => {
                 let (x, width) = overlap(window.x..window.right(), left, from.width);
                 let (y, height) = overlap(window.y..window.bottom(), top, from.height);
                 Rect::new(x, y, width, height)
@@ -128,10 +128,8 @@ impl Stage {
         match self.op {
             Op::Crop(_) => part,
             Op::Resize { to, filter } => WindowedResize { from: self.from, to, filter, window: self.window }.run(part),
-            Op::Pad { left, top, border: Border::Reflected, .. } => reflected(&part, self.window, left, top),
-            Op::Pad { left, top, border: Border::Colour(fill), .. } => {
-                pad(&part, self.window, left, top, self.from, fill)
-            }
+            Op::Pad { left, top, border: PadMode::Reflect, .. } => reflected(&part, self.window, left, top),
+            Op::Pad { left, top, border: PadMode::Zeros, .. } => pad(&part, self.window, left, top, self.from),
             Op::Mirror => mirror(part),
             Op::Adjust(adjust) if adjust.is_local() => adjust.run(part),
             Op::Adjust(adjust) => cut(adjust.run(part), self.window),
@@ -141,10 +139,9 @@ impl Stage {
 }
 
 /// The `window` of an image of size `from` with padding, from the part of it that the window shows.
-fn pad(part: &Image, window: Rect, left: usize, top: usize, from: Size, fill: [u8; 3]) -> Image {
-    let mut image = Image::filled(window.size(), fill);
-    let border = Border::Colour(fill);
-    let source = Op::Pad { left, top, to: from, border }.source(from, window);
+fn pad(part: &Image, window: Rect, left: usize, top: usize, from: Size) -> Image {
+    let mut image = Image::filled(window.size(), [0; 3]);
+    let source = Op::Pad { left, top, to: from, border: PadMode::Zeros }.source(from, window);
     let (x, y) = (source.x + left, source.y + top);
     // The part lies outside of a window that shows padding alone.
     let inside = x >= window.x && x < window.right() && y >= window.y && y < window.bottom();
@@ -214,10 +211,4 @@ fn affine(image: &Image, [a, b, c, d, e, f]: [f64; 6], window: Rect) -> Image {
         }
     }
     taken
-}
-
-impl From<Resize> for Op {
-    fn from(resize: Resize) -> Self {
-        Self::Resize { to: resize.size, filter: resize.filter }
-    }
 }

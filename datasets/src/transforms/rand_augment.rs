@@ -1,36 +1,34 @@
 //! Random operations of one magnitude.
 
+use zoo_settings::RandAugment;
+
+use super::Transform;
 use super::adjust::Adjust;
 use super::plan::Op;
 use crate::Rng;
 use crate::image::Size;
 
-/// Applies operations drawn from a list of 14, all of one magnitude (Cubuk et al., arXiv 1909.13719; list and ranges as
-/// in `torchvision.transforms.RandAugment`). Geometric operations use the nearest pixel and leave black borders.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandAugment {
-    /// Number of operations, one after the other.
-    pub operations: usize,
-    /// Their magnitude, below `bins`.
-    pub magnitude: usize,
-    /// Number of magnitudes, at least 2.
-    pub bins: usize,
-}
-
 /// Number of operations in the list.
 pub(super) const OPERATIONS: usize = 14;
 
-impl RandAugment {
-    pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
-        (0..self.operations).filter_map(|_| self.operation(rng.below(OPERATIONS), from, rng)).collect()
+/// The list and ranges of `torchvision.transforms.RandAugment`. Geometric operations use the nearest pixel and leave
+/// black borders.
+impl Transform for RandAugment {
+    fn check(&self) -> Result<(), String> {
+        let &Self { operations: _, magnitude, bins } = self;
+        let sane = bins >= 2 && magnitude < bins;
+        if sane { Ok(()) } else { Err(format!("magnitude {magnitude} must be below bins {bins}, and bins at least 2")) }
     }
 
-    /// An operation by its number in torchvision's list; `None` for the identity.
-    fn operation(self, number: usize, from: Size, rng: &mut Rng) -> Option<Op> {
-        let [width, height] = [from.width, from.height].map(|side| 150.0 / 331.0 * side as f64);
-        let ranges = Ranges { shear: 0.3, translation: [width, height], rotation: 30.0, factor: 0.9, bits: 4.0 };
-        ranges.operation(number, [self.magnitude, self.bins], from, rng)
+    fn plan(&self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        let (ranges, magnitude) = (ranges(from), [self.magnitude, self.bins]);
+        (0..self.operations).filter_map(|_| ranges.operation(rng.below(OPERATIONS), magnitude, from, rng)).collect()
     }
+}
+
+fn ranges(from: Size) -> Ranges {
+    let [width, height] = [from.width, from.height].map(|side| 150.0 / 331.0 * side as f64);
+    Ranges { shear: 0.3, translation: [width, height], rotation: 30.0, factor: 0.9, bits: 4.0 }
 }
 
 /// Largest magnitudes of operations.
@@ -127,11 +125,10 @@ mod tests {
 
     #[test]
     fn operations_are_torchvisions_to_the_bit() {
-        let augment = RandAugment { operations: 2, magnitude: 9, bins: 31 };
         let picture = picture();
         for (number, theirs) in THEIRS.iter().enumerate() {
             let ours = (0..20).map(|sample| {
-                let op = augment.operation(number, picture.size(), &mut Rng::new(0, 0, sample));
+                let op = ranges(picture.size()).operation(number, [9, 31], picture.size(), &mut Rng::new(0, 0, sample));
                 let plan = Plan::new(picture.size(), op.as_slice(), None);
                 fnv1a64(plan.run(picture.clone()).pixels())
             });

@@ -1,44 +1,30 @@
 //! Random erasing.
 
+use zoo_settings::RandomErasing;
+
 use super::random_resized_crop::sides;
 use crate::Rng;
 use crate::image::{Rect, Size};
 
-/// Fills a rectangle of random area and shape with one value, after the normalisation (Zhong et al., arXiv 1708.04896;
-/// `torchvision.transforms.RandomErasing`).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomErasing {
-    /// Probability of erasing.
-    pub probability: f64,
-    /// Smallest and largest part of the image's area.
-    pub scale: (f64, f64),
-    /// Smallest and largest height / width, drawn uniformly in the logarithm.
-    pub ratio: (f64, f64),
-    /// The value, after normalisation: 0 is the mean of the normalisation.
-    pub value: f32,
+/// The rectangle to erase; `None` if none of ten attempts fits into the image.
+pub(super) fn rect(erasing: &RandomErasing, image: Size, rng: &mut Rng) -> Option<Rect> {
+    if !rng.chance(erasing.p) {
+        return None;
+    }
+    (0..10).find_map(|_| {
+        let [height, width] = sides(image, erasing.scale, erasing.ratio, rng);
+        (height < image.height && width < image.width).then(|| {
+            let y = rng.below(image.height - height + 1);
+            Rect::new(rng.below(image.width - width + 1), y, width, height)
+        })
+    })
 }
 
-impl RandomErasing {
-    /// The rectangle to erase; `None` if none of ten attempts fits into the image.
-    pub(super) fn rect(&self, image: Size, rng: &mut Rng) -> Option<Rect> {
-        if !rng.chance(self.probability) {
-            return None;
-        }
-        (0..10).find_map(|_| {
-            let [height, width] = sides(image, self.scale, self.ratio, rng);
-            (height < image.height && width < image.width).then(|| {
-                let y = rng.below(image.height - height + 1);
-                Rect::new(rng.below(image.width - width + 1), y, width, height)
-            })
-        })
-    }
-
-    /// Fills the rectangle in all planes of an image of this size.
-    pub(super) fn run(&self, rect: Rect, size: Size, planes: &mut [f32]) {
-        for plane in planes.chunks_exact_mut(size.area().max(1)) {
-            for row in plane.chunks_exact_mut(size.width).skip(rect.y).take(rect.height) {
-                row[rect.x..rect.right()].fill(self.value);
-            }
+/// Fills the rectangle in all planes of an image of this size.
+pub(super) fn erase(value: f32, rect: Rect, size: Size, planes: &mut [f32]) {
+    for plane in planes.chunks_exact_mut(size.area().max(1)) {
+        for row in plane.chunks_exact_mut(size.width).skip(rect.y).take(rect.height) {
+            row[rect.x..rect.right()].fill(value);
         }
     }
 }
@@ -47,8 +33,7 @@ impl RandomErasing {
 mod tests {
     use super::*;
 
-    const ERASING: RandomErasing =
-        RandomErasing { probability: 0.5, scale: (0.02, 0.33), ratio: (0.3, 3.3), value: 0.0 };
+    const ERASING: RandomErasing = RandomErasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: 0.0 };
 
     /// In 40000 draws of torchvision's `get_params` on a 224x160 image, the mean area was 0.1704 of the image (standard
     /// deviation 0.088), and the mean height over width 1.1939 (0.78): `golden/export/augment.py`.
@@ -57,7 +42,7 @@ mod tests {
         let size = Size::new(224, 160);
         let (mut area, mut shape, mut erased) = (0.0, 0.0, 0);
         for sample in 0..40_000 {
-            if let Some(rect) = ERASING.rect(size, &mut Rng::new(5, 0, sample)) {
+            if let Some(rect) = rect(&ERASING, size, &mut Rng::new(5, 0, sample)) {
                 assert!(rect.right() <= size.width && rect.bottom() <= size.height);
                 erased += 1;
                 area += rect.size().area() as f64 / size.area() as f64;
@@ -74,7 +59,7 @@ mod tests {
     fn what_is_erased_is_the_rectangle_in_every_plane() {
         let (size, rect) = (Size::new(4, 3), Rect::new(1, 1, 2, 2));
         let mut planes = vec![1.0; 24];
-        RandomErasing { value: 7.0, ..ERASING }.run(rect, size, &mut planes);
+        erase(7.0, rect, size, &mut planes);
         for plane in planes.chunks(12) {
             assert_eq!(plane, [1.0, 1.0, 1.0, 1.0, 1.0, 7.0, 7.0, 1.0, 1.0, 7.0, 7.0, 1.0]);
         }

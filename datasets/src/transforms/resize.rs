@@ -7,48 +7,47 @@
 
 use std::ops::Range;
 
+use zoo_settings::{Filter, ResizeTo};
+
+use super::plan::Op;
+use super::{Transform, sized};
+use crate::Rng;
 use crate::image::{Image, Rect, Size};
 
 /// Fractional bits of a weight: 32 - 8 bits of pixel - 2 bits of headroom for overshoot (`PRECISION_BITS`).
 const PRECISION: u32 = 22;
 
-/// Interpolation filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Filter {
-    /// Triangle of support 1.
-    #[default]
-    Bilinear,
-    /// Keys' cubic of support 2 with a = -0.5.
-    Bicubic,
-}
-
-impl Filter {
-    fn support(self) -> f64 {
-        match self {
-            Self::Bilinear => 1.0,
-            Self::Bicubic => 2.0,
-        }
-    }
-
-    /// Weight at distance `x`; the order of operations is Pillow's.
-    fn weight(self, x: f64) -> f64 {
-        let x = x.abs();
-        match self {
-            Self::Bilinear if x < 1.0 => 1.0 - x,
-            Self::Bicubic if x < 1.0 => ((-0.5 + 2.0) * x - (-0.5 + 3.0)) * x * x + 1.0,
-            Self::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5,
-            Self::Bilinear | Self::Bicubic => 0.0,
-        }
+/// Reach of a filter from its centre.
+fn support(filter: Filter) -> f64 {
+    match filter {
+        Filter::Bilinear => 1.0,
+        Filter::Bicubic => 2.0,
     }
 }
 
-/// Resize to a fixed size, without keeping the aspect ratio (as `torchvision.transforms.Resize((h, w))`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Resize {
-    /// Size of the result.
-    pub size: Size,
-    /// Interpolation filter.
-    pub filter: Filter,
+/// Weight at distance `x`; the order of operations is Pillow's.
+fn weight(filter: Filter, x: f64) -> f64 {
+    let x = x.abs();
+    match filter {
+        Filter::Bilinear if x < 1.0 => 1.0 - x,
+        Filter::Bicubic if x < 1.0 => ((-0.5 + 2.0) * x - (-0.5 + 3.0)) * x * x + 1.0,
+        Filter::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5,
+        Filter::Bilinear | Filter::Bicubic => 0.0,
+    }
+}
+
+impl Transform for ResizeTo {
+    fn check(&self) -> Result<(), String> {
+        sized(self.size.into())
+    }
+
+    fn output(&self, _from: Option<Size>) -> Option<Size> {
+        Some(self.size.into())
+    }
+
+    fn plan(&self, _from: Size, _rng: &mut Rng) -> Vec<Op> {
+        vec![Op::Resize { to: self.size.into(), filter: self.filter }]
+    }
 }
 
 /// The scaling of one axis from `from` to `to` pixels.
@@ -66,7 +65,7 @@ impl Axis {
 
     /// Input pixels under the filter of output pixel `x`, and the filter's centre.
     fn taps(self, x: usize) -> (Range<usize>, f64) {
-        let support = self.filter.support() * self.scale().max(1.0);
+        let support = support(self.filter) * self.scale().max(1.0);
         let centre = (x as f64 + 0.5) * self.scale();
         if self.from == self.to {
             // Both filters are 1 at their centre and 0 at all other whole numbers.
@@ -91,7 +90,7 @@ impl Axis {
         for x in window {
             let (taps, centre) = self.taps(x);
             exact.clear();
-            exact.extend(taps.clone().map(|tap| self.filter.weight((tap as f64 - centre + 0.5) * inverse)));
+            exact.extend(taps.clone().map(|tap| weight(self.filter, (tap as f64 - centre + 0.5) * inverse)));
             let sum: f64 = exact.iter().sum();
             weights.outputs.push((taps.start - origin, weights.taps.len()..weights.taps.len() + taps.len()));
             weights.taps.extend(exact.iter().map(|&w| fixed_point(if sum == 0.0 { w } else { w / sum })));

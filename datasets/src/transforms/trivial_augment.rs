@@ -1,28 +1,26 @@
 //! One random operation of random magnitude.
 
+use zoo_settings::TrivialAugment;
+
+use super::Transform;
 use super::plan::Op;
 use super::rand_augment::{OPERATIONS, Ranges};
 use crate::Rng;
 use crate::image::Size;
 
-/// Applies one operation of the list of [`RandAugment`](super::RandAugment), of a random magnitude from a wider range
-/// (Müller and Hutter, arXiv 2103.10158; `torchvision.transforms.TrivialAugmentWide`).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrivialAugment {
-    /// Number of magnitudes, at least 2.
-    pub bins: usize,
-}
+/// The ranges of `torchvision.transforms.TrivialAugmentWide`.
+const RANGES: Ranges = Ranges { shear: 0.99, translation: [32.0; 2], rotation: 135.0, factor: 0.99, bits: 6.0 };
 
-impl TrivialAugment {
-    pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
-        let number = rng.below(OPERATIONS);
-        let magnitude = rng.below(self.bins);
-        self.operation(number, magnitude, from, rng).into_iter().collect()
+impl Transform for TrivialAugment {
+    fn check(&self) -> Result<(), String> {
+        let bins = self.bins;
+        if bins >= 2 { Ok(()) } else { Err(format!("{bins} bins of magnitudes; there must be at least 2")) }
     }
 
-    fn operation(self, number: usize, magnitude: usize, from: Size, rng: &mut Rng) -> Option<Op> {
-        let ranges = Ranges { shear: 0.99, translation: [32.0; 2], rotation: 135.0, factor: 0.99, bits: 6.0 };
-        ranges.operation(number, [magnitude, self.bins], from, rng)
+    fn plan(&self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        let number = rng.below(OPERATIONS);
+        let magnitude = rng.below(self.bins);
+        RANGES.operation(number, [magnitude, self.bins], from, rng).into_iter().collect()
     }
 }
 
@@ -102,7 +100,7 @@ mod tests {
             for (number, theirs) in all.iter().enumerate() {
                 let ours = (0..20).map(|sample| {
                     let mut rng = Rng::new(0, 0, sample);
-                    let op = TrivialAugment { bins: 31 }.operation(number, magnitude, picture.size(), &mut rng);
+                    let op = RANGES.operation(number, [magnitude, 31], picture.size(), &mut rng);
                     let plan = Plan::new(picture.size(), op.as_slice(), None);
                     fnv1a64(plan.run(picture.clone()).pixels())
                 });

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
-use zoo_datasets::detection::{BoundingBox, BoxDataset};
-use zoo_datasets::{BoxFolder, BoxPart, OnError};
+use zoo_datasets::detection::BoundingBox;
+use zoo_datasets::{Annotated, BoxFolder, OnError, Part};
 use zoo_tasks::metrics::{AveragePrecision, ImageBoxes, ScoredBox};
 
 /// Category, box and score of each detection in an image.
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for folder in std::env::args().skip(1) {
         let folder = Path::new(&folder);
         let detections: Detections = serde_json::from_slice(&std::fs::read(folder.join("detections.json"))?)?;
-        let set = BoxFolder::open_root(folder, BoxPart::Val, OnError::Fail)?;
+        let set = BoxFolder::open_root(folder, Part::Val, OnError::Fail)?;
         let mut meter = AveragePrecision::new(set.classes().len());
         for index in 0..set.len() {
             let (_, truth) = set.load(index)?;

@@ -1,6 +1,9 @@
 //! Evaluation of held-out samples, independent of the implementation of the network.
 
-use std::{error::Error, sync::atomic::AtomicBool};
+use std::{
+    error::Error,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,6 +85,32 @@ pub trait HeldOut {
         cancel: &AtomicBool,
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError>;
+}
+
+/// Passes all batches of held-out samples to `judge`, with the number of samples before it; `judge` returns the number
+/// of its samples. Returns the number of all samples, of `of`; `None` if `cancel` was set before the end.
+///
+/// # Errors
+/// Samples that cannot be read, all of them skipped, and errors of `judge`.
+pub(crate) fn judge_all<B>(
+    batches: impl Iterator<Item = Result<B, DataError>>,
+    of: usize,
+    cancel: &AtomicBool,
+    witness: &mut Witness<'_>,
+    mut judge: impl FnMut(B, usize, &mut Witness<'_>) -> Result<usize, EvaluationError>,
+) -> Result<Option<u64>, EvaluationError> {
+    let mut done = 0;
+    for batch in batches {
+        if cancel.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        done += judge(batch?, done, witness)?;
+        witness(&Sight::Progress { what: "samples", done, of });
+    }
+    if done == 0 {
+        return Err(EvaluationError::NothingEvaluated);
+    }
+    Ok(Some(done as u64))
 }
 
 /// Progress and results, reported during an evaluation.

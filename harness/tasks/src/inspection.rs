@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
-use zoo_datasets::{DataError, Image};
+use zoo_datasets::{Annotated, DataError, Image};
 
 /// The contents of a split of a data set.
 #[derive(Clone, Debug, Serialize)]
@@ -69,6 +69,21 @@ impl<const N: usize> Sums<N> {
         (0..samples).into_par_iter().map(one).reduce(Self::default, Self::join)
     }
 
+    /// Sums over all images of a set, with the counts of their annotations; `done` is called after each.
+    pub fn over_images<A>(
+        set: &dyn Annotated<A>,
+        counts: impl Fn(&A) -> [usize; N] + Sync,
+        done: &(dyn Fn() + Sync),
+    ) -> Self {
+        let read = |index| {
+            Self::of(set.load(index).map(|(image, annotation)| {
+                let counts = counts(&annotation);
+                (image, counts)
+            }))
+        };
+        Self::over(set.len(), read, done)
+    }
+
     /// The sums of one image with its counts, or an unreadable entry.
     pub fn of(found: Result<(Image, [usize; N]), DataError>) -> Self {
         let (image, counts) = match found {
@@ -103,6 +118,26 @@ impl<const N: usize> Sums<N> {
         self.height = range(self.height, other.height);
         self.broken.extend(other.broken);
         self
+    }
+
+    /// The contents of a part with this name and number of samples: the counts by name, in the facts and, if they have
+    /// a second name, in the columns.
+    pub fn inspection(
+        self,
+        name: &'static str,
+        samples: usize,
+        counted: [(&'static str, Option<&'static str>); N],
+    ) -> Inspection {
+        let named = || counted.into_iter().zip(self.counts);
+        let columns = named().filter_map(|((_, column), n)| Some((column?, Some((n as u64, n as u64)))));
+        Inspection {
+            name,
+            samples,
+            facts: named().map(|((fact, _), n)| (fact, n.into())).collect(),
+            columns: columns.collect(),
+            pixels: Some(self.pixels()),
+            broken: self.broken,
+        }
     }
 
     /// Mean and standard deviation of the pixels, and the range of sizes.

@@ -20,6 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod annotated;
 mod baseline;
 mod batch;
 mod classification;

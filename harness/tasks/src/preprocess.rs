@@ -1,11 +1,7 @@
 //! From decoded images to the input of the network.
 
-use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
-use zoo_recipe::{
-    Recipe,
-    layers::PadMode,
-    schema::{self, ImageSize, Levels},
-};
+use zoo_datasets::{Image, Normalize, Pipeline, Size};
+use zoo_recipe::{Recipe, schema};
 
 use crate::{Input, InputError};
 
@@ -43,15 +39,13 @@ pub(crate) fn pipeline(
                 return Err(misplaced("`random_erasing` follows `normalize`"));
             }
             schema::Step::RandomErasing(step) => {
-                let (scale, ratio) = (pair(step.scale), pair(step.ratio));
-                erasing =
-                    Some(transforms::RandomErasing { probability: step.p, scale, ratio, value: step.value as f32 });
+                erasing = Some(step.clone());
             }
             _ if normalize.is_some() => {
                 return Err(misplaced("nothing but `random_erasing` may follow `normalize`"));
             }
             schema::Step::Normalize(n) => normalize = Some(normalisation(n)),
-            other => of_pixels.extend(transform(other)),
+            other => of_pixels.push(other.clone()),
         }
     }
     let [c, h, w] = image;
@@ -116,75 +110,8 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
 
 /// The normalisation of a recipe.
 fn normalisation(n: &schema::Normalize) -> Normalize {
-    let scale = match n.scale {
-        Levels::Unit => transforms::PixelScale::Unit,
-        Levels::Byte => transforms::PixelScale::Byte,
-    };
-    let channels = match n.channels {
-        schema::ChannelOrder::Rgb => transforms::ChannelOrder::Rgb,
-        schema::ChannelOrder::Bgr => transforms::ChannelOrder::Bgr,
-    };
-    Normalize { mean: n.mean.map(|m| m as f32), std: n.std.map(|s| s as f32), scale, channels, grey: false }
-}
-
-fn filter(filter: schema::Filter) -> transforms::Filter {
-    match filter {
-        schema::Filter::Bilinear => transforms::Filter::Bilinear,
-        schema::Filter::Bicubic => transforms::Filter::Bicubic,
-    }
-}
-
-/// Height and width.
-pub(crate) fn size(size: ImageSize) -> Size {
-    let [height, width] = size.extent();
-    Size { width, height }
-}
-
-/// The transforms of 8-bit pixels for a step of the recipe.
-fn transform(step: &schema::Step) -> Vec<transforms::Step> {
-    use transforms::Step;
-    let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });
-    match step {
-        schema::Step::Resize(s) => vec![shorter(s.shorter, s.filter)],
-        schema::Step::ResizeTo(s) => {
-            vec![Step::Resize(transforms::Resize { size: size(s.size), filter: filter(s.filter) })]
-        }
-        schema::Step::CenterCrop(s) => vec![Step::CenterCrop(transforms::CenterCrop { size: size(s.size) })],
-        schema::Step::RandomResizedCrop(s) => vec![Step::RandomResizedCrop(transforms::RandomResizedCrop {
-            size: Size::square(s.size),
-            scale: (s.scale[0], s.scale[1]),
-            ratio: (s.ratio[0], s.ratio[1]),
-            filter: filter(s.filter),
-        })],
-        schema::Step::RandomCoveringCrop(s) => vec![Step::RandomCoveringCrop(transforms::RandomCoveringCrop {
-            min_covered: s.min_covered,
-            area: (s.area[0], s.area[1]),
-            ratio: (s.ratio[0], s.ratio[1]),
-            ..transforms::RandomCoveringCrop::default()
-        })],
-        schema::Step::RandomCrop(s) => {
-            let border = match s.mode {
-                PadMode::Zeros => transforms::Border::BLACK,
-                PadMode::Reflect => transforms::Border::Reflected,
-            };
-            vec![Step::RandomCrop(transforms::RandomCrop { size: Size::square(s.size), padding: s.pad, border })]
-        }
-        schema::Step::HorizontalFlip(s) => {
-            vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p, alternate: s.alternate })]
-        }
-        schema::Step::ColorJitter(s) => {
-            let &schema::ColorJitter { brightness, contrast, saturation, hue } = s;
-            vec![Step::ColorJitter(transforms::ColorJitter { brightness, contrast, saturation, hue })]
-        }
-        schema::Step::RandAugment(s) => {
-            let &schema::RandAugment { operations, magnitude, bins } = s;
-            vec![Step::RandAugment(transforms::RandAugment { operations, magnitude, bins })]
-        }
-        &schema::Step::TrivialAugment(schema::TrivialAugment { bins }) => {
-            vec![Step::TrivialAugment(transforms::TrivialAugment { bins })]
-        }
-        schema::Step::Normalize(_) | schema::Step::RandomErasing(_) => Vec::new(),
-    }
+    let &schema::Normalize { mean, std, scale, channels } = n;
+    Normalize { mean: mean.map(|m| m as f32), std: std.map(|s| s as f32), scale, channels, grey: false }
 }
 
 /// The network's first input as an image, `[channels, height, width]`; zeros if it is not an image.

@@ -2,10 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use zoo_datasets::{DataError, Image, LoaderConfig, OnError, Pipeline, Share, drawing::strip, hash::fnv1a64};
+use zoo_datasets::{DataError, Image, LoaderConfig, Pipeline, Share, drawing::strip, hash::fnv1a64};
 use zoo_recipe::{
     Recipe,
-    schema::{self, SampleKind, Source},
+    schema::{SampleKind, Source},
 };
 
 use crate::{
@@ -147,7 +147,9 @@ pub trait SampleSets: Send + Sync {
     }
 
     /// The parts that [`SampleSets::inspect`] can read, with the number of their samples.
-    fn parts(&self) -> Vec<(&'static str, usize)>;
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        vec![("train", self.train_len()), ("val", self.val_len())]
+    }
 
     /// Reads all samples of part number `part`; `done` is called for each.
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection;
@@ -155,8 +157,10 @@ pub trait SampleSets: Send + Sync {
     /// Draws the first samples, at most `rows` by `columns`, with their annotations; also returns their number.
     ///
     /// # Errors
-    /// Samples that cannot be read, or an empty sheet.
-    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError>;
+    /// Samples that cannot be read or drawn, or an empty sheet.
+    fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
+        Err(DataError::Config(format!("{} cannot be drawn; use `zoo data inspect`", self.noun())))
+    }
 
     /// Why an evaluation cannot draw its predictions; `None` if it can.
     fn undrawn(&self) -> Option<&'static str> {
@@ -228,15 +232,7 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
 
 /// The common configuration of all loaders of a recipe; the caller sets batch, order and seed.
 pub fn loader_config(recipe: &Recipe, threads: usize) -> LoaderConfig {
-    LoaderConfig { threads, on_error: on_error(recipe), ..LoaderConfig::default() }
-}
-
-/// The handling of samples that cannot be read.
-pub(crate) fn on_error(recipe: &Recipe) -> OnError {
-    match recipe.data.on_error {
-        schema::OnError::Fail => OnError::Fail,
-        schema::OnError::Skip => OnError::Skip,
-    }
+    LoaderConfig { threads, on_error: recipe.data.on_error, ..LoaderConfig::default() }
 }
 
 /// The refusal of a source that belongs to another task.

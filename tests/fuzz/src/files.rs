@@ -4,13 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zoo_datasets::detection::BoxDataset;
+use zoo_datasets::Annotated;
 use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
 use zoo_datasets::language::{Special, Subwords, Vocabulary};
 use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{
-    BoxFolder, BoxPart, Cifar10, Crop511, Dataset, FrameFolders, IdxImages, IdxPart, OnError, Rect, TextFormat,
-    parse_text_regions,
+    BoxFolder, Cifar10, Crop511, Dataset, FrameFolders, IdxImages, OnError, Part, Rect, TextFormat, parse_text_regions,
 };
 use zoo_graph::MemoryPlan;
 use zoo_npu::{Device, DeviceLibrary, Throughput, Work, study};
@@ -168,7 +167,7 @@ pub fn cifar(data: &[u8]) {
 pub fn idx(data: &[u8]) {
     let folder = folder("train-images-idx3-ubyte", data);
     fs::write(folder.path().join("train-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 4, 1]).unwrap();
-    if let Ok(set) = IdxImages::open(folder.path(), IdxPart::Train) {
+    if let Ok(set) = IdxImages::open(folder.path(), Part::Train) {
         (0..2).for_each(|index| drop(set.image(index).unwrap()));
     }
 }
@@ -223,7 +222,7 @@ pub fn voc(data: &[u8]) {
 
 fn boxes(folder: &Path) {
     for on_error in [OnError::Fail, OnError::Skip] {
-        match BoxFolder::open_root(folder, BoxPart::Val, on_error) {
+        match BoxFolder::open_root(folder, Part::Val, on_error) {
             Ok(set) => {
                 for index in 0..set.len() {
                     let error = set.load(index).unwrap_err().to_string();

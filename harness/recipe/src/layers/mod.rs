@@ -88,9 +88,9 @@ mod xcorr;
 pub use body::Body;
 pub use concat::Axis;
 pub use gelu::Approximation;
-pub use pad::PadMode;
 pub(crate) use schema::schema_of;
 pub use upsample::UpsampleMode;
+pub use zoo_settings::PadMode;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
+use zoo_settings::PadMode;
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
@@ -17,23 +18,6 @@ pub struct Pad {
     /// What they contain.
     #[serde(default, skip_serializing_if = "PadMode::is_zeros")]
     pub mode: PadMode,
-}
-
-/// What padding contains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PadMode {
-    /// Zeros.
-    #[default]
-    Zeros,
-    /// The image, mirrored at its edge rows and columns, which are not repeated (PyTorch's ReflectionPad2d).
-    Reflect,
-}
-
-impl PadMode {
-    pub(crate) fn is_zeros(&self) -> bool {
-        *self == Self::Zeros
-    }
 }
 
 impl Word for Pad {

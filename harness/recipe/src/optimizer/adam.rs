@@ -1,42 +1,27 @@
 //! Adam: arXiv 1412.6980 in the form of `torch.optim.Adam` (eps outside the root, decay as L2), not amsgrad.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     formula::{Expression, UpdateOperands},
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate};
 
-/// Adam.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Adam {
-    /// Decay rate of the first moment.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta1: f64,
-    /// Decay rate of the second moment.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eps: f64,
-    /// Weight decay: the parameter times this is added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters without weight decay.
-    pub no_decay: Vec<DecayGroup>,
-    /// Parameter groups with their own settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParameterGroup>,
-}
-
-impl Default for Adam {
-    fn default() -> Self {
-        let (no_decay, groups) = (Vec::new(), Vec::new());
-        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, no_decay, groups }
+settings! {
+    /// Adam.
+    Adam {
+        /// Decay rate of the first moment.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        beta1: f64 = 0.9,
+        /// Decay rate of the second moment.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        beta2: f64 = 0.999,
+        /// Added to the root of the second moment.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        eps: f64 = 1e-8,
     }
+    /// Weight decay: the parameter times this is added to its gradient.
+    weight_decay = 0.0
 }
 
 impl Rule for Adam {

@@ -1,41 +1,26 @@
 //! LARS: arXiv 1708.03888, algorithm 1.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     formula::{Expression, UpdateOperands},
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate};
 
-/// Momentum with a learning rate per tensor, proportional to the norm of the tensor divided by the norm of its
-/// gradient. Tensors without decay use the plain learning rate (as in MLPerf's reference, where these are biases and
-/// normalisations).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Lars {
-    /// Momentum: the share of the previous velocity that is kept.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub momentum: f64,
-    /// The trust coefficient: the rate is lr*trust*|p| / (|g| + decay*|p|).
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub trust: f64,
-    /// Weight decay: the parameter times this is added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters without weight decay.
-    pub no_decay: Vec<DecayGroup>,
-    /// Parameter groups with their own settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParameterGroup>,
-}
-
-impl Default for Lars {
-    fn default() -> Self {
-        let (no_decay, groups) = (Vec::new(), Vec::new());
-        Self { momentum: 0.9, trust: 1e-3, weight_decay: 0.0, no_decay, groups }
+settings! {
+    /// Momentum with a learning rate per tensor, proportional to the norm of the tensor divided by the norm of its
+    /// gradient. Tensors without decay use the plain learning rate (as in MLPerf's reference, where these are biases and
+    /// normalisations).
+    Lars {
+        /// Momentum: the share of the previous velocity that is kept.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        momentum: f64 = 0.9,
+        /// The trust coefficient: the rate is lr*trust*|p| / (|g| + decay*|p|).
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        trust: f64 = 1e-3,
     }
+    /// Weight decay: the parameter times this is added to its gradient.
+    weight_decay = 0.0
 }
 
 impl Rule for Lars {

@@ -1,39 +1,24 @@
 //! Lion: arXiv 2302.06675, algorithm 2.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     formula::{Expression, UpdateOperands},
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualDecay, UsualRate};
+use super::{Rule, Slot, UsualDecay, UsualRate};
 
-/// The sign of a moving average of the gradient.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Lion {
-    /// Share of the average in the direction of the step.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta1: f64,
-    /// Share of the average that is kept.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta2: f64,
-    /// Weight decay: the parameter times this and the learning rate is subtracted from it.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters without weight decay.
-    pub no_decay: Vec<DecayGroup>,
-    /// Parameter groups with their own settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParameterGroup>,
-}
-
-impl Default for Lion {
-    fn default() -> Self {
-        let (no_decay, groups) = (Vec::new(), Vec::new());
-        Self { beta1: 0.9, beta2: 0.99, weight_decay: 0.0, no_decay, groups }
+settings! {
+    /// The sign of a moving average of the gradient.
+    Lion {
+        /// Share of the average in the direction of the step.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        beta1: f64 = 0.9,
+        /// Share of the average that is kept.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        beta2: f64 = 0.99,
     }
+    /// Weight decay: the parameter times this and the learning rate is subtracted from it.
+    weight_decay = 0.0
 }
 
 impl Rule for Lion {

@@ -3,6 +3,30 @@
 //! To add one, write its file and list it in the `optimizers!` table below. Its device operator joins the names in
 //! `zoo_graph::ops::Assign`.
 
+/// The settings of an optimizer with their defaults. What all optimizers have follows: weight decay, whose meaning and
+/// default each states, the parameters without it, and groups.
+macro_rules! settings {
+    (
+        $(#[doc = $doc:literal])+ $rule:ident {$($(#[$about:meta])+ $key:ident: $value:ty = $default:expr,)+}
+        #[doc = $decay:literal] weight_decay = $weight_decay:literal
+    ) => {
+        zoo_settings::settings! {
+            $(#[doc = $doc])+
+            pub struct $rule {
+                $($(#[$about])+ pub $key: $value = $default,)+
+                #[doc = $decay]
+                #[schemars(range(min = 0))]
+                pub weight_decay: f64 = $weight_decay,
+                /// Parameters without weight decay.
+                pub no_decay: Vec<$crate::optimizer::DecayGroup> = Vec::new(),
+                /// Parameter groups with their own settings.
+                #[serde(skip_serializing_if = "Vec::is_empty")]
+                pub groups: Vec<$crate::optimizer::ParameterGroup> = Vec::new(),
+            }
+        }
+    };
+}
+
 mod adagrad;
 mod adam;
 mod adamw;

@@ -8,33 +8,27 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate};
 
-/// The gradient divided by the root of a moving average of its square.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RmsProp {
-    /// Share of the average square that is kept (`decay` in TensorFlow).
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub alpha: f64,
-    /// Added to the denominator.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eps: f64,
-    /// Momentum: the share of the previous velocity that is kept.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub momentum: f64,
-    /// Whether to divide by the standard deviation of the gradient instead of the root of its mean square.
-    pub centered: bool,
-    /// Variant.
-    pub form: RmsForm,
+settings! {
+    /// The gradient divided by the root of a moving average of its square.
+    RmsProp {
+        /// Share of the average square that is kept (`decay` in TensorFlow).
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        alpha: f64 = 0.99,
+        /// Added to the denominator.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        eps: f64 = 1e-8,
+        /// Momentum: the share of the previous velocity that is kept.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        momentum: f64 = 0.0,
+        /// Whether to divide by the standard deviation of the gradient instead of the root of its mean square.
+        centered: bool = false,
+        /// Variant.
+        form: RmsForm = RmsForm::Pytorch,
+    }
     /// Weight decay: the parameter times this is added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters without weight decay.
-    pub no_decay: Vec<DecayGroup>,
-    /// Parameter groups with their own settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParameterGroup>,
+    weight_decay = 0.0
 }
 
 /// The variants of PyTorch and TensorFlow.
@@ -46,14 +40,6 @@ pub enum RmsForm {
     Pytorch,
     /// sqrt(s + eps); s starts at 1; the learning rate is applied before the momentum: v = momentum*v + lr*d, p -= v.
     Tensorflow,
-}
-
-impl Default for RmsProp {
-    fn default() -> Self {
-        let (no_decay, groups) = (Vec::new(), Vec::new());
-        let (momentum, centered, form) = (0.0, false, RmsForm::Pytorch);
-        Self { alpha: 0.99, eps: 1e-8, momentum, centered, form, weight_decay: 0.0, no_decay, groups }
-    }
 }
 
 /// The last step in which the longest step is needed: goldens have three.

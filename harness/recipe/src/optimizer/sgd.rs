@@ -1,32 +1,24 @@
 //! Stochastic gradient descent with momentum: `torch.optim.SGD` with dampening 0.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     formula::{Expression, UpdateOperands},
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate};
 use crate::diagnostic::{Finding, Severity};
 
-/// Stochastic gradient descent with momentum.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sgd {
-    /// Momentum: the share of the previous velocity that is kept.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub momentum: f64,
-    /// Nesterov momentum: p -= lr*(g + decay*p + momentum*v), with v updated first.
-    pub nesterov: bool,
+settings! {
+    /// Stochastic gradient descent with momentum.
+    Sgd {
+        /// Momentum: the share of the previous velocity that is kept.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        momentum: f64 = 0.0,
+        /// Nesterov momentum: p -= lr*(g + decay*p + momentum*v), with v updated first.
+        nesterov: bool = false,
+    }
     /// Weight decay: the parameter times this is added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters without weight decay.
-    pub no_decay: Vec<DecayGroup>,
-    /// Parameter groups with their own settings.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<ParameterGroup>,
+    weight_decay = 0.0
 }
 
 impl Rule for Sgd {

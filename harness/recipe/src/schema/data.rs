@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BoxedShapes, Boxes, Crop511, FrameFolder, LabelMaps, Metric, Sentences, Shapes, TextFile, TextFolder, TextScenes,
-    Videos,
+    BoxedShapes, Boxes, Characters, Crop511, FrameFolder, LabelMaps, Metric, OnError, Sentences, Shapes, TextFile,
+    TextFolder, TextScenes, Videos,
 };
 
 /// The source of the samples.
@@ -205,111 +205,4 @@ pub struct Cifar10 {
 pub struct Idx {
     /// Folder that contains the files; `--data` replaces it.
     pub root: PathBuf,
-}
-
-/// Rendered characters on textured backgrounds. Values are drawn uniformly from ranges, per sample.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Characters {
-    /// Number of classes: the first characters of `0`..`9`, `A`..`Z`.
-    #[serde(default = "ten")]
-    #[schemars(range(min = 2, max = 36))]
-    pub classes: usize,
-    /// Training samples.
-    #[serde(default = "train_samples")]
-    #[schemars(range(min = 1, max = 1000000))]
-    pub train: usize,
-    /// Held-out samples.
-    #[serde(default = "val_samples")]
-    #[schemars(range(min = 1, max = 1000000))]
-    pub val: usize,
-    /// Height and width in pixels.
-    #[serde(default = "image_size")]
-    #[schemars(range(min = 16, max = 512))]
-    pub size: usize,
-    /// Seed of the whole set.
-    #[serde(default)]
-    pub seed: u64,
-    /// Height of the font as a share of the image.
-    #[serde(default = "font_range")]
-    pub font: [f64; 2],
-    /// Largest shift from the centre as a share of the image.
-    #[serde(default = "shift_limit")]
-    #[schemars(range(min = 0, max = 0.5))]
-    pub shift: f64,
-    /// Largest rotation in either direction, in degrees.
-    #[serde(default = "rotation_limit")]
-    #[schemars(range(min = 0, max = 180))]
-    pub rotation: f64,
-    /// Largest shear in either direction.
-    #[serde(default = "shear_limit")]
-    #[schemars(range(min = 0, max = 1))]
-    pub shear: f64,
-    /// Range of the horizontal scale.
-    #[serde(default = "stretch_range")]
-    pub stretch: [f64; 2],
-    /// Range of the smallest difference in luminance between character and background, in levels of 0..255.
-    #[serde(default = "contrast_range")]
-    pub contrast: [f64; 2],
-    /// Largest number of lines drawn over the image.
-    #[serde(default = "stroke_limit")]
-    #[schemars(range(max = 20))]
-    pub strokes: usize,
-    /// Range of the standard deviation of the blur, in pixels at size 64.
-    #[serde(default = "blur_range")]
-    pub blur: [f64; 2],
-    /// Range of the standard deviation of the noise, in levels of 0..255.
-    #[serde(default = "noise_range")]
-    pub noise: [f64; 2],
-}
-
-fn ten() -> usize {
-    10
-}
-fn train_samples() -> usize {
-    8000
-}
-fn val_samples() -> usize {
-    1000
-}
-fn image_size() -> usize {
-    64
-}
-fn font_range() -> [f64; 2] {
-    [0.59, 0.88]
-}
-fn shift_limit() -> f64 {
-    0.08
-}
-fn rotation_limit() -> f64 {
-    10.0
-}
-fn shear_limit() -> f64 {
-    0.15
-}
-fn stretch_range() -> [f64; 2] {
-    [0.85, 1.15]
-}
-fn contrast_range() -> [f64; 2] {
-    [60.0, 100.0]
-}
-fn stroke_limit() -> usize {
-    3
-}
-fn blur_range() -> [f64; 2] {
-    [0.0, 1.2]
-}
-fn noise_range() -> [f64; 2] {
-    [2.0, 10.0]
-}
-
-/// What happens if a sample is broken or unreadable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// Stop and report it.
-    #[default]
-    Fail,
-    /// Skip and count it; the first few are reported.
-    Skip,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_settings::settings;
 
 use super::Metric;
 
@@ -75,27 +76,21 @@ impl Default for Masking {
     }
 }
 
-/// Generated sentences about who saw what, each followed by a question and its answer. The answer occurs dozens of
-/// characters before the question.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sentences {
-    /// Training sentences.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub train: usize,
-    /// Held-out sentences.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub val: usize,
-    /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000000000))]
-    pub windows: Option<usize>,
-    /// Seed of the whole text.
-    pub seed: u64,
-}
-
-impl Default for Sentences {
-    fn default() -> Self {
-        Self { train: 4000, val: 200, windows: None, seed: 0 }
+settings! {
+    /// Generated sentences about who saw what, each followed by a question and its answer. The answer occurs dozens of
+    /// characters before the question.
+    pub struct Sentences {
+        /// Training sentences.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub train: usize = 4000,
+        /// Held-out sentences.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub val: usize = 200,
+        /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 1000000000))]
+        pub windows: Option<usize> = None,
+        /// Seed of the whole text.
+        pub seed: u64 = 0,
     }
 }

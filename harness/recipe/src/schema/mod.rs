@@ -40,6 +40,8 @@ pub use text::*;
 pub use tracking::*;
 pub use training::*;
 
+pub use zoo_settings::*;
+
 pub use crate::losses::*;
 pub use crate::optimizer::*;
 pub use crate::schedule::*;

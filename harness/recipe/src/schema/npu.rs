@@ -2,105 +2,73 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_settings::settings;
 
-/// The simulated NPU.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Npu {
-    /// Device: the name of a file in recipes/devices.
-    pub device: String,
-    /// Number of devices that train together, each with its own batch.
-    #[schemars(range(min = 1, max = 65536))]
-    pub devices: usize,
-    /// Which number formats the operators compute in.
-    pub precision: Precision,
-    /// Operators (device names), layers or nodes that always compute in fp32, independent of the mode.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub keep_fp32: Vec<String>,
-    /// How half-precision results below the smallest normal number are handled; by default as in the device file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnormals: Option<Subnormals>,
-    /// Factor on the loss that keeps small gradients representable in fp16.
-    pub loss_scale: LossScale,
-    /// Steps that the device runs before it reports to the host.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub iterations_per_loop: u64,
-    /// How operators are launched.
-    pub mode: Mode,
-    /// Whether XLA is used; an error on devices without XLA.
-    pub xla: bool,
-    /// Whether convolution, normalisation and activation are fused.
-    pub fusion: bool,
-    /// Whether the sums for the gradient of a normalisation are fused into the adjacent convolutions.
-    pub deep_fusion: bool,
-    /// Whether attention is one kernel that never writes its scores to memory, and recomputes them for the gradient
-    /// (FlashAttention, arXiv 2205.14135); an error on devices without such a kernel.
-    pub fused_attention: bool,
-    /// Number of segments of the forward pass. Only their outputs are kept; the rest is recomputed in the backward pass
-    /// (`torch.utils.checkpoint.checkpoint_sequential`). 1 keeps everything.
-    #[schemars(range(min = 1, max = 100000))]
-    pub recompute: usize,
-    /// Number of consecutive micro-batches into which a device splits its batch; their gradients are summed before the
-    /// update. The batch of an update remains `train.batch`, which must be divisible by it.
-    #[schemars(range(min = 1, max = 65536))]
-    pub accumulate: usize,
-    /// Whether explicit padding is folded into the following convolution.
-    pub fold_pad: bool,
-    /// Whether an L2 term of the loss is computed as weight decay of the gradients.
-    pub l2_as_decay: bool,
-    /// Whether the gradients of biases are summed by the matrix units.
-    pub reduce_on_matrix: bool,
-    /// Whether instructions are reordered so that move-in, Cube, Vector and move-out of consecutive tiles overlap.
-    pub instruction_reordering: bool,
-    /// Whether operators have been tuned.
-    pub tuned: bool,
-    /// Which kernel generates the random mask of a dropout.
-    pub dropout: DropoutKernel,
-    /// How gradients are summed over the devices.
-    pub all_reduce: AllReduce,
-    /// The input pipeline.
-    pub input: InputPipeline,
-    /// Operators (device names) that run on the host even if the device has them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub host_operators: Vec<String>,
-    /// Whether operators that the device lacks run on the host; otherwise they are an error.
-    pub host_fallback: bool,
-    /// How the layout of feature maps is converted.
-    pub trans_data: TransDataKernel,
-    /// How windows are extracted from a map (`patches` layers, the mask loss of SiamMask).
-    pub extract_patches: PatchesForm,
-}
-
-impl Default for Npu {
-    fn default() -> Self {
-        Self {
-            device: "ascend910".to_owned(),
-            devices: 1,
-            precision: Precision::AllowMixPrecision,
-            keep_fp32: Vec::new(),
-            subnormals: None,
-            loss_scale: LossScale::default(),
-            iterations_per_loop: 1,
-            mode: Mode::Graph,
-            xla: false,
-            fusion: true,
-            deep_fusion: false,
-            fused_attention: false,
-            recompute: 1,
-            accumulate: 1,
-            fold_pad: true,
-            l2_as_decay: false,
-            reduce_on_matrix: false,
-            instruction_reordering: true,
-            tuned: false,
-            dropout: DropoutKernel::Device,
-            all_reduce: AllReduce::default(),
-            input: InputPipeline::default(),
-            host_operators: Vec::new(),
-            host_fallback: true,
-            trans_data: TransDataKernel::Blocks,
-            extract_patches: PatchesForm::Native,
-        }
+settings! {
+    /// The simulated NPU.
+    pub struct Npu {
+        /// Device: the name of a file in recipes/devices.
+        pub device: String = "ascend910".to_owned(),
+        /// Number of devices that train together, each with its own batch.
+        #[schemars(range(min = 1, max = 65536))]
+        pub devices: usize = 1,
+        /// Which number formats the operators compute in.
+        pub precision: Precision = Precision::AllowMixPrecision,
+        /// Operators (device names), layers or nodes that always compute in fp32, independent of the mode.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub keep_fp32: Vec<String> = Vec::new(),
+        /// How half-precision results below the smallest normal number are handled; by default as in the device file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub subnormals: Option<Subnormals> = None,
+        /// Factor on the loss that keeps small gradients representable in fp16.
+        pub loss_scale: LossScale = LossScale::default(),
+        /// Steps that the device runs before it reports to the host.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub iterations_per_loop: u64 = 1,
+        /// How operators are launched.
+        pub mode: Mode = Mode::Graph,
+        /// Whether XLA is used; an error on devices without XLA.
+        pub xla: bool = false,
+        /// Whether convolution, normalisation and activation are fused.
+        pub fusion: bool = true,
+        /// Whether the sums for the gradient of a normalisation are fused into the adjacent convolutions.
+        pub deep_fusion: bool = false,
+        /// Whether attention is one kernel that never writes its scores to memory, and recomputes them for the gradient
+        /// (FlashAttention, arXiv 2205.14135); an error on devices without such a kernel.
+        pub fused_attention: bool = false,
+        /// Number of segments of the forward pass. Only their outputs are kept; the rest is recomputed in the backward
+        /// pass (`torch.utils.checkpoint.checkpoint_sequential`). 1 keeps everything.
+        #[schemars(range(min = 1, max = 100000))]
+        pub recompute: usize = 1,
+        /// Number of consecutive micro-batches into which a device splits its batch; their gradients are summed before
+        /// the update. The batch of an update remains `train.batch`, which must be divisible by it.
+        #[schemars(range(min = 1, max = 65536))]
+        pub accumulate: usize = 1,
+        /// Whether explicit padding is folded into the following convolution.
+        pub fold_pad: bool = true,
+        /// Whether an L2 term of the loss is computed as weight decay of the gradients.
+        pub l2_as_decay: bool = false,
+        /// Whether the gradients of biases are summed by the matrix units.
+        pub reduce_on_matrix: bool = false,
+        /// Whether instructions are reordered so that move-in, Cube, Vector and move-out of consecutive tiles overlap.
+        pub instruction_reordering: bool = true,
+        /// Whether operators have been tuned.
+        pub tuned: bool = false,
+        /// Which kernel generates the random mask of a dropout.
+        pub dropout: DropoutKernel = DropoutKernel::Device,
+        /// How gradients are summed over the devices.
+        pub all_reduce: AllReduce = AllReduce::default(),
+        /// The input pipeline.
+        pub input: InputPipeline = InputPipeline::default(),
+        /// Operators (device names) that run on the host even if the device has them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub host_operators: Vec<String> = Vec::new(),
+        /// Whether operators that the device lacks run on the host; otherwise they are an error.
+        pub host_fallback: bool = true,
+        /// How the layout of feature maps is converted.
+        pub trans_data: TransDataKernel = TransDataKernel::Blocks,
+        /// How windows are extracted from a map (`patches` layers, the mask loss of SiamMask).
+        pub extract_patches: PatchesForm = PatchesForm::Native,
     }
 }
 
@@ -156,19 +124,13 @@ pub enum PatchesForm {
     Host,
 }
 
-/// How gradients are summed over the devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct AllReduce {
-    /// Which gradients are transferred together.
-    pub split: Split,
-    /// Whether gradients are transferred during the backward pass (`hcom_parallel` in TensorFlow).
-    pub overlap: bool,
-}
-
-impl Default for AllReduce {
-    fn default() -> Self {
-        Self { split: Split::Word(SplitWord::Auto), overlap: true }
+settings! {
+    /// How gradients are summed over the devices.
+    pub struct AllReduce {
+        /// Which gradients are transferred together.
+        pub split: Split = Split::Word(SplitWord::Auto),
+        /// Whether gradients are transferred during the backward pass (`hcom_parallel` in TensorFlow).
+        pub overlap: bool = true,
     }
 }
 
@@ -192,33 +154,21 @@ pub enum SplitWord {
     One,
 }
 
-/// The input pipeline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct InputPipeline {
-    /// With `false`, the same batch is used in every step, without a pipeline.
-    pub enabled: bool,
-    /// Whether the next batch is copied to the device while the current one is computed.
-    pub prefetch: bool,
-    /// Where images are normalised.
-    pub normalize: NormalizePlace,
-    /// Whether images have their channels last and are transposed on the device.
-    pub channels_last: bool,
-    /// Images per second of one process; by default as in the device file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub images_per_s: Option<f64>,
-}
-
-impl Default for InputPipeline {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            prefetch: true,
-            normalize: NormalizePlace::Host,
-            channels_last: false,
-            images_per_s: None,
-        }
+settings! {
+    /// The input pipeline.
+    pub struct InputPipeline {
+        /// With `false`, the same batch is used in every step, without a pipeline.
+        pub enabled: bool = true,
+        /// Whether the next batch is copied to the device while the current one is computed.
+        pub prefetch: bool = true,
+        /// Where images are normalised.
+        pub normalize: NormalizePlace = NormalizePlace::Host,
+        /// Whether images have their channels last and are transposed on the device.
+        pub channels_last: bool = false,
+        /// Images per second of one process; by default as in the device file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub images_per_s: Option<f64> = None,
     }
 }
 
@@ -275,23 +225,17 @@ pub struct FixedScale {
     pub skip_overflow: bool,
 }
 
-/// A factor that adapts to overflows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DynamicScale {
-    /// Initial factor.
-    #[schemars(range(min = 1))]
-    pub init: f64,
-    /// Multiplies the factor after `window` steps without overflow; divides it at an overflow.
-    #[schemars(extend("exclusiveMinimum" = 1))]
-    pub factor: f64,
-    /// Steps without overflow before the factor grows.
-    #[schemars(range(min = 1))]
-    pub window: u64,
-}
-
-impl Default for DynamicScale {
-    fn default() -> Self {
-        Self { init: 65536.0, factor: 2.0, window: 2000 }
+settings! {
+    /// A factor that adapts to overflows.
+    pub struct DynamicScale {
+        /// Initial factor.
+        #[schemars(range(min = 1))]
+        pub init: f64 = 65536.0,
+        /// Multiplies the factor after `window` steps without overflow; divides it at an overflow.
+        #[schemars(extend("exclusiveMinimum" = 1))]
+        pub factor: f64 = 2.0,
+        /// Steps without overflow before the factor grows.
+        #[schemars(range(min = 1))]
+        pub window: u64 = 2000,
     }
 }

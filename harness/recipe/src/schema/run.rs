@@ -5,31 +5,26 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_settings::settings;
 
 use super::Part;
 
-/// Settings of the CPU engine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Engine {
-    /// Whether operators are fused if a fused kernel exists.
-    pub fusion: bool,
-    /// Which kernels are used.
-    pub kernels: Kernels,
-    /// Number of threads; by default all cores. Results do not depend on it.
-    #[schemars(range(min = 1, max = 1024))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<usize>,
-    /// Vector instructions that the fast kernels use; by default the best that the processor supports. Kernels with
-    /// different instructions sum in different orders: to reproduce the bits of another machine, choose the
-    /// instructions of that machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<Instructions>,
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        Self { fusion: true, kernels: Kernels::Fast, threads: None, instructions: None }
+settings! {
+    /// Settings of the CPU engine.
+    pub struct Engine {
+        /// Whether operators are fused if a fused kernel exists.
+        pub fusion: bool = true,
+        /// Which kernels are used.
+        pub kernels: Kernels = Kernels::Fast,
+        /// Number of threads; by default all cores. Results do not depend on it.
+        #[schemars(range(min = 1, max = 1024))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub threads: Option<usize> = None,
+        /// Vector instructions that the fast kernels use; by default the best that the processor supports. Kernels with
+        /// different instructions sum in different orders: to reproduce the bits of another machine, choose the
+        /// instructions of that machine.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub instructions: Option<Instructions> = None,
     }
 }
 

@@ -4,52 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::ImageSize;
-
-/// Generated scenes of shapes (disc, triangle, square, star) on a textured background, five classes in all. Colours do
-/// not depend on the class. Values are drawn uniformly from ranges.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Shapes {
-    /// Training scenes.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub train: usize,
-    /// Held-out scenes.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub val: usize,
-    /// Height and width in pixels.
-    pub size: ImageSize,
-    /// Seed of the whole set.
-    pub seed: u64,
-    /// Number of shapes in a scene.
-    pub shapes: [usize; 2],
-    /// Radius of a shape as a share of the shorter side.
-    pub radius: [f64; 2],
-    /// Range of the smallest difference in luminance between a shape and its background, in levels of 0..255.
-    pub contrast: [f64; 2],
-    /// Number of lines drawn over the background.
-    #[schemars(range(max = 1000))]
-    pub strokes: usize,
-    /// Range of the standard deviation of the noise, in levels of 0..255.
-    pub noise: [f64; 2],
-}
-
-impl Default for Shapes {
-    fn default() -> Self {
-        Self {
-            train: 1000,
-            val: 200,
-            size: ImageSize::Square(64),
-            seed: 0,
-            shapes: [1, 4],
-            radius: [0.12, 0.26],
-            contrast: [30.0, 70.0],
-            strokes: 3,
-            noise: [2.0, 10.0],
-        }
-    }
-}
+use zoo_settings::settings;
 
 /// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val` parts,
 /// or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey levels are
@@ -66,23 +21,17 @@ pub struct LabelMaps {
     pub values: Option<Vec<u8>>,
 }
 
-/// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the
-/// step are the image and `label`, a class per pixel, or 255 for no class. Training crops a random part of the resized
-/// image to the input size of the network; evaluation scales the whole image to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LabelMapPreparation {
-    /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of the
-    /// network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shorter: Option<[usize; 2]>,
-    /// Probability of a horizontal flip in training.
-    #[schemars(range(min = 0, max = 1))]
-    pub flip: f64,
-}
-
-impl Default for LabelMapPreparation {
-    fn default() -> Self {
-        Self { shorter: None, flip: 0.5 }
+settings! {
+    /// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the
+    /// step are the image and `label`, a class per pixel, or 255 for no class. Training crops a random part of the
+    /// resized image to the input size of the network; evaluation scales the whole image to it.
+    pub struct LabelMapPreparation {
+        /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of
+        /// the network.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub shorter: Option<[usize; 2]> = None,
+        /// Probability of a horizontal flip in training.
+        #[schemars(range(min = 0, max = 1))]
+        pub flip: f64 = 0.5,
     }
 }

@@ -1,6 +1,6 @@
 //! Top-1, top-5 and cross entropy; the confusion matrix, and the worst samples.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use zoo_datasets::{Batch, Image, Loader, Size};
 use zoo_recipe::schema::{Metric, TestTimeAugmentation};
@@ -8,7 +8,7 @@ use zoo_recipe::schema::{Metric, TestTimeAugmentation};
 use crate::{
     Evaluation, EvaluationError, Found, HeldOut, Network, Place, Sight, Witness,
     classification::tta,
-    evaluation::first_input,
+    evaluation::{first_input, judge_all},
     metrics::{Classified, Confusion, CrossEntropy, Meter, TopK},
 };
 
@@ -30,14 +30,10 @@ impl HeldOut for HeldOutImages {
         let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
         let mut confusion = Confusion::new(loader.dataset().classes());
         let image = first_input(network)?;
-        let mut samples = 0;
-        for batch in loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let Batch { images, labels, n, mixed: _ } = batch?;
+        let judge = |batch, before, witness: &mut Witness<'_>| {
+            let Batch { images, labels, n, mixed: _ } = batch;
             if n == 0 {
-                continue;
+                return Ok(n);
             }
             let logits = tta::outputs(network, &image, n, &images, *tta)?;
             for (i, (logits, &label)) in logits.chunks_exact(logits.len() / n).zip(&labels).enumerate() {
@@ -45,17 +41,14 @@ impl HeldOut for HeldOutImages {
                 let taken_for = confusion.add(&sample);
                 // If images were skipped, their indices are unknown.
                 if let Some(taken_for) = taken_for.filter(|_| loader.skipped() == 0) {
-                    self.show(samples as usize + i, &sample, taken_for, witness);
+                    self.show(before + i, &sample, taken_for, witness);
                 }
                 let meters: [&mut dyn Meter<Classified<'_>>; 3] = [&mut loss, &mut top1, &mut top5];
                 meters.into_iter().for_each(|meter| meter.add(&sample));
             }
-            samples += n as u64;
-            witness(&Sight::Progress { what: "samples", done: samples as usize, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
+            Ok(n)
+        };
+        let Some(samples) = judge_all(loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
         witness(&Sight::Confusion(&confusion));
         let scores = vec![top1.score(Metric::Top1), top5.score(Metric::Top5)];
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))

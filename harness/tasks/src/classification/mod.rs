@@ -22,7 +22,7 @@ use crate::{
     evaluation::first_input,
     inspection::Sums,
     preprocess::{Split, expect_any_size, image, pipeline},
-    task::{foreign, on_error},
+    task::foreign,
 };
 
 /// Image classification.
@@ -55,11 +55,11 @@ impl Task for Classification {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         self.expect_fit(recipe)?;
         match &recipe.data.source {
-            Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
-            Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
+            Source::ImageFolder(section) => sources::folder(section, recipe.data.on_error),
+            Source::ClassFolders(section) => sources::class_folders(section, recipe.data.on_error),
             Source::Cifar10(section) => sources::cifar10(section),
             Source::Idx(section) => sources::idx(section),
-            Source::Characters(section) => sources::characters(recipe, section),
+            Source::Characters(section) => sources::characters(section),
             _ => Err(foreign(recipe, "classification")),
         }
     }
@@ -68,9 +68,9 @@ impl Task for Classification {
         if let Source::ImageFolder(section) = self.source_in(root, &recipe.data.source)
             && section.classes_from.is_some()
         {
-            return sources::folder(&section, on_error(recipe));
+            return sources::folder(&section, recipe.data.on_error);
         }
-        sources::detected(&Layout::of(root)?, on_error(recipe))
+        sources::detected(&Layout::of(root)?, recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {
@@ -206,11 +206,7 @@ impl SampleSets for LabelledImages {
         let [_, height, width] = recipe.model.inputs.values().next()?.image()?;
         let size = Size::new(width, height);
         let (train, val) = (self.train.clone(), self.val.clone());
-        Some(LinearBaseline { train, val, size, on_error: on_error(recipe) })
-    }
-
-    fn parts(&self) -> Vec<(&'static str, usize)> {
-        vec![("train", self.train.len()), ("val", self.val.len())]
+        Some(LinearBaseline { train, val, size, on_error: recipe.data.on_error })
     }
 
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use zoo_datasets::{Alphabet, Cached, Characters, CharactersConfig, Dataset, Layout, OnError, Root, open_divided};
-use zoo_recipe::{Recipe, schema};
+use zoo_datasets::{Cached, Characters, Dataset, Layout, OnError, Root, open_divided};
+use zoo_recipe::schema;
 
 use super::LabelledImages;
-use crate::{DataSets, InputError, preprocess::pair};
+use crate::{DataSets, InputError};
 
 /// Class folders in two parts.
 pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<DataSets, InputError> {
@@ -44,31 +44,9 @@ pub(super) fn idx(section: &schema::Idx) -> Result<DataSets, InputError> {
     detected(&Layout::Idx(section.root.clone()), OnError::Fail)
 }
 
-pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {
-    let alphabet = match section.classes {
-        10 => Alphabet::Digits,
-        36 => Alphabet::Alphanumeric,
-        n => {
-            let message = format!("characters have 10 classes (digits) or 36 (digits and letters), not {n}");
-            return Err(InputError::at(recipe, "data.source.characters.classes", message));
-        }
-    };
-    let config = CharactersConfig {
-        alphabet,
-        side: section.size,
-        font_size: pair(section.font.map(|share| share * CharactersConfig::UNIT_SIDE)),
-        shift: section.shift * CharactersConfig::UNIT_SIDE,
-        rotation: section.rotation,
-        shear: section.shear,
-        x_scale: pair(section.stretch),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        blur: pair(section.blur),
-        noise: pair(section.noise),
-        ..CharactersConfig::default()
-    };
-    let train = Characters::new(config, section.seed, 0, section.train)?;
-    let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
+pub(super) fn characters(section: &schema::Characters) -> Result<DataSets, InputError> {
+    let train = Characters::new(section, 0, section.train)?;
+    let val = Characters::new(section, Characters::HELD_OUT, section.val)?;
     let description = format!("generated characters, {0}x{0} pixels", section.size);
     let kept = [&train, &val].map(|set| (set.len() * 3 * section.size * section.size).min(KEPT_IMAGES) as u64);
     let cached = |set| -> Arc<dyn Dataset> { Arc::new(Cached::new(set, KEPT_IMAGES)) };

@@ -1,17 +1,19 @@
 //! Mean average precision, and pictures of detections.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use zoo_datasets::{
     SampleLoader, Samples,
-    detection::{BoundingBox, DetectConfig, Object, Outputs, Pyramid, Role, detect},
+    detection::{BoundingBox, Object, Outputs, Pyramid, Role, detect},
     drawing::draw_boxes,
 };
+use zoo_recipe::schema::BoxDetection;
 
 use super::samples::{Evaluated, HeldOutImage};
 use crate::{
     Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    evaluation::judge_all,
     metrics::{AveragePrecision, ImageBoxes, ScoredBox},
 };
 
@@ -26,11 +28,9 @@ pub(super) struct HeldOutBoxes {
     pub loader: SampleLoader<Evaluated>,
     /// Name of the input that takes the image.
     pub input: String,
-    /// Names of the outputs with logits and offsets.
-    pub outputs: [String; 2],
     /// Number of classes.
     pub classes: usize,
-    pub detect: DetectConfig,
+    pub settings: BoxDetection,
 }
 
 impl HeldOut for HeldOutBoxes {
@@ -41,23 +41,16 @@ impl HeldOut for HeldOutBoxes {
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
-        let (mut meter, mut samples) = (AveragePrecision::new(self.classes), 0);
-        for images in self.loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let images = images?;
+        let mut meter = AveragePrecision::new(self.classes);
+        let judge = |images: Vec<HeldOutImage>, _, witness: &mut Witness<'_>| {
             for (image, found) in images.iter().zip(self.find(network, &images)?) {
                 meter.add(&ImageBoxes { truth: &image.objects, found: &found });
                 show(image, &found, witness);
             }
-            samples += images.len();
-            witness(&Sight::Progress { what: "samples", done: samples, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
-        Ok(Some(Evaluation { samples: samples as u64, loss: None, scores: meter.scores() }))
+            Ok(images.len())
+        };
+        let samples = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)?;
+        Ok(samples.map(|samples| Evaluation { samples, loss: None, scores: meter.scores() }))
     }
 }
 
@@ -68,15 +61,15 @@ impl HeldOutBoxes {
         let anchors = pyramid.anchors().len();
         let pixels = images.iter().flat_map(|image| image.fitted.pixels.iter().copied()).collect();
         let mut outputs = network.run(images.len(), vec![Field::real(&self.input, pixels)])?;
-        let [logits, offsets] = &self.outputs;
-        let (logits, offsets) = (Output::take(&mut outputs, logits)?, Output::take(&mut outputs, offsets)?);
+        let logits = Output::take(&mut outputs, &self.settings.class)?;
+        let offsets = Output::take(&mut outputs, &self.settings.boxes)?;
         let each = images
             .par_iter()
             .zip(logits.values.par_chunks_exact(anchors * self.classes))
             .zip(offsets.values.par_chunks_exact(anchors * 4));
         let found = each.map(|((image, logits), offsets)| {
             let outputs = Outputs { logits, classes: self.classes, offsets };
-            let found = detect(pyramid, outputs, image.fitted.shown, &self.detect)?;
+            let found = detect(pyramid, outputs, image.fitted.shown, &self.settings)?;
             let in_image = found.into_iter().map(|one| ScoredBox {
                 class: one.class,
                 bounds: image.fitted.bounds(one.corners),

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Samples, Size,
-    detection::{
-        AnchorTargets, BoxDataset, Corners, DetectConfig, Fit, Fitted, MatchConfig, Object, Pyramid, PyramidConfig,
-        Role, mirror,
-    },
+    detection::{AnchorTargets, Corners, Fit, Fitted, Object, Pyramid, Role, check_limits, mirror},
 };
 use zoo_recipe::{LABEL, Recipe, schema};
 
 use crate::{
     Batch, InputError,
+    annotated::Images,
     preprocess::{Split, only_normalisation},
 };
 
@@ -26,8 +24,7 @@ pub(super) struct Preparation {
     network: Size,
     /// Lengths of the shorter side.
     shorter: Vec<usize>,
-    flip: f64,
-    matching: MatchConfig,
+    settings: schema::BoxPreparation,
     pub pyramid: Arc<Pyramid>,
 }
 
@@ -44,14 +41,12 @@ impl Preparation {
             let message = format!("images have three channels, or one if they are grey, not {channels}");
             return Err(InputError::at(recipe, "model.inputs", message));
         }
-        let section = recipe.preprocess.boxes.clone().unwrap_or_default();
+        let settings = recipe.preprocess.boxes.clone().unwrap_or_default();
         let refuse = |path: &str, error: DataError| InputError::at(recipe, path, error.to_string());
-        let schema::BoxAnchors { strides, sizes, per_octave, ratios } = section.anchors;
-        let network = Size { width, height };
-        let config = PyramidConfig { strides, sizes, per_octave, ratios };
-        let pyramid = Pyramid::new(&config, network).map_err(|e| refuse("preprocess.boxes.anchors", e))?;
+        let (network, shapes) = (Size { width, height }, &settings.anchors);
+        let pyramid = Pyramid::new(shapes, network).map_err(|e| refuse("preprocess.boxes.anchors", e))?;
         if pyramid.anchors().len() != anchors {
-            let positions: Vec<String> = config
+            let positions: Vec<String> = shapes
                 .strides
                 .iter()
                 .map(|stride| format!("{}x{}", height.div_ceil(*stride), width.div_ceil(*stride)))
@@ -59,14 +54,13 @@ impl Preparation {
             let message = format!(
                 "the network predicts {anchors} boxes, but there are {} anchors: {} shapes at {} positions",
                 pyramid.anchors().len(),
-                config.per_octave * config.ratios.len(),
+                shapes.per_octave * shapes.ratios.len(),
                 positions.join(" + ")
             );
             return Err(InputError::at(recipe, "preprocess.boxes.anchors", message));
         }
-        let matching = MatchConfig { object: section.positive_iou as f32, background: section.negative_iou as f32 };
-        matching.check().map_err(|e| refuse("preprocess.boxes.negative_iou", e))?;
-        let shorter = section.shorter.unwrap_or_else(|| vec![height.max(width)]);
+        check_limits(&settings).map_err(|e| refuse("preprocess.boxes.negative_iou", e))?;
+        let shorter = settings.shorter.clone().unwrap_or_else(|| vec![height.max(width)]);
         for &shorter in &shorter {
             Fit { network, shorter }.check().map_err(|e| refuse("preprocess.boxes.shorter", e))?;
         }
@@ -74,7 +68,7 @@ impl Preparation {
             return Err(InputError::at(recipe, "preprocess.boxes.shorter", "a length is needed"));
         }
         let normalize = Normalize { grey: channels == 1, ..normalize };
-        Ok(Self { normalize, network, shorter, flip: section.flip, matching, pyramid: Arc::new(pyramid) })
+        Ok(Self { normalize, network, shorter, settings, pyramid: Arc::new(pyramid) })
     }
 
     fn fit(&self, image: &Image, shorter: usize) -> Fitted {
@@ -90,7 +84,7 @@ pub(super) struct Example {
 
 /// Training samples.
 pub(super) struct Training {
-    pub set: Arc<dyn BoxDataset>,
+    pub set: Images<Vec<Object>>,
     pub prepare: Preparation,
 }
 
@@ -105,7 +99,7 @@ impl Samples for Training {
         let prepare = &self.prepare;
         let (mut image, mut objects) = self.set.load(index)?;
         let mut rng = Rng::new(seed, epoch, index as u64);
-        if rng.chance(prepare.flip) {
+        if rng.chance(prepare.settings.flip) {
             mirror(&mut image, objects.iter_mut().map(|object| &mut object.bounds));
         }
         let shorter = prepare.shorter[rng.below(prepare.shorter.len())];
@@ -114,7 +108,7 @@ impl Samples for Training {
         let learned: Vec<(usize, Corners)> = learned
             .filter_map(|object| Some((object.class, fitted.corners(object.bounds.inside(image.size())?))))
             .collect();
-        let targets = AnchorTargets::new(&prepare.pyramid, &learned, &prepare.matching);
+        let targets = AnchorTargets::new(&prepare.pyramid, &learned, &prepare.settings);
         Ok(Example { pixels: fitted.pixels, targets })
     }
 }
@@ -134,7 +128,7 @@ pub(super) struct HeldOutImage {
 
 /// Held-out images as a network takes them.
 pub(super) struct Evaluated {
-    pub set: Arc<dyn BoxDataset>,
+    pub set: Images<Vec<Object>>,
     pub prepare: Preparation,
 }
 
@@ -151,16 +145,4 @@ impl Samples for Evaluated {
         let fitted = self.prepare.fit(&image, shorter);
         Ok(HeldOutImage { name: self.set.name(index), image, objects, fitted })
     }
-}
-
-/// How objects are read off the outputs of a network, and the names of both outputs.
-pub(super) fn detection(recipe: &Recipe) -> ([String; 2], DetectConfig) {
-    let boxes = recipe.postprocess.boxes.clone().unwrap_or_default();
-    let config = DetectConfig {
-        min_score: boxes.min_score as f32,
-        candidates: boxes.candidates,
-        nms: boxes.nms_iou as f32,
-        most: boxes.detections,
-    };
-    ([boxes.class, boxes.boxes], config)
 }

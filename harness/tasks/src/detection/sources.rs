@@ -1,46 +1,29 @@
 //! Sources of images with boxes.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use zoo_datasets::{
-    BoxFolder, BoxPart, DataError, OnError,
-    detection::{BoxDataset, BoxScenes, BoxScenesConfig},
-};
+use zoo_datasets::{Annotated, BoxFolder, DataError, OnError, Part, Size, detection::BoxScenes};
 use zoo_recipe::{Recipe, schema};
 
-use super::BoxedImages;
-use crate::{
-    DataSets, InputError,
-    preprocess::{pair, size},
-};
+use crate::{DataSets, InputError, annotated::AnnotatedImages};
 
 /// Generated scenes.
 pub(super) fn shapes(recipe: &Recipe, section: &schema::BoxedShapes) -> Result<DataSets, InputError> {
-    let config = BoxScenesConfig {
-        size: size(section.size),
-        objects: pair(section.objects),
-        distractors: pair(section.distractors),
-        radius: pair(section.radius),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        noise: pair(section.noise),
-    };
-    let train = BoxScenes::new(config, section.seed, 0, section.train)?;
-    let val = BoxScenes::new(config, section.seed, BoxScenes::HELD_OUT, section.val)?;
+    let train = BoxScenes::new(section, 0, section.train)?;
+    let val = BoxScenes::new(section, BoxScenes::HELD_OUT, section.val)?;
     let (classes, own) = (recipe.model.classes, train.classes().len());
     if classes != own {
         let message = format!("the shapes have {own} classes including background, but the model has {classes}");
         return Err(InputError::at(recipe, "model.classes", message));
     }
-    let description = format!("generated shapes with boxes, {} pixels", config.size);
-    let samples = Arc::new(BoxedImages { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description, skipped: 0 })
+    let description = format!("generated shapes with boxes, {} pixels", Size::from(section.size));
+    Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
 /// Photographs in one of the layouts.
 pub(super) fn folder(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
     let open = |part| BoxFolder::open_root(root, part, on_error);
-    let (train, val) = (open(BoxPart::Train)?, open(BoxPart::Val)?);
+    let (train, val) = (open(Part::Train)?, open(Part::Val)?);
     if train.classes() != val.classes() {
         let differing = train.classes().iter().zip(val.classes()).find(|(train, val)| train != val);
         let differing = differing.map_or_else(
@@ -51,6 +34,5 @@ pub(super) fn folder(root: &Path, on_error: OnError) -> Result<DataSets, InputEr
         return Err(DataError::Config(message).into());
     }
     let skipped = train.skipped() + val.skipped();
-    let samples = Arc::new(BoxedImages { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description: format!("images with boxes in {}", root.display()), skipped })
+    Ok(AnnotatedImages::new(train, val).opened(format!("images with boxes in {}", root.display()), skipped))
 }

@@ -1,19 +1,18 @@
 //! The scores of trivial answers that ignore the image: the same boxes everywhere.
 
-use std::sync::Arc;
-
 use zoo_datasets::{
     DataError, LoaderConfig, SampleLoader, Samples, Size,
-    detection::{BoundingBox, BoxDataset, Object, Role},
+    detection::{BoundingBox, Object, Role},
 };
 
 use crate::{
     Baseline, EvaluationError,
+    annotated::Images,
     metrics::{AveragePrecision, ImageBoxes, ScoredBox},
 };
 
 /// The size and the objects of each image.
-struct Described(Arc<dyn BoxDataset>);
+struct Described(Images<Vec<Object>>);
 
 impl Samples for Described {
     type Sample = (Size, Vec<Object>);
@@ -33,7 +32,7 @@ impl Samples for Described {
 /// # Errors
 /// Samples that cannot be read.
 pub(super) fn answers(
-    set: Arc<dyn BoxDataset>,
+    set: Images<Vec<Object>>,
     config: LoaderConfig,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Baseline>, EvaluationError> {

@@ -2,10 +2,10 @@
 //!
 //! Inputs and labels have the names of transformers' `BertForPreTraining`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use zoo_datasets::{
-    DataError, Image, LoaderConfig, SampleLoader, Samples,
+    DataError, LoaderConfig, SampleLoader, Samples,
     language::{Between, ConsecutiveWindows, Masked, MaskedSequence, RandomWindows, SentencePairs, Sequence},
 };
 use zoo_recipe::{
@@ -16,9 +16,9 @@ use zoo_recipe::{
 use super::{length, tally, texts::Texts, window};
 use crate::{
     Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
-    Network, Output, SampleSets, Sight, Witness,
+    Network, Output, SampleSets, Witness,
     batch::{Element, offer},
-    evaluation::first_input,
+    evaluation::{first_input, judge_all},
     metrics::{CrossEntropy, Meter, TopK, perplexity},
 };
 
@@ -208,17 +208,9 @@ impl SampleSets for MaskedTokens {
         ])
     }
 
-    fn parts(&self) -> Vec<(&'static str, usize)> {
-        vec![("train", self.train.len()), ("val", self.val.len())]
-    }
-
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (name, samples) = self.parts()[part];
         self.texts.inspect(name, samples, part == 1, done)
-    }
-
-    fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
-        Err(DataError::Config("text cannot be drawn; use `zoo data inspect`".to_owned()))
     }
 
     fn undrawn(&self) -> Option<&'static str> {
@@ -250,12 +242,7 @@ impl HeldOut for HeldOutSequences {
     ) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
         let (mut loss, mut right, mut paired) = (CrossEntropy::default(), TopK::new(1), TopK::new(1));
-        let mut samples = 0;
-        for sequences in self.loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let sequences = sequences?;
+        let judge = |sequences: Vec<MaskedSequence>, _, _: &mut Witness<'_>| {
             let mut outputs = network.run(sequences.len(), read(&sequences, &self.inputs))?;
             let labels = sequences.iter().flat_map(|sequence| &sequence.labels);
             let labels: Vec<_> = labels.map(|label| Some(*label).filter(|label| *label != self.unmasked)).collect();
@@ -265,15 +252,12 @@ impl HeldOut for HeldOutSequences {
                 let labels: Vec<_> = sequences.iter().map(following).collect();
                 tally(&Output::take(&mut outputs, pairs)?, 2, &labels, &mut [&mut paired])?;
             }
-            samples += sequences.len();
-            witness(&Sight::Progress { what: "samples", done: samples, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
+            Ok(sequences.len())
+        };
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
         let loss = loss.value();
         let mut scores = vec![perplexity(loss), right.score(Metric::MaskedAccuracy)];
         scores.extend(self.pairs.as_ref().map(|_| paired.score(Metric::NextSentenceAccuracy)));
-        Ok(Some(Evaluation { samples: samples as u64, loss: Some(loss), scores }))
+        Ok(Some(Evaluation { samples, loss: Some(loss), scores }))
     }
 }

@@ -1,12 +1,9 @@
 //! Windows of text, with the next token for each position.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use zoo_datasets::{
-    DataError, Image, LoaderConfig, SampleLoader, Samples,
+    LoaderConfig, SampleLoader, Samples,
     language::{ConsecutiveWindows, RandomWindows, Window, pairs, singles},
 };
 use zoo_recipe::{
@@ -17,9 +14,9 @@ use zoo_recipe::{
 use super::{continuation::Generator, length, tally, texts::Texts, window};
 use crate::{
     Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
-    Network, SampleSets, Sight, Witness,
+    Network, SampleSets, Witness,
     batch::{Element, offer},
-    evaluation::first_input,
+    evaluation::{first_input, judge_all},
     metrics::{CrossEntropy, Meter, bits_per_character, perplexity},
 };
 
@@ -107,6 +104,7 @@ impl SampleSets for NextToken {
         ])
     }
 
+    /// Those of the training text are counted one after the other, however many of them an epoch draws.
     fn parts(&self) -> Vec<(&'static str, usize)> {
         let windows = |text: &Arc<_>| ConsecutiveWindows::count(text, self.length);
         vec![("train", windows(&self.texts.train)), ("val", windows(&self.texts.val))]
@@ -115,10 +113,6 @@ impl SampleSets for NextToken {
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (name, samples) = self.parts()[part];
         self.texts.inspect(name, samples, part == 1, done)
-    }
-
-    fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
-        Err(DataError::Config("text cannot be drawn; use `zoo data inspect`".to_owned()))
     }
 
     fn undrawn(&self) -> Option<&'static str> {
@@ -148,12 +142,8 @@ impl HeldOut for HeldOutWindows {
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
-        let (mut loss, mut samples) = (CrossEntropy::default(), 0);
-        for windows in self.loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let windows = windows?;
+        let mut loss = CrossEntropy::default();
+        let judge = |windows: Vec<Window>, _, _: &mut Witness<'_>| {
             let tokens: Vec<u32> = windows.iter().flat_map(|window| window.tokens.iter().copied()).collect();
             let next: Vec<_> = windows.iter().flat_map(|window| window.next.iter().copied().map(Some)).collect();
             let outputs = network.run(windows.len(), vec![Field::index(&self.input, tokens)])?;
@@ -161,14 +151,11 @@ impl HeldOut for HeldOutWindows {
                 return Err(EvaluationError::Mismatch("the network has no output".to_owned()));
             };
             tally(logits, self.classes, &next, &mut [&mut loss])?;
-            samples += windows.len();
-            witness(&Sight::Progress { what: "samples", done: samples, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
+            Ok(windows.len())
+        };
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
         let loss = loss.value();
         let scores = vec![perplexity(loss), bits_per_character(loss, self.characters_per_token)];
-        Ok(Some(Evaluation { samples: samples as u64, loss: Some(loss), scores }))
+        Ok(Some(Evaluation { samples, loss: Some(loss), scores }))
     }
 }

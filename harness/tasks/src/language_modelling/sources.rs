@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use zoo_datasets::{
     DataError,
     language::{
-        CharacterSet, ConsecutiveWindows, Corpus, Documents, Masked, Masking, Part, RandomWindows, SentencePairs,
+        CharacterSet, ConsecutiveWindows, Corpus, Documents, Excerpt, Masked, Masking, RandomWindows, SentencePairs,
         Sentences, Subwords, Vocabulary,
     },
 };
@@ -49,7 +49,7 @@ fn masked(
     recipe: &Recipe,
     section: &schema::Masking,
     vocabulary: Vocabulary,
-    parts: &[Part<'_>; 2],
+    parts: &[Excerpt<'_>; 2],
     (length, windows): (usize, Option<usize>),
 ) -> Result<MaskedTokens, InputError> {
     let Some(unmasked) = recipe.loss.softmax_cross_entropy.as_ref().and_then(|entropy| entropy.ignore) else {
@@ -112,7 +112,7 @@ enum Corpora {
 }
 
 impl Corpora {
-    fn parts(&self) -> [Part<'_>; 2] {
+    fn parts(&self) -> [Excerpt<'_>; 2] {
         match self {
             Self::Divided(corpus, held_out) => corpus.split(*held_out),
             Self::Apart(corpora) => corpora.each_ref().map(Corpus::whole),

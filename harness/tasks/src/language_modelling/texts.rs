@@ -5,7 +5,7 @@ use std::{path::absolute, sync::Arc};
 use zoo_datasets::{
     DataError,
     hash::fnv1a64,
-    language::{Part, Text, Vocabulary},
+    language::{Excerpt, Text, Vocabulary},
 };
 use zoo_recipe::{Recipe, schema::Source};
 
@@ -25,7 +25,7 @@ impl Texts {
     ///
     /// # Errors
     /// A part that the vocabulary cannot encode.
-    pub fn of(vocabulary: Vocabulary, parts: &[Part<'_>; 2]) -> Result<Self, DataError> {
+    pub fn of(vocabulary: Vocabulary, parts: &[Excerpt<'_>; 2]) -> Result<Self, DataError> {
         let [train, val] = parts.each_ref().map(|part| part.encode(&vocabulary));
         Ok(Self::new(vocabulary, [train?, val?]))
     }

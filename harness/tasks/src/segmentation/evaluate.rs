@@ -1,6 +1,6 @@
 //! Mean intersection over union, and pictures of predictions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use zoo_datasets::{
     SampleLoader, Samples, Size,
@@ -11,6 +11,7 @@ use zoo_datasets::{
 use super::samples::{Evaluated, HeldOutImage, Preparation, middle, predicted_size};
 use crate::{
     Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    evaluation::judge_all,
     metrics::{Classified, Confusion, CrossEntropy, Meter, largest, mean_iou, pixel_accuracy},
 };
 
@@ -32,12 +33,8 @@ impl HeldOut for HeldOutPixels {
         witness: &mut Witness<'_>,
     ) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
-        let (mut loss, mut confusion, mut samples) = (CrossEntropy::default(), Confusion::new(&self.classes), 0);
-        for images in self.loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let images = images?;
+        let (mut loss, mut confusion) = (CrossEntropy::default(), Confusion::new(&self.classes));
+        let judge = |images: Vec<HeldOutImage>, _, witness: &mut Witness<'_>| {
             let pixels = images.iter().flat_map(|image| self.prepare.numbers(&image.sample.image)).collect();
             let outputs = network.run(images.len(), vec![Field::real(&self.input, pixels)])?;
             let Some(Output { shape, values, .. }) = outputs.first() else {
@@ -48,15 +45,12 @@ impl HeldOut for HeldOutPixels {
                 show(image, &found, &own, witness);
                 confusion.add_all(&own);
             }
-            samples += images.len();
-            witness(&Sight::Progress { what: "samples", done: samples, of });
-        }
-        if samples == 0 {
-            return Err(EvaluationError::NothingEvaluated);
-        }
+            Ok(images.len())
+        };
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
         witness(&Sight::Confusion(&confusion));
         let scores = vec![mean_iou(&confusion), pixel_accuracy(&confusion)];
-        Ok(Some(Evaluation { samples: samples as u64, loss: Some(loss.value()), scores }))
+        Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }
 }
 

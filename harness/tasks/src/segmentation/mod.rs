@@ -5,12 +5,12 @@ mod samples;
 mod sources;
 mod trivial;
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use zoo_datasets::{
-    DataError, Image, LoaderConfig, Pipeline, SampleLoader,
+    Annotated, Image, LoaderConfig, Pipeline, SampleLoader,
     drawing::draw_labels,
-    segmentation::{LabelMapDataset, VOID},
+    segmentation::{LabelMap, VOID},
 };
 use zoo_recipe::{
     LABEL, Recipe,
@@ -18,35 +18,29 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network,
-    SampleSets, Task,
+    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network, Task,
+    annotated::{Annotation, Images},
     batch::{Element, first, offer},
     evaluation::first_input,
     inspection::Sums,
     preprocess::{Split, image, unresized},
-    task::{foreign, in_rows, on_error},
+    task::foreign,
 };
 
 /// Semantic segmentation.
 pub(crate) struct Segmentation;
 
-/// Images with a class per pixel.
-struct LabelledPixels {
-    train: Arc<dyn LabelMapDataset>,
-    val: Arc<dyn LabelMapDataset>,
-}
-
 impl Task for Segmentation {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Shapes(section) => sources::shapes(recipe, section),
-            Source::LabelMaps(section) => sources::folder(recipe, section, on_error(recipe)),
+            Source::LabelMaps(section) => sources::folder(recipe, section, recipe.data.on_error),
             _ => Err(foreign(recipe, "segmentation")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::folder(recipe, &label_maps(root, &recipe.data.source), on_error(recipe))
+        sources::folder(recipe, &label_maps(root, &recipe.data.source), recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {
@@ -79,35 +73,8 @@ fn warn_of_one_class(part: &str, classes: &[String], pixels: impl Fn(usize) -> u
     }
 }
 
-impl LabelledPixels {
-    fn part(&self, held_out: bool) -> &Arc<dyn LabelMapDataset> {
-        if held_out { &self.val } else { &self.train }
-    }
-}
-
-impl SampleSets for LabelledPixels {
-    fn train_len(&self) -> usize {
-        self.train.len()
-    }
-
-    fn val_len(&self) -> usize {
-        self.val.len()
-    }
-
-    fn noun(&self) -> &'static str {
-        "images"
-    }
-
-    fn classes(&self) -> &[String] {
-        self.train.classes()
-    }
-
-    fn names(&self, tell: &mut dyn FnMut(String)) {
-        self.classes().iter().for_each(|class| tell(class.clone()));
-        [&self.train, &self.val].into_iter().for_each(|set| (0..set.len()).for_each(|index| tell(set.name(index))));
-    }
-
-    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+impl Annotation for LabelMap {
+    fn feed(train: Images<Self>, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
         let first = first(recipe, inputs)?;
         offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
         let entropy = recipe.loss.softmax_cross_entropy.iter().map(|term| ("softmax_cross_entropy", term.ignore));
@@ -125,64 +92,52 @@ impl SampleSets for LabelledPixels {
                            the image";
             return Err(InputError::at(recipe, "loss", message));
         };
-        let (training, prepare) = samples::training(recipe, self.train.clone(), image(first))?;
+        let (training, prepare) = samples::training(recipe, train, image(first))?;
         let name = first.name.clone();
         let join = move |examples| samples::batch(examples, &name, &prepare, labels);
         Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
     }
 
     fn held_out(
-        &self,
+        val: Images<Self>,
         recipe: &Recipe,
         network: &dyn Network,
         config: LoaderConfig,
     ) -> Result<Box<dyn HeldOut>, EvaluationError> {
         let input = first_input(network)?;
-        let (images, prepare) = samples::evaluation(recipe, self.val.clone(), image(&input))?;
-        let classes = self.classes().to_vec();
+        let classes = val.classes().to_vec();
+        let (images, prepare) = samples::evaluation(recipe, val, image(&input))?;
         let loader = SampleLoader::new(images, config)?;
         Ok(Box::new(evaluate::HeldOutPixels { loader, input: input.name, prepare, classes }))
     }
 
     fn trivial_answers(
-        &self,
+        val: Images<Self>,
         recipe: &Recipe,
         network: &mut MakeNetwork<'_>,
         config: LoaderConfig,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Baseline>, EvaluationError> {
         let network = network()?;
-        let (images, _) = samples::evaluation(recipe, self.val.clone(), image(&first_input(network.as_ref())?))?;
-        trivial::answers(self.classes(), network.as_ref(), &SampleLoader::new(images, config)?, progress)
+        let (images, _) = samples::evaluation(recipe, val.clone(), image(&first_input(network.as_ref())?))?;
+        trivial::answers(val.classes(), network.as_ref(), &SampleLoader::new(images, config)?, progress)
     }
 
-    fn is_undivided(&self) -> bool {
-        let Self { train, val } = self;
-        train.len() == val.len() && (0..train.len()).all(|index| train.name(index) == val.name(index))
-    }
-
-    fn parts(&self) -> Vec<(&'static str, usize)> {
-        vec![("train", self.train.len()), ("val", self.val.len())]
-    }
-
-    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
-        let (set, (name, samples)) = (self.part(part == 1), self.parts()[part]);
-        let read = |index| {
-            Sums::of(set.load(index).map(|(image, labels)| {
-                let mut counts = [0usize; 256];
-                labels.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
-                (image, counts)
-            }))
+    fn inspect(set: &dyn Annotated<Self>, name: &'static str, done: &(dyn Fn() + Sync)) -> Inspection {
+        let of = |labels: &Self| {
+            let mut counts = [0usize; 256];
+            labels.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
+            counts
         };
-        let sums = Sums::over(samples, read, done);
+        let sums = Sums::over_images(set, of, done);
         let (void, pixels) = (sums.counts[usize::from(VOID)], sums.counts.iter().sum::<usize>());
         let classes = sums.counts[..usize::from(VOID)].iter().filter(|count| **count > 0).count();
-        let named: Vec<_> = self.classes().iter().zip(sums.counts).map(|(class, n)| (class.as_str(), n)).collect();
-        warn_of_one_class(name, self.classes(), |value| sums.counts[value] as u64);
+        let named: Vec<_> = set.classes().iter().zip(sums.counts).map(|(class, n)| (class.as_str(), n)).collect();
+        warn_of_one_class(name, set.classes(), |value| sums.counts[value] as u64);
         let one = |count: usize| Some((count as u64, count as u64));
         Inspection {
             name,
-            samples,
+            samples: set.len(),
             facts: [("pixels", pixels.into()), ("void", void.into()), ("classes", serde_json::json!(named))].into(),
             columns: vec![("classes", one(classes)), ("pixels", one(pixels)), ("void", one(void))],
             pixels: Some(sums.pixels()),
@@ -190,8 +145,7 @@ impl SampleSets for LabelledPixels {
         }
     }
 
-    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
-        let set = self.part(held_out);
-        in_rows((rows, columns), set.len(), |index| set.load(index).map(|(image, labels)| draw_labels(&image, &labels)))
+    fn drawn(&self, image: &Image) -> Image {
+        draw_labels(image, self)
     }
 }

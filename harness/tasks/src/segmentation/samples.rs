@@ -1,15 +1,14 @@
 //! Training and evaluation samples from images with label maps.
 
-use std::sync::Arc;
-
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Samples, Size,
-    segmentation::{LabelAugment, LabelMap, LabelMapDataset, Labelled},
+    segmentation::{LabelAugment, LabelMap, Labelled},
 };
 use zoo_recipe::{LABEL, Recipe};
 
 use crate::{
     Batch, EvaluationError, Field, InputError,
+    annotated::Images,
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
@@ -39,7 +38,7 @@ impl Preparation {
 
 /// Training samples for a network with the input `image` (`[channels, height, width]`).
 pub(super) struct Training {
-    set: Arc<dyn LabelMapDataset>,
+    set: Images<LabelMap>,
     augment: LabelAugment,
 }
 
@@ -49,7 +48,7 @@ pub(super) struct Training {
 /// Steps other than a normalisation, or settings that make no sense.
 pub(super) fn training(
     recipe: &Recipe,
-    set: Arc<dyn LabelMapDataset>,
+    set: Images<LabelMap>,
     image: [usize; 3],
 ) -> Result<(Training, Preparation), InputError> {
     let prepare = Preparation::new(recipe, Split::Train, image)?;
@@ -85,7 +84,7 @@ pub(super) struct HeldOutImage {
 
 /// Held-out images, prepared for a network.
 pub(super) struct Evaluated {
-    set: Arc<dyn LabelMapDataset>,
+    set: Images<LabelMap>,
     network: Size,
 }
 
@@ -95,7 +94,7 @@ pub(super) struct Evaluated {
 /// Steps other than a normalisation.
 pub(super) fn evaluation(
     recipe: &Recipe,
-    set: Arc<dyn LabelMapDataset>,
+    set: Images<LabelMap>,
     image: [usize; 3],
 ) -> Result<(Evaluated, Preparation), InputError> {
     let prepare = Preparation::new(recipe, Split::Eval, image)?;

@@ -1,39 +1,21 @@
 //! Sources of images with label maps.
 
-use std::sync::Arc;
-
-use zoo_datasets::{
-    LabelFolder, LabelPart, OnError,
-    segmentation::{LabelMapDataset, Shapes, ShapesConfig},
-};
+use zoo_datasets::{Annotated, LabelFolder, OnError, Part, Size, segmentation::Shapes};
 use zoo_recipe::{Recipe, schema};
 
-use super::LabelledPixels;
-use crate::{
-    DataSets, InputError,
-    preprocess::{pair, size},
-};
+use crate::{DataSets, InputError, annotated::AnnotatedImages};
 
 /// Generated scenes.
 pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSets, InputError> {
-    let config = ShapesConfig {
-        size: size(section.size),
-        shapes: pair(section.shapes),
-        radius: pair(section.radius),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        noise: pair(section.noise),
-    };
-    let train = Shapes::new(config, section.seed, 0, section.train)?;
-    let val = Shapes::new(config, section.seed, Shapes::HELD_OUT, section.val)?;
+    let train = Shapes::new(section, 0, section.train)?;
+    let val = Shapes::new(section, Shapes::HELD_OUT, section.val)?;
     let (classes, own) = (recipe.model.classes, train.classes().len());
     if classes != own {
         let message = format!("the shapes have {own} classes including background, but the model has {classes}");
         return Err(InputError::at(recipe, "model.classes", message));
     }
-    let description = format!("generated shapes, {} pixels", config.size);
-    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description, skipped: 0 })
+    let description = format!("generated shapes, {} pixels", Size::from(section.size));
+    Ok(AnnotatedImages::new(train, val).opened(description, 0))
 }
 
 /// Photographs in one of the layouts.
@@ -44,8 +26,7 @@ pub(super) fn folder(recipe: &Recipe, section: &schema::LabelMaps, on_error: OnE
         let folder = LabelFolder::open_root(root, part, classes, on_error)?;
         values.as_ref().map_or(Ok(folder.clone()), |values| folder.with_values(values))
     };
-    let (train, val) = (open(LabelPart::Train)?, open(LabelPart::Val)?);
+    let (train, val) = (open(Part::Train)?, open(Part::Val)?);
     let skipped = train.skipped() + val.skipped();
-    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
-    Ok(DataSets { samples, description: format!("images with label maps in {}", root.display()), skipped })
+    Ok(AnnotatedImages::new(train, val).opened(format!("images with label maps in {}", root.display()), skipped))
 }

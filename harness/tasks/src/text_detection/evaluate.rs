@@ -7,9 +7,9 @@ use zoo_datasets::{
     Grid, SampleLoader, Size,
     drawing::draw_text,
     geometry::Polygon,
-    text::{Counts, DetectConfig, Detection, compare, detect},
+    text::{Counts, Detection, compare, detect},
 };
-use zoo_recipe::schema::Metric;
+use zoo_recipe::schema::{Metric, TextDetection};
 
 use super::samples::{TextImage, TextImages};
 use crate::{
@@ -21,9 +21,7 @@ use crate::{
 /// All held-out images.
 pub(super) struct HeldOutText {
     pub loader: SampleLoader<TextImages>,
-    /// Name of the output from which text is extracted.
-    pub probability: String,
-    pub detect: DetectConfig,
+    pub settings: TextDetection,
 }
 
 impl HeldOut for HeldOutText {
@@ -43,7 +41,7 @@ impl HeldOut for HeldOutText {
                 if cancel.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let found = find(network, group, (&self.probability, &self.detect))?;
+                let found = find(network, group, &self.settings)?;
                 for (image, found) in group.iter().zip(&found) {
                     let polygons: Vec<Polygon> = found.iter().map(|detection| detection.polygon.clone()).collect();
                     let counts = compare(&image.regions, &polygons);
@@ -85,7 +83,7 @@ fn show(
 fn find(
     network: &mut dyn Network,
     images: &[TextImage],
-    (probability, config): (&str, &DetectConfig),
+    settings: &TextDetection,
 ) -> Result<Vec<Vec<Detection>>, EvaluationError> {
     let (Some(first), n) = (images.first(), images.len()) else { return Ok(Vec::new()) };
     let Size { width, height } = first.size;
@@ -98,11 +96,11 @@ fn find(
     for images in images.chunks(per_run) {
         let pixels = images.iter().flat_map(|image| image.pixels.iter().copied()).collect();
         let mut outputs = network.run(images.len(), vec![Field::real(&input, pixels)])?;
-        let output = Output::take(&mut outputs, probability)?;
+        let output = Output::take(&mut outputs, &settings.probability)?;
         if output.shape != [1, height, width] {
             let message = format!(
-                "`{probability}` is {:?} for images of {height}x{width}, but text detection needs 1x{height}x{width}",
-                output.shape
+                "`{}` is {:?} for images of {height}x{width}, but text detection needs 1x{height}x{width}",
+                settings.probability, output.shape
             );
             return Err(EvaluationError::Mismatch(message));
         }
@@ -111,7 +109,7 @@ fn find(
             let shown = Size::new(image.shown.width, image.shown.height);
             let rows = map.chunks_exact(width).take(shown.height).flat_map(|row| &row[..shown.width]);
             let map = Grid::new(shown, rows.copied().collect()).unwrap_or_else(|| Grid::filled(shown, 0.0));
-            detect(&map, image.image.size(), config)
+            detect(&map, image.image.size(), settings)
         });
         found.extend(read.collect::<Vec<_>>());
     }

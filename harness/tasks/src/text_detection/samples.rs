@@ -1,20 +1,16 @@
 //! Training and evaluation samples of DB from annotated images.
 
-use std::sync::Arc;
-
 use zoo_datasets::{
     DataError, Image, Normalize, Rng, Size,
-    text::{
-        DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextExample, TextRegion, TextTraining,
-        evaluation_size,
-    },
+    text::{TextAugment, TextExample, TextRegion, TextTraining, evaluation_size},
     transforms::{Filter, resize},
 };
 use zoo_recipe::{Recipe, schema};
 
 use crate::{
     Batch, InputError,
-    preprocess::{Split, normalized, only_normalisation, pair},
+    annotated::Images,
+    preprocess::{Split, normalized, only_normalisation},
 };
 
 /// Inputs of the step in addition to the image: the training targets.
@@ -27,28 +23,13 @@ fn preparation(recipe: &Recipe) -> schema::TextPreparation {
 /// Training samples for a network with the input `image` (`[channels, height, width]`).
 pub(super) fn training(
     recipe: &Recipe,
-    train: Arc<dyn TextDataset>,
+    train: Images<Vec<TextRegion>>,
     image: [usize; 3],
 ) -> Result<(TextTraining, Normalize), InputError> {
     let normalize = only_normalisation(recipe, Split::Train)?;
-    let text = preparation(recipe);
     let [_, height, width] = image;
-    let augment = TextAugment {
-        size: Size { width, height },
-        flip: text.flip,
-        rotation: pair(text.rotation),
-        scale: pair(text.scale),
-        crop: text.crop,
-        brightness: text.brightness,
-        contrast: text.contrast,
-        ..TextAugment::original()
-    };
-    let targets = TargetConfig {
-        shrink_ratio: text.shrink_ratio,
-        threshold: pair(text.threshold.map(|v| v as f32)),
-        min_size: text.min_size,
-    };
-    Ok((TextTraining::new(train, augment, targets)?, normalize))
+    let augment = TextAugment { size: Size { width, height }, settings: preparation(recipe) };
+    Ok((TextTraining::new(train, augment)?, normalize))
 }
 
 /// Examples as inputs of a step whose first input is called `image`.
@@ -80,7 +61,7 @@ pub(super) struct TextImage {
 
 /// Held-out images, prepared for a network.
 pub(super) struct TextImages {
-    set: Arc<dyn TextDataset>,
+    set: Images<Vec<TextRegion>>,
     normalize: Normalize,
     network: Size,
     height: Option<usize>,
@@ -92,7 +73,7 @@ pub(super) struct TextImages {
 /// Steps other than a normalisation.
 pub(super) fn text_images(
     recipe: &Recipe,
-    set: Arc<dyn TextDataset>,
+    set: Images<Vec<TextRegion>>,
     image: [usize; 3],
 ) -> Result<TextImages, InputError> {
     let [_, height, width] = image;
@@ -135,34 +116,16 @@ fn fit(image: Size, network: Size) -> Size {
     Size::new(side(image.width, network.width), side(image.height, network.height))
 }
 
-/// How text is extracted from the network's output, and the name of that output.
-pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
-    let text = recipe.postprocess.text.clone().unwrap_or_default();
-    let usual = DetectConfig::default();
-    let config = DetectConfig {
-        threshold: text.threshold as f32,
-        min_score: text.min_score as f32,
-        max_candidates: text.max_candidates,
-        min_side: text.min_side,
-        box_unclip: text.unclip.unwrap_or(usual.box_unclip),
-        polygon_unclip: text.unclip.unwrap_or(usual.polygon_unclip),
-        shape: match text.shape {
-            schema::TextShape::Box => Shape::Box,
-            schema::TextShape::Polygon => Shape::Polygon,
-        },
-    };
-    (text.probability, config)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zoo_datasets::Samples;
+    use std::sync::Arc;
+    use zoo_datasets::{Annotated, Samples};
 
     /// A single image, one pixel high.
     struct Line(usize);
 
-    impl TextDataset for Line {
+    impl Annotated<Vec<TextRegion>> for Line {
         fn len(&self) -> usize {
             1
         }

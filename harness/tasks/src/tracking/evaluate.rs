@@ -13,7 +13,7 @@ use zoo_datasets::{
 };
 use zoo_recipe::{
     Recipe,
-    schema::{self, Metric, Score},
+    schema::{Metric, Score},
 };
 
 use super::{
@@ -31,7 +31,6 @@ use crate::{
 pub(super) struct Setting {
     pub tracker: TrackerConfig,
     pub normalize: Normalize,
-    pub outputs: schema::Tracking,
     pub sequences: Arc<dyn VideoDataset>,
     window: MaskWindow,
 }
@@ -70,7 +69,7 @@ impl Setting {
             );
             EvaluationError::Mismatch(message)
         })?;
-        let (tracker, normalize, outputs) = tracker(recipe, grid, side)?;
+        let (tracker, normalize) = tracker(recipe, grid, side)?;
         let anchors = tracker.anchors.ratios.len() * tracker.anchors.scales.len();
         if anchors != class[0] {
             let message = format!("{anchors} anchor shapes, but `{}` has {}", names.class, class[0]);
@@ -84,7 +83,7 @@ impl Setting {
                 pad: tracker.margin / 2 * tracker.anchors.stride,
             },
         };
-        Ok(Self { tracker, normalize, outputs, sequences, window })
+        Ok(Self { tracker, normalize, sequences, window })
     }
 
     /// Places along a side of the network's outputs.
@@ -116,7 +115,7 @@ impl Seen {
     ) -> Result<Self, EvaluationError> {
         let mut outputs = network.run(n, vec![Field::real(TEMPLATE, templates), Field::real(SEARCH, searches)])?;
         let mut values = |name: &str| Output::take(&mut outputs, name).map(|output| output.values);
-        let names = &setting.outputs;
+        let names = &setting.tracker.settings;
         Ok(Self { n, class: values(&names.class)?, boxes: values(&names.boxes)?, mask: values(&names.mask)? })
     }
 
@@ -221,7 +220,7 @@ impl Setting {
     /// The mask of a place in the search image, from its logits; enlarged with aligned corners as in the loss.
     fn mask_in_search(&self, logits: &[f32], (row, column): (usize, usize)) -> Mask {
         let (side, MaskWindow { size, stride, pad }) = (self.tracker.mask, self.window);
-        let threshold = self.tracker.mask_threshold;
+        let threshold = self.tracker.settings.mask_threshold as f32;
         // The logistic function is increasing, so logits can be compared.
         let least = libm::logf(threshold / (1.0 - threshold));
         let Some(map) = Grid::new(Size::square(side), logits.to_vec()) else {

@@ -22,7 +22,7 @@ use crate::{
     batch::{Element, offer},
     inspection::Sums,
     preprocess::{Split, unresized},
-    task::{foreign, in_rows, on_error},
+    task::{foreign, in_rows},
 };
 use evaluate::{HeldOutTargets, Setting};
 
@@ -71,14 +71,14 @@ impl Task for Tracking {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::Videos(section) => sources::videos(section),
-            Source::Crop511(section) => sources::crops(section, on_error(recipe)),
-            Source::FrameFolder(section) => sources::frames(&section.root, section.object, on_error(recipe)),
+            Source::Crop511(section) => sources::crops(section, recipe.data.on_error),
+            Source::FrameFolder(section) => sources::frames(&section.root, section.object, recipe.data.on_error),
             _ => Err(foreign(recipe, "tracking")),
         }
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        sources::frames(root, object_of(&recipe.data.source), on_error(recipe))
+        sources::frames(root, object_of(&recipe.data.source), recipe.data.on_error)
     }
 
     fn source_in(&self, root: &Path, before: &Source) -> Source {
@@ -155,17 +155,8 @@ impl SampleSets for Targets {
             };
             (0..frames).map(one).fold(Sums::default(), Sums::join)
         };
-        let sums = Sums::over(set.len(), read, done);
-        let [frames, targets, masks] = sums.counts;
-        let one = |count: usize| Some((count as u64, count as u64));
-        Inspection {
-            name,
-            samples: set.len(),
-            facts: [("frames", frames.into()), ("targets", targets.into()), ("masks", masks.into())].into(),
-            columns: vec![("frames", one(frames)), ("with mask", one(masks))],
-            pixels: Some(sums.pixels()),
-            broken: sums.broken,
-        }
+        let counted = [("frames", Some("frames")), ("targets", None), ("masks", Some("with mask"))];
+        Sums::over(set.len(), read, done).inspection(name, set.len(), counted)
     }
 
     /// The middle frame of each video.

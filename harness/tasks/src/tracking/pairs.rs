@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoo_datasets::{
     DataError, Normalize,
-    tracking::{AnchorConfig, CropAugment, LabelConfig, Pair, PairConfig, Pairs, TrackerConfig, VideoDataset},
+    tracking::{Pair, PairConfig, Pairs, TrackerConfig, VideoDataset},
 };
 use zoo_recipe::{Recipe, schema};
 
@@ -27,11 +27,6 @@ fn preparation(recipe: &Recipe) -> schema::PairPreparation {
     recipe.preprocess.pairs.clone().unwrap_or_default()
 }
 
-fn anchors(recipe: &Recipe) -> AnchorConfig {
-    let schema::Anchors { stride, ratios, scales } = preparation(recipe).anchors;
-    AnchorConfig { stride, ratios, scales }
-}
-
 /// Side of the model's input `name`.
 fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
     match recipe.model.inputs.get(name).and_then(|input| input.image()) {
@@ -48,36 +43,13 @@ fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
 /// The pair settings for a network with `grid` x `grid` places.
 fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig, Normalize), InputError> {
     let normalize = only_normalisation(recipe, split)?;
-    let pairs = preparation(recipe);
-    let augment =
-        |v: &schema::CropVariation| CropAugment { shift: v.shift, scale: v.scale, blur: v.blur, colour: v.colour };
-    let varied = PairConfig {
-        template: side(recipe, TEMPLATE)?,
-        search: side(recipe, SEARCH)?,
-        grid,
-        anchors: anchors(recipe),
-        labels: LabelConfig {
-            positive_iou: pairs.positive_iou,
-            negative_iou: pairs.negative_iou,
-            positives: pairs.positives,
-            total: pairs.labelled,
-            ..LabelConfig::default()
-        },
-        frame_range: pairs.frame_range,
-        template_augment: augment(&pairs.template),
-        search_augment: augment(&pairs.search),
-        grey: pairs.grey,
-        negative: pairs.negative,
-        flip: pairs.flip,
-        permute: pairs.permute,
-        channels: normalize.channels,
-    };
-    let config = match split {
+    let varied = preparation(recipe);
+    let settings = match split {
         Split::Train => varied,
         // Held-out pairs always contain the target, away from the centre as in training, in its original colours.
-        Split::Eval => PairConfig {
-            template_augment: CropAugment::NONE,
-            search_augment: CropAugment { blur: 0.0, colour: false, ..varied.search_augment },
+        Split::Eval => schema::PairPreparation {
+            template: schema::CropVariation::default(),
+            search: schema::CropVariation { blur: 0.0, colour: false, ..varied.search },
             grey: 0.0,
             negative: 0.0,
             flip: 0.0,
@@ -85,7 +57,8 @@ fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig
             ..varied
         },
     };
-    Ok((config, normalize))
+    let (template, search) = (side(recipe, TEMPLATE)?, side(recipe, SEARCH)?);
+    Ok((PairConfig { template, search, grid, channels: normalize.channels, settings }, normalize))
 }
 
 /// The training data of a step with these inputs.
@@ -152,29 +125,15 @@ impl zoo_datasets::Samples for HeldOutPairs {
     }
 }
 
-/// How a target is tracked with a network of `grid` x `grid` places and masks of `mask` x `mask`, how images are
-/// normalised, and the names of the outputs.
+/// How a target is tracked with a network of `grid` x `grid` places and masks of `mask` x `mask`, and how images are
+/// normalised.
 ///
 /// # Errors
 /// As [`held_out_pairs`].
-pub(super) fn tracker(
-    recipe: &Recipe,
-    grid: usize,
-    mask: usize,
-) -> Result<(TrackerConfig, Normalize, schema::Tracking), InputError> {
-    let track = recipe.postprocess.track.clone().unwrap_or_default();
-    let (template, search, anchors) = (side(recipe, TEMPLATE)?, side(recipe, SEARCH)?, anchors(recipe));
+pub(super) fn tracker(recipe: &Recipe, grid: usize, mask: usize) -> Result<(TrackerConfig, Normalize), InputError> {
+    let settings = recipe.postprocess.track.clone().unwrap_or_default();
+    let (template, search, anchors) = (side(recipe, TEMPLATE)?, side(recipe, SEARCH)?, preparation(recipe).anchors);
     let inner = search.saturating_sub(template) / anchors.stride + 1;
-    let config = TrackerConfig {
-        template,
-        search,
-        margin: grid.saturating_sub(inner),
-        mask,
-        anchors,
-        penalty: track.penalty,
-        window_influence: track.window_influence,
-        rate: track.rate,
-        mask_threshold: track.mask_threshold as f32,
-    };
-    Ok((config, only_normalisation(recipe, Split::Eval)?, track))
+    let config = TrackerConfig { template, search, margin: grid.saturating_sub(inner), mask, anchors, settings };
+    Ok((config, only_normalisation(recipe, Split::Eval)?))
 }

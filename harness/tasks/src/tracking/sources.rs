@@ -3,28 +3,18 @@
 use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
-    Crop511, FrameFolders, OnError, Size,
-    tracking::{VideoDataset, VideoMixture, Videos, VideosConfig},
+    Crop511, FrameFolders, OnError,
+    tracking::{VideoDataset, VideoMixture, Videos},
 };
 use zoo_recipe::schema;
 
 use super::Targets;
-use crate::{DataSets, InputError, preprocess::pair};
+use crate::{DataSets, InputError};
 
 /// Generated videos.
 pub(super) fn videos(section: &schema::Videos) -> Result<DataSets, InputError> {
-    let config = VideosConfig {
-        size: Size::square(section.size),
-        frames: section.frames,
-        radius: pair(section.radius),
-        speed: pair(section.speed),
-        waves: section.waves,
-        distractors: pair(section.distractors),
-        occluded: section.occluded,
-        ..VideosConfig::default()
-    };
     let (train, val, sequences) = (section.train, section.val, section.sequences);
-    let set = |first, len| Videos::new(config, section.seed, first, len);
+    let set = |first, len| Videos::new(section, first, len);
     let samples = Arc::new(Targets {
         train: Arc::new(set(0, train)?),
         pairs: train,

@@ -1,27 +1,20 @@
-//! The step as TensorFlow's `GraphDef` (`tensorflow/core/framework/graph.proto`, `node_def.proto`): `GraphDef {
-//! repeated NodeDef node = 1; }`, `NodeDef { string name = 1; string op = 2; repeated string input = 3; }`.
+//! The step as TensorFlow's `GraphDef`.
 
 use zoo_graph::{Graph, Source, ValueId};
 
-use super::message::Message;
+use super::message::{GraphDef, NodeDef};
 
-/// The encoded graph. Dots in names become slashes, which TensorBoard folds into boxes.
-pub fn definition(graph: &Graph) -> Vec<u8> {
-    let mut definition = Message::default();
-    let mut add = |name: &str, op: &str, inputs: &[String]| {
-        let mut node = Message::default();
-        node.bytes(1, path(name).as_bytes());
-        node.bytes(2, op.as_bytes());
-        inputs.iter().for_each(|input| node.bytes(3, input.as_bytes()));
-        definition.bytes(1, node.as_bytes());
-    };
-    graph.inputs.iter().for_each(|input| add(&format!("inputs/{}", input.name), "Placeholder", &[]));
-    graph.variables.iter().for_each(|variable| add(&format!("variables/{}", variable.name), "VariableV2", &[]));
-    for node in &graph.nodes {
-        let inputs: Vec<String> = node.inputs.iter().map(|value| giver(graph, *value)).collect();
-        add(&node.name, node.op.name(), &inputs);
-    }
-    definition.into_bytes()
+/// The graph. Dots in names become slashes, which TensorBoard folds into boxes.
+pub fn definition(graph: &Graph) -> GraphDef {
+    let node = |name: &str, op: &str, input| NodeDef { name: path(name), op: op.to_owned(), input };
+    let given = |of: &str, name: &str, op| node(&format!("{of}/{name}"), op, Vec::new());
+    let inputs = graph.inputs.iter().map(|input| given("inputs", &input.name, "Placeholder"));
+    let variables = graph.variables.iter().map(|variable| given("variables", &variable.name, "VariableV2"));
+    let nodes = graph
+        .nodes
+        .iter()
+        .map(|each| node(&each.name, each.op.name(), each.inputs.iter().map(|value| giver(graph, *value)).collect()));
+    GraphDef { node: inputs.chain(variables).chain(nodes).collect() }
 }
 
 fn path(name: &str) -> String {

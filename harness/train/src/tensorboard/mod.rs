@@ -21,10 +21,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use prost::Message;
 use zoo_graph::Graph;
 
 use crate::event::{Event, ListenError, Listener};
-use message::Content;
+use message::{Content, Entry, Image, Metadata, Plugin, SessionLog, Shape, Summary, Tensor, Value};
 
 /// Writes `events.out.tfevents.*` files.
 ///
@@ -50,7 +51,7 @@ impl TensorBoard {
         let path = folder.join(format!("events.out.tfevents.{seconds:010}.zoo.{earlier:04}"));
         let file = File::create_new(&path).map_err(ListenError::at(&path))?;
         let mut board = Self { path, file };
-        board.write(0, &Content::FileVersion("brain.Event:2"))?;
+        board.write(0, Content::FileVersion("brain.Event:2".to_owned()))?;
         Ok(board)
     }
 
@@ -62,7 +63,7 @@ impl TensorBoard {
         if images.is_empty() {
             return Ok(());
         }
-        self.write(step, &Content::Images(images))
+        self.summary(step, images.iter().map(|(tag, file)| (tag.clone(), image(file))))
     }
 
     /// Writes the graph of the training step.
@@ -70,13 +71,19 @@ impl TensorBoard {
     /// # Errors
     /// A file that cannot be written.
     pub fn graph(&mut self, graph: &Graph) -> Result<(), ListenError> {
-        self.write(0, &Content::Graph(&graph::definition(graph)))
+        self.write(0, Content::Graph(graph::definition(graph).encode_to_vec()))
     }
 
-    fn write(&mut self, step: u64, content: &Content<'_>) -> Result<(), ListenError> {
-        let record = message::event(wall_time(), i64::try_from(step).unwrap_or(i64::MAX), content);
+    fn summary(&mut self, step: u64, values: impl Iterator<Item = (String, Value)>) -> Result<(), ListenError> {
+        let entry = |(tag, value)| Entry { tag, value: Some(value), metadata: None };
+        self.write(step, Content::Summary(Summary { value: values.map(entry).collect() }))
+    }
+
+    fn write(&mut self, step: u64, content: Content) -> Result<(), ListenError> {
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        let record = message::Event { wall_time: wall_time(), step, content: Some(content) };
         self.file
-            .write_all(&tfrecord::frame(&record))
+            .write_all(&tfrecord::frame(&record.encode_to_vec()))
             .map_err(|source: io::Error| ListenError { path: self.path.clone(), source })
     }
 }
@@ -85,26 +92,22 @@ impl Listener for TensorBoard {
     fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
         match event {
             Event::Started(started) => {
-                self.write(started.resumed_at.map_or(0, |step| step + 1), &Content::SessionStart)?;
-                self.write(0, &Content::Settings(&hparams::session_start(started, wall_time())))
+                let first = started.resumed_at.map_or(0, |step| step + 1);
+                self.write(first, Content::SessionLog(SessionLog { status: 1 }))?;
+                let settings = hparams::session_start(started, wall_time());
+                self.write(0, for_hparams(settings.encode_to_vec()))
             }
             Event::Step(step) => {
-                let tags: Vec<String> = step.components.iter().map(|(name, _)| format!("train/{name}")).collect();
-                let mut scalars = vec![
-                    ("train/loss", step.loss as f32),
-                    ("train/learning_rate", step.lr as f32),
-                    ("train/images_per_s", step.images_per_s as f32),
-                ];
-                scalars.extend(step.gradient_norm.map(|norm| ("train/gradient_norm", norm as f32)));
-                scalars.extend(tags.iter().map(String::as_str).zip(step.components.iter().map(|(_, v)| *v as f32)));
-                self.write(step.step, &Content::Scalars(&scalars))
+                let own = [("loss", step.loss), ("learning_rate", step.lr), ("images_per_s", step.images_per_s)];
+                let norm = step.gradient_norm.map(|norm| ("gradient_norm", norm));
+                let components = step.components.iter().map(|(name, value)| (name.as_str(), *value));
+                let scalars = own.into_iter().chain(norm).chain(components);
+                self.summary(step.step, scalars.map(|(name, value)| scalar(format!("train/{name}"), value)))
             }
             Event::Evaluated(evaluated) => {
-                let tags: Vec<String> = evaluated.scores.iter().map(|score| format!("val/{}", score.metric)).collect();
-                let mut scalars: Vec<(&str, f32)> =
-                    evaluated.loss.iter().map(|loss| ("val/loss", *loss as f32)).collect();
-                scalars.extend(tags.iter().map(String::as_str).zip(evaluated.scores.iter().map(|s| s.value as f32)));
-                self.write(evaluated.step, &Content::Scalars(&scalars))
+                let loss = evaluated.loss.map(|loss| scalar("val/loss".to_owned(), loss));
+                let scores = evaluated.scores.iter().map(|it| scalar(format!("val/{}", it.metric), it.value));
+                self.summary(evaluated.step, loss.into_iter().chain(scores))
             }
             Event::Golden(_)
             | Event::Device(_)
@@ -117,6 +120,28 @@ impl Listener for TensorBoard {
             | Event::Verdict(_) => Ok(()),
         }
     }
+}
+
+fn scalar(tag: String, value: f64) -> (String, Value) {
+    (tag, Value::Scalar(value as f32))
+}
+
+/// A PNG file in colour. Its width and height are those of its header (RFC 2083, section 4.1.1); zeros for other files.
+fn image(file: &[u8]) -> Value {
+    let number = |at: usize| file.get(at..at + 4).and_then(|bytes| Some(i32::from_be_bytes(bytes.try_into().ok()?)));
+    let [width, height] = [16, 20].map(|at| number(at).unwrap_or_default());
+    Value::Image(Image { height, width, channels: 3, file: file.to_vec() })
+}
+
+/// Settings for the plugin `hparams`, with a dummy scalar, because readers require a value.
+fn for_hparams(content: Vec<u8>) -> Content {
+    let plugin = Plugin { name: "hparams".to_owned(), content };
+    let entry = Entry {
+        tag: "_hparams_/session_start_info".to_owned(),
+        value: Some(Value::Tensor(Tensor { dtype: 1, shape: Some(Shape {}) })),
+        metadata: Some(Metadata { plugin: Some(plugin) }),
+    };
+    Content::Summary(Summary { value: vec![entry] })
 }
 
 fn wall_time() -> f64 {

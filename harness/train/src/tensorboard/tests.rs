@@ -9,17 +9,21 @@ fn hex(bytes: &[u8]) -> String {
 /// Written with `RecordWriter` and the messages of Python's tensorboard 2.20.
 #[test]
 fn records_are_those_of_tensorboard() {
-    let record = |wall_time, step, content| hex(&tfrecord::frame(&message::event(wall_time, step, &content)));
+    let record = |wall_time, step, content| {
+        hex(&tfrecord::frame(&message::Event { wall_time, step, content: Some(content) }.encode_to_vec()))
+    };
+    let scalars = [scalar("train/loss".to_owned(), 2.25), scalar("train/learning_rate".to_owned(), 0.0)];
+    let entry = |(tag, value)| Entry { tag, value: Some(value), metadata: None };
     assert_eq!(
-        record(1.5, 0, Content::FileVersion("brain.Event:2")),
+        record(1.5, 0, Content::FileVersion("brain.Event:2".to_owned())),
         "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
     );
     assert_eq!(
-        record(1_700_000_000.25, 301, Content::SessionStart),
+        record(1_700_000_000.25, 301, Content::SessionLog(SessionLog { status: 1 })),
         "100000000000000095fbfe180900001040fc54d94110ad023a020801cb79b93b"
     );
     assert_eq!(
-        record(1_700_000_000.25, 300, Content::Scalars(&[("train/loss", 2.25), ("train/learning_rate", 0.0)])),
+        record(1_700_000_000.25, 300, Content::Summary(Summary { value: scalars.map(entry).into() })),
         "3d000000000000006049f1ec0900001040fc54d94110ac022a2f0a110a0a747261696e2f6c6f737315000010400a1a0a13747261696e2f\
          6c6561726e696e675f7261746515000000003d65e2dc"
     );
@@ -28,24 +32,23 @@ fn records_are_those_of_tensorboard() {
 /// Written with the messages of Python's tensorboard 2.20, and its plugin `hparams`.
 #[test]
 fn images_graph_and_settings_are_those_of_tensorboard() {
-    let event = |step, content: Content<'_>| hex(&message::event(1.5, step, &content));
+    let event = |step, content| hex(&message::Event { wall_time: 1.5, step, content: Some(content) }.encode_to_vec());
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x07\0\0\0\x05".to_vec();
-    let images = [("worst/0".to_owned(), png)];
+    let entry = Entry { tag: "worst/0".to_owned(), value: Some(image(&png)), metadata: None };
     assert_eq!(
-        event(3, Content::Images(&images)),
+        event(3, Content::Summary(Summary { value: vec![entry] })),
         "09000000000000f83f10032a2d0a2b0a07776f7273742f302220080510071803221889504e470d0a1a0a0000000d49484452000000070000\
          0005"
     );
-    assert_eq!(event(0, Content::Graph(b"abc")), "09000000000000f83f2203616263");
+    assert_eq!(event(0, Content::Graph(b"abc".to_vec())), "09000000000000f83f2203616263");
     assert_eq!(
-        event(0, Content::Settings(b"abc")),
+        event(0, for_hparams(b"abc".to_vec())),
         "09000000000000f83f2a380a360a1c5f68706172616d735f2f73657373696f6e5f73746172745f696e666f4204080112004a100a0e0a0768\
          706172616d731203616263"
     );
-    let mut settings = message::Message::default();
-    hparams::setting(&mut settings, "seed", &hparams::number(7.0));
-    settings.double(5, 1.5);
-    assert_eq!(hex(settings.as_bytes()), "0a110a04736565641209110000000000001c4029000000000000f83f");
+    let seed = message::Setting { kind: Some(message::SettingKind::Number(7.0)) };
+    let start = message::SessionStart { hparams: [("seed".to_owned(), seed)].into(), start_time_secs: 1.5 };
+    assert_eq!(hex(&start.encode_to_vec()), "0a110a04736565641209110000000000001c4029000000000000f83f");
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn a_graph_names_what_gives_each_operand() {
     let definition = graph::definition(&graph);
     // NodeDef { name: "inputs/image", op: "Placeholder" }, NodeDef { name: "a/b", op: "Relu", input: "inputs/image" }
     let expected = "0a1b0a0c696e707574732f696d616765120b506c616365686f6c6465720a190a03612f62120452656c751a0c696e707574732f696d616765";
-    assert_eq!(hex(&definition), expected);
+    assert_eq!(hex(&definition.encode_to_vec()), expected);
 }
 
 /// Values of RFC 3720, appendix B.4, masked by hand.
