@@ -97,12 +97,7 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
 /// # Errors
 /// Operands that do not fit the operator, or labels out of range. `name` is the name of the node in errors.
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
-    let ty = |tensor: &Tensor| {
-        let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];
-        let dtype = known.iter().find(|(theirs, _)| *theirs == tensor.dtype()).map_or(DType::F64, |(_, ours)| *ours);
-        TensorType::plain(Shape::from(tensor.dims()), dtype)
-    };
-    let operand_types: Vec<TensorType> = operands.iter().map(ty).collect();
+    let operand_types: Vec<TensorType> = operands.iter().map(type_of).collect();
     let operand_types: Vec<&TensorType> = operand_types.iter().collect();
     let result_types =
         op.infer(&operand_types).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })?;
@@ -110,6 +105,13 @@ pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> R
     let call =
         Call { operands, operand_types: &operand_types, result_types: &result_types, scalars, ranks: &Ranks::alone() };
     compute(op, &call).map_err(|source| EngineError::Node { name: name.to_owned(), op: op.name(), source })
+}
+
+/// The type of a row-major tensor.
+pub(crate) fn type_of(tensor: &Tensor) -> TensorType {
+    let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];
+    let dtype = known.iter().find(|(theirs, _)| *theirs == tensor.dtype()).map_or(DType::F64, |(_, ours)| *ours);
+    TensorType::plain(Shape::from(tensor.dims()), dtype)
 }
 
 fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {

@@ -1,7 +1,7 @@
 //! One minus the Dice coefficient.
 
 use super::balanced_bce::{expect_map_and_mask, scale_own_gradient};
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operator, Rounding, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -35,16 +35,8 @@ impl Operator for DiceLoss {
         per_element(9, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

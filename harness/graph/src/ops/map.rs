@@ -1,6 +1,6 @@
 //! `Map`: a formula applied to tensors.
 
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, Work};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -242,8 +242,12 @@ impl Operator for Map {
         Work::Stream { elements, instructions: self.formula.operations().max(1), width }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Formula(self)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.formula.coordinates().any(|axis| axis == 0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

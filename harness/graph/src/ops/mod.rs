@@ -46,6 +46,7 @@ mod relu;
 mod relu_grad;
 mod reshape;
 mod resize;
+mod rounding;
 mod scale;
 mod scale_by;
 mod select_cross_entropy;
@@ -104,6 +105,8 @@ pub use relu::{Rectifier, Relu};
 pub use relu_grad::ReluGrad;
 pub use reshape::Reshape;
 pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
+use rounding::smallest_plane;
+pub use rounding::{Normalisation, Rounding, Summed};
 pub use scale::Scale;
 pub use scale_by::ScaleBy;
 pub use select_cross_entropy::SelectCrossEntropy;
@@ -218,14 +221,29 @@ pub trait Operator {
     /// Floating-point operations of one application.
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop;
 
-    /// How it reads its `i`-th operand.
-    fn operand(&self, i: usize) -> Operand;
+    /// How its kernels round, given the types of the operands.
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_>;
 
-    /// The work of a device in one application.
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_>;
+    /// How it reads its `i`-th operand. Any operator can read row-major operands in the type in which it computes.
+    fn operand(&self, _i: usize) -> Operand {
+        Operand::PLAIN
+    }
 
-    /// The kind of the operator, for fusion and skipped updates.
-    fn kind(&self) -> Kind;
+    /// The work of a device in one application, as a count of operations unless there is a better estimate.
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self.flop(inputs, outputs), inputs, outputs)
+    }
+
+    /// The kind of the operator, for fusion and skipped updates. The verifier knows which operators update variables.
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    /// Whether a result mixes samples, which are the elements along the first axis: such a network cannot be exported
+    /// for any number of samples.
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        true
+    }
 
     /// Adds the nodes of the gradient.
     ///
@@ -257,8 +275,8 @@ pub trait Operator {
     }
 
     /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
-    fn passes_on(&self, _result: usize) -> bool {
-        false
+    fn passes_on(&self, _result: usize, inputs: &[&TensorType]) -> bool {
+        self.rounding(inputs) == Rounding::Moves
     }
 }
 
@@ -370,6 +388,11 @@ fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
         return Ok(());
     }
     Err(OpError::DType { operand, expected: "a floating-point type", found: ty.dtype })
+}
+
+/// The number of samples: elements along the first axis of the first operand.
+fn samples<'a>(inputs: &[&'a TensorType]) -> Option<&'a usize> {
+    inputs.first().and_then(|ty| ty.shape.first())
 }
 
 /// The cost of an element-wise operator with the given number of operations per element.

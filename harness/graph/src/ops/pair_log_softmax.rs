@@ -1,6 +1,6 @@
 //! Log-softmax over pairs of channels: the two scores of each anchor.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
+use super::{OpError, Operator, Rounding, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, 2 * a, h, w]`, read as `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax
@@ -34,16 +34,12 @@ impl Operator for PairLogSoftmax {
         per_element(5, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -79,15 +75,7 @@ impl Operator for PairLogSoftmaxGrad {
         per_element(4, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 }

@@ -1,8 +1,6 @@
 //! `Sigmoid`: 1 / (1 + exp(-x)), and its gradient.
 
-use super::{
-    Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, expect_shape, operands, per_element,
-};
+use super::{OpError, Operator, Rounding, expect_float, expect_same_storage, expect_shape, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `1 / (1 + exp(-x))`.
@@ -24,16 +22,12 @@ impl Operator for Sigmoid {
         per_element(4, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(16.0)
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -69,16 +63,8 @@ impl Operator for SigmoidGrad {
         per_element(3, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(16.0)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

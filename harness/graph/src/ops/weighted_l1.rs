@@ -1,7 +1,7 @@
 //! Weighted distance of box offsets.
 
 use super::balanced_bce::scale_own_gradient;
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
+use super::{OpError, Operator, Rounding, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -37,16 +37,8 @@ impl Operator for WeightedL1 {
         per_element(4, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

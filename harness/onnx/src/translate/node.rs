@@ -6,53 +6,6 @@ use crate::message::Attribute;
 use zoo_graph::ops::{Indices, MatMul, Rectifier, Slice, Split};
 use zoo_graph::{Graph, Node, Op};
 
-/// Operators of training or of a device. It is a pattern, so that the compiler reports an operator that is in no
-/// list.
-macro_rules! not_of_inference {
-    () => {
-        Op::AdaptiveAvgPoolGrad(_)
-            | Op::AllReduce(_)
-            | Op::Assign(_)
-            | Op::AvgPoolGrad(_)
-            | Op::BalancedBce(_)
-            | Op::BiasAddGrad(_)
-            | Op::BnInferGrad(_)
-            | Op::BnRunningUpdate(_)
-            | Op::BnTrainingGrad(_)
-            | Op::BnTrainingReduce(_)
-            | Op::BnTrainingReduceGrad(_)
-            | Op::BnTrainingUpdate(_)
-            | Op::BnTrainingUpdateGrad(_)
-            | Op::Cast(_)
-            | Op::ClipByGlobalNorm(_)
-            | Op::ClipByValue(_)
-            | Op::Conv2DBackpropFilter(_)
-            | Op::DepthwiseCorrelationGrad(_)
-            | Op::DiceLoss(_)
-            | Op::Dropout(_)
-            | Op::ExtractPatchesGrad(_)
-            | Op::Eye(_)
-            | Op::GatherStatistics(_)
-            | Op::L2Loss(_)
-            | Op::LossScale(_)
-            | Op::LrnGrad(_)
-            | Op::MaskSoftMargin(_)
-            | Op::MaskedL1(_)
-            | Op::MaxPoolGrad(_)
-            | Op::PairLogSoftmaxGrad(_)
-            | Op::ReluGrad(_)
-            | Op::ResizeGrad(_)
-            | Op::ScaleBy(_)
-            | Op::ScatterAdd(_)
-            | Op::SelectCrossEntropy(_)
-            | Op::SigmoidGrad(_)
-            | Op::SoftmaxCrossEntropy(_)
-            | Op::TransData(_)
-            | Op::WeightedL1(_)
-    };
-}
-pub(super) use not_of_inference;
-
 impl Translation<'_> {
     /// Adds the ONNX nodes of a node.
     pub(super) fn node(&mut self, node: &Node) -> Result<(), OnnxError> {
@@ -139,7 +92,45 @@ impl Translation<'_> {
             Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that turns windows into a batch")),
-            not_of_inference!() => return Err(refuse(node, "it belongs to training or to a device")),
+            Op::AdaptiveAvgPoolGrad(_)
+            | Op::AllReduce(_)
+            | Op::Assign(_)
+            | Op::AvgPoolGrad(_)
+            | Op::BalancedBce(_)
+            | Op::BiasAddGrad(_)
+            | Op::BnInferGrad(_)
+            | Op::BnRunningUpdate(_)
+            | Op::BnTrainingGrad(_)
+            | Op::BnTrainingReduce(_)
+            | Op::BnTrainingReduceGrad(_)
+            | Op::BnTrainingUpdate(_)
+            | Op::BnTrainingUpdateGrad(_)
+            | Op::Cast(_)
+            | Op::ClipByGlobalNorm(_)
+            | Op::ClipByValue(_)
+            | Op::Conv2DBackpropFilter(_)
+            | Op::DepthwiseCorrelationGrad(_)
+            | Op::DiceLoss(_)
+            | Op::Dropout(_)
+            | Op::ExtractPatchesGrad(_)
+            | Op::Eye(_)
+            | Op::GatherStatistics(_)
+            | Op::L2Loss(_)
+            | Op::LossScale(_)
+            | Op::LrnGrad(_)
+            | Op::MaskSoftMargin(_)
+            | Op::MaskedL1(_)
+            | Op::MaxPoolGrad(_)
+            | Op::PairLogSoftmaxGrad(_)
+            | Op::ReluGrad(_)
+            | Op::ResizeGrad(_)
+            | Op::ScaleBy(_)
+            | Op::ScatterAdd(_)
+            | Op::SelectCrossEntropy(_)
+            | Op::SigmoidGrad(_)
+            | Op::SoftmaxCrossEntropy(_)
+            | Op::TransData(_)
+            | Op::WeightedL1(_) => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
     }
