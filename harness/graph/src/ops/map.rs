@@ -11,10 +11,12 @@ use crate::{
 };
 
 /// Device operators of formulas; the first entry is for formulas without a name.
-static NAMES: [&str; 35] = [
+static NAMES: [&str; 47] = [
     "Formula",
     "Addcmul",
     "AddcmulGrad",
+    "DiceLoss",
+    "DiceLossGrad",
     "Elu",
     "EluGrad",
     "Gelu",
@@ -31,8 +33,12 @@ static NAMES: [&str; 35] = [
     "LayerNormGrad",
     "LeakyRelu",
     "LeakyReluGrad",
+    "LogSoftmaxGrad",
+    "LogSoftmaxV2",
     "LossFormula",
     "LossFormulaGrad",
+    "MaskedL1Loss",
+    "MaskedL1LossGrad",
     "Mish",
     "MishGrad",
     "Mul",
@@ -41,12 +47,18 @@ static NAMES: [&str; 35] = [
     "RmsNormGrad",
     "RotaryMul",
     "RotaryMulGrad",
+    "SelectCrossEntropy",
+    "SelectCrossEntropyGrad",
+    "Sigmoid",
+    "SigmoidGrad",
     "SoftmaxGrad",
     "SoftmaxV2",
     "Swish",
     "SwishGrad",
     "Tanh",
     "TanhGrad",
+    "WeightedL1Loss",
+    "WeightedL1LossGrad",
 ];
 
 /// The device operators for a formula and its gradient.
