@@ -112,7 +112,7 @@ impl Simulation {
         let dtype = graph.ty(*node.outputs.get(r)?).dtype;
         let ty = half_type(dtype)?;
         let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
-        if planted.is_none() && node.op.rules().passes_on(r) {
+        if planted.is_none() && node.op.rules().passes_on(r, &graph.types(&node.inputs)) {
             return None;
         }
         Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, seen, rounded: Cell::new(false) })

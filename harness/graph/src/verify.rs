@@ -10,7 +10,8 @@ use crate::{
 /// Checks that
 /// - every operand is defined before its use, by exactly the node, input or variable that its source names;
 /// - the results of every node follow from the shape rule of its operator;
-/// - results, taps, gradients and the variables' next values exist, the latter with the variables' types;
+/// - results, taps, gradients and the variables' next values exist, the latter with the variables' types and from an
+///   operator that updates variables;
 /// - a training normalisation gets the statistics of its own input.
 ///
 /// # Errors
@@ -53,6 +54,13 @@ pub fn verify(graph: &Graph, after: Option<&'static str>) -> Result<(), GraphErr
         if let Some(next) = variable.next.filter(|next| graph.ty(*next) != graph.ty(variable.value)) {
             let (was, becomes) = (graph.ty(variable.value), graph.ty(next));
             return Err(broken(format!("variable `{}` is {was} and becomes {becomes}", variable.name)));
+        }
+        let producer = variable.next.and_then(|next| graph.producer(next));
+        if let Some(node) = producer.filter(|node| node.op.update().is_none()) {
+            return Err(broken(format!(
+                "variable `{}` is updated by `{}`, which updates nothing",
+                variable.name, node.name
+            )));
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ use zoo_kernels::{
     isa::Level,
     l2_loss::l2_loss,
     local_response_norm::{LocalResponseNorm, local_response_norm, local_response_norm_gradient},
-    max_pool::{MaxPool, max_pool, max_pool_gradient, max_pool_gradient_of_input, max_pool_with_taps},
+    max_pool::{MaxPool, max_pool, max_pool_gradient},
     rectifier::{Rectifier, relu, relu_gradient},
     softmax_cross_entropy::{Targets, softmax_cross_entropy},
     transdata::{to_blocked, to_nchw},
@@ -154,7 +154,6 @@ fn training_step(options: &Options) {
     let window = Window { pad: [1; 4], ..Window::new([3, 3], [2, 2]) };
     let pool = MaxPool::new(stem, window).expect("a possible pool");
     let mut pooled = AlignedBuf::zeroed(pool.output().len());
-    let mut taps = vec![0; pooled.len()];
     let top = layers[layers.len() - 1].shape;
     let mean = AveragePool::global(top).expect("a possible pool");
     let mut features = AlignedBuf::zeroed(mean.output().len());
@@ -215,10 +214,8 @@ fn training_step(options: &Options) {
                 }
             }
             if i == 0 {
-                let read = once + 4 * pooled.len();
-                unfused.time("max pool without taps", read, || max_pool(isa, &pool, y, &mut pooled));
-                let bytes = read + 2 * taps.len();
-                times.time("max pool", bytes, || max_pool_with_taps(isa, &pool, y, &mut pooled, &mut taps));
+                let bytes = once + 4 * pooled.len();
+                times.time("max pool", bytes, || max_pool(isa, &pool, y, &mut pooled));
             }
         }
         let last = &layers[layers.len() - 1];
@@ -246,13 +243,8 @@ fn training_step(options: &Options) {
             let forward = Normalised { x, parameters, relu, rounding: None };
             let sums = Gradients { gamma: &mut dgamma[..c], beta: &mut dbeta[..c] };
             if i == 0 {
-                let bytes = layer.bytes(1) + 6 * taps.len();
-                let dy = &mut dy[..len];
-                times.time("max pool gradient", bytes, || max_pool_gradient(isa, &pool, &taps, &pooled, dy));
-                let bytes = layer.bytes(2) + 4 * taps.len();
-                unfused.time("max pool gradient without taps", bytes, || {
-                    max_pool_gradient_of_input(isa, &pool, y, &pooled, dy);
-                });
+                let bytes = layer.bytes(2) + 4 * pooled.len();
+                times.time("max pool gradient", bytes, || max_pool_gradient(isa, &pool, y, &pooled, &mut dy[..len]));
             }
             let (dy, dx) = (&mut dy[..len], &mut dx[..len]);
             match behind {

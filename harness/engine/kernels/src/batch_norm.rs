@@ -14,7 +14,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use forward::{Affine, Fused, normalise, normalise_in_place, normalise_onto, train, train_onto};
+pub use forward::{Fused, normalise, normalise_in_place, normalise_onto};
 pub use gradient::{
     Gradients, Normalised, Relu, backward, backward_in_place, backward_residual, gradient_sums, input_gradient,
     input_gradient_in_place,

@@ -46,7 +46,6 @@ mod prefetch;
 pub mod rectifier;
 pub mod resize;
 pub mod rows;
-pub mod sigmoid;
 mod simd;
 pub mod softmax_cross_entropy;
 #[cfg(test)]

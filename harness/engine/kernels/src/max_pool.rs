@@ -63,50 +63,11 @@ pub fn max_pool(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32]) {
         .for_each(|(y, x)| maxima(isa, pool, pixels(x), pixels_mut(y)));
 }
 
-/// [`max_pool`] that also notes where each maximum was, for [`max_pool_gradient`]: the number of its tap in the window,
-/// row-major, in the layout of the output.
-///
-/// # Panics
-/// If a length does not match the pool, or a window has more than [`MOST_TAPS`].
-pub fn max_pool_with_taps(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32], taps: &mut [u16]) {
-    check(pool, x.len(), y.len());
-    check_taps(pool);
-    expect_len("the taps", taps.len(), y.len());
-    if y.is_empty() {
-        return;
-    }
-    let (input, output) = (pool.input().plane_len(), pool.output().plane_len());
-    y.par_chunks_exact_mut(output)
-        .zip(taps.par_chunks_exact_mut(output))
-        .with_min_len(planes_per_task(pool.input()))
-        .zip(x.par_chunks_exact(input))
-        .for_each(|((y, taps), x)| taps_of_maxima(isa, pool, pixels(x), Some(pixels_mut(y)), taps.as_chunks_mut().0));
-}
-
-/// Gradient of [`max_pool_with_taps`].
-///
-/// # Panics
-/// As [`max_pool_with_taps`].
-pub fn max_pool_gradient(isa: Isa, pool: &MaxPool, taps: &[u16], dy: &[f32], dx: &mut [f32]) {
-    check(pool, dx.len(), dy.len());
-    check_taps(pool);
-    expect_len("the taps", taps.len(), dy.len());
-    if dx.is_empty() {
-        return;
-    }
-    let (input, output) = (pool.input().plane_len(), pool.output().plane_len());
-    let seen = Seen::new(pool);
-    dx.par_chunks_exact_mut(input)
-        .with_min_len(planes_per_task(pool.input()))
-        .zip(dy.par_chunks_exact(output).zip(taps.par_chunks_exact(output)))
-        .for_each(|(dx, (dy, taps))| gather(isa, pool, &seen, taps.as_chunks().0, pixels(dy), pixels_mut(dx)));
-}
-
 /// Gradient of [`max_pool`], which looks for the maxima once more.
 ///
 /// # Panics
-/// As [`max_pool_with_taps`].
-pub fn max_pool_gradient_of_input(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+/// If a length does not match the pool, or a window has more than [`MOST_TAPS`].
+pub fn max_pool_gradient(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32], dx: &mut [f32]) {
     check(pool, dx.len(), dy.len());
     check_taps(pool);
     expect_len("the input", x.len(), dx.len());
@@ -121,7 +82,7 @@ pub fn max_pool_gradient_of_input(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32
         .for_each_init(
             || vec![0; output],
             |taps, (dx, (dy, x))| {
-                taps_of_maxima(isa, pool, pixels(x), None, taps.as_chunks_mut().0);
+                taps_of_maxima(isa, pool, pixels(x), taps.as_chunks_mut().0);
                 gather(isa, pool, &seen, taps.as_chunks().0, pixels(dy), pixels_mut(dx));
             },
         );
@@ -172,8 +133,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Maxima of the windows of a plane, if wanted, and their taps.
-    fn taps_of_maxima(simd, pool: &MaxPool, x: &[Lanes], y: Option<&[Cell<Lanes>]>, taps: &mut [[u16; C0]]) -> () {
+    /// Taps of the maxima of a plane: the number of each in its window, row-major, in the layout of the output.
+    fn taps_of_maxima(simd, pool: &MaxPool, x: &[Lanes], taps: &mut [[u16; C0]]) -> () {
         let MaxPool { rows, columns, kernel: [_, kernel_width], .. } = *pool;
         for (row, taps) in taps.chunks_exact_mut(columns.windows).enumerate() {
             for (column, taps) in taps.iter_mut().enumerate() {
@@ -189,9 +150,6 @@ vectorised! {
                         max = simd.select(wins, value, max);
                         tap = simd.select_u32(wins, simd.splat_u32((i * kernel_width + j) as u32), tap);
                     }
-                }
-                if let Some(y) = y {
-                    simd.store(max, &y[row * columns.windows + column]);
                 }
                 simd.store_u16(tap, taps);
             }
@@ -270,16 +228,12 @@ mod tests {
         ]
     }
 
-    /// The kernel's output, the gradient by taps, and the one by input.
+    /// The kernel's output and gradient.
     fn run(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32]) -> Vec<Vec<f32>> {
-        let (mut y, mut y2) = (vec![f32::NAN; dy.len()], vec![f32::NAN; dy.len()]);
-        let (mut dx, mut dx2) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
-        let mut taps = vec![u16::MAX; dy.len()];
+        let (mut y, mut dx) = (vec![f32::NAN; dy.len()], vec![f32::NAN; x.len()]);
         max_pool(isa, pool, x, &mut y);
-        max_pool_with_taps(isa, pool, x, &mut y2, &mut taps);
-        max_pool_gradient(isa, pool, &taps, dy, &mut dx);
-        max_pool_gradient_of_input(isa, pool, x, dy, &mut dx2);
-        vec![y, y2, dx, dx2]
+        max_pool_gradient(isa, pool, x, dy, &mut dx);
+        vec![y, dx]
     }
 
     #[test]
@@ -305,9 +259,7 @@ mod tests {
                 for isa in Isa::available() {
                     let found = run(isa, &pool, &x, &dy);
                     expect_blocked("y", out, &found[0], &y, 0.0);
-                    expect_blocked("y with taps", out, &found[1], &y, 0.0);
-                    expect_blocked("dx", shape, &found[2], &dx, 1e-6);
-                    expect_blocked("dx of input", shape, &found[3], &dx, 1e-6);
+                    expect_blocked("dx", shape, &found[1], &dx, 1e-6);
                 }
             }
         }
@@ -335,7 +287,7 @@ mod tests {
         let shape = Blocked::new(1, 1, 257, 257);
         let pool = MaxPool::new(shape, Window::new([257; 2], [1; 2])).unwrap();
         let mut dx = vec![0.0; shape.len()];
-        max_pool_gradient_of_input(Isa::best(), &pool, &vec![0.0; shape.len()], &[0.0; C0], &mut dx);
+        max_pool_gradient(Isa::best(), &pool, &vec![0.0; shape.len()], &[0.0; C0], &mut dx);
     }
 
     #[test]
@@ -349,9 +301,7 @@ mod tests {
         let mut dy = vec![0.0; pool.output().len()];
         dy[0] = 5.0;
         for isa in Isa::available() {
-            for dx in &run(isa, &pool, &x, &dy)[2..] {
-                expect_blocked("dx", shape, dx, &[0.0, 5.0, 0.0, 0.0], 0.0);
-            }
+            expect_blocked("dx", shape, &run(isa, &pool, &x, &dy)[1], &[0.0, 5.0, 0.0, 0.0], 0.0);
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{KernelError, elements::Elements, error::MAP};
 use rayon::prelude::*;
 use std::ops::Range;
-use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
+use zoo_graph::ops::Conv2D;
 use zoo_kernels::{
     C0, Loops,
     conv::{ConvParams, ConvShape, uses_winograd},
@@ -320,15 +320,14 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
 /// Input gradient, or a transposed convolution.
 pub(super) fn input_gradient(
     machine: Machine,
-    op: &Conv2DBackpropInput,
+    conv: &Conv2D,
     ran: &Ran<'_>,
     found: &[&[f32]],
 ) -> Result<Farthest, KernelError> {
     let ([dy, w], [dx]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
     let (opened, filters) = (Elements::of(dy)?, Elements::of(w)?);
     let (source, filters) = (Map::new(dy.dims(), opened.slice()?)?, filters.slice::<f32>()?);
-    let dest = Map::new(&op.input, dx)?;
-    let conv = &op.conv;
+    let dest = Map::new(ran.results.first().ok_or(arity(ran))?.dims(), dx)?;
     let (sources, dests, all) = (source.dims[1] / conv.groups, dest.dims[1] / conv.groups, conv.window.taps());
     if is_winograd(machine, conv, ran, dest.dims, source.dims[1]) {
         let [kh, kw] = conv.window.kernel;
@@ -357,7 +356,7 @@ pub(super) fn input_gradient(
 /// Filter gradient.
 pub(super) fn filter_gradient(
     machine: Machine,
-    op: &Conv2DBackpropFilter,
+    conv: &Conv2D,
     ran: &Ran<'_>,
     found: &[&[f32]],
 ) -> Result<Farthest, KernelError> {
@@ -366,7 +365,6 @@ pub(super) fn filter_gradient(
     let x = Map::new(x.dims(), opened.slice()?)?;
     let dy = Map::new(dy.dims(), gradient.slice()?)?;
     let [n, o, rows, columns] = dy.dims;
-    let conv = &op.conv;
     if is_winograd(machine, conv, ran, x.dims, o) {
         let pad = [conv.window.pad[0], conv.window.pad[2]];
         return Ok(winograd::FilterGradient { machine, x, pad, dy, found: dw }.farthest());

@@ -25,13 +25,12 @@ mod norm;
 mod product;
 mod winograd;
 
-use crate::{EngineError, KernelError, Kernels, Options, Scalars, elements::Elements};
+use crate::{EngineError, KernelError, Kernels, Options, Scalars, elements::Elements, reference};
 use candle_core::Tensor;
-use magnitudes::{Rounding, Summed};
 use rayon::prelude::*;
 use zoo_graph::{
-    Node, Op, Shape,
-    ops::{Indices, LogitLayout, MaskSoftMargin},
+    Node, TensorType,
+    ops::{Normalisation, Product, Rounding},
 };
 use zoo_kernels::{Isa, Level, Loops};
 
@@ -243,75 +242,60 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         |source: KernelError| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source };
     let results = ran.results.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
     let found = results.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
-    let bounded = |rounding: Rounding| rounding.farthest(ran, &found);
-    match &ran.node.op {
-        Op::Conv2D(op) => conv::forward(machine, op, ran, &found).map_err(in_node),
-        Op::Conv2DBackpropFilter(op) => conv::filter_gradient(machine, op, ran, &found).map_err(in_node),
-        Op::Conv2DBackpropInput(op) => conv::input_gradient(machine, op, ran, &found).map_err(in_node),
-        Op::MatMul(op) => product::matrices(machine, op, ran, &found).map_err(in_node),
-        Op::BnTrainingReduce(_) => norm::statistics(machine.isa, ran, &found).map_err(in_node),
-        Op::BnTrainingUpdate(op) => norm::normalised(machine.isa, op, ran, &found).map_err(in_node),
-        Op::BnTrainingUpdateGrad(op) => norm::sums(machine.isa, op.eps, ran, &found).map_err(in_node),
-        Op::BnTrainingReduceGrad(op) => norm::input_gradient(machine.isa, op.eps, ran, &found).map_err(in_node),
-        Op::BnTrainingGrad(op) => norm::gradient(machine.isa, op, ran, &found).map_err(in_node),
-        Op::BnInfer(op) => norm::stored(machine.isa, op.eps, ran, &found).map_err(in_node),
-        Op::Map(op) => formula::map(machine.isa, op, ran, &found),
-        Op::Assign(op) => formula::assign(machine.isa, op, ran, &found),
-        Op::AllReduce(_)
-        | Op::Concat(_)
-        | Op::ExtractPatches(_)
-        | Op::Gather(_)
-        | Op::MaxPool(_)
-        | Op::Pad(_)
-        | Op::Relu(_)
-        | Op::ReluGrad(_)
-        | Op::Reshape(_)
-        | Op::Slice(_)
-        | Op::Split(_)
-        | Op::Transpose(_) => bounded(Rounding::Moves),
-        Op::Cast(_) | Op::TransData(_) => bounded(Rounding::Converts),
-        // Computed in f64 and rounded once, or constant.
-        Op::BalancedBce(_)
-        | Op::ClipByValue(_)
-        | Op::DiceLoss(_)
-        | Op::Eye(_)
-        | Op::Fill(_)
-        | Op::GatherStatistics(_)
-        | Op::L2Loss(_)
-        | Op::LossScale(_)
-        | Op::MaskedL1(_)
-        | Op::PairLogSoftmax(_)
-        | Op::PairLogSoftmaxGrad(_)
-        | Op::Scale(_)
-        | Op::ScaleBy(_)
-        | Op::SelectCrossEntropy(_)
-        | Op::WeightedL1(_) => bounded(Rounding::Relative(2.0)),
-        Op::BnInferGrad(_) | Op::ClipByGlobalNorm(_) | Op::Dropout(_) => bounded(Rounding::Relative(4.0)),
-        Op::Lrn(op) => bounded(Rounding::Relative((op.size + 8) as f64)),
-        Op::MaskSoftMargin(op) => bounded(Rounding::Shares(share_of_a_logit(op, ran)?)),
-        Op::Sigmoid(_) | Op::SigmoidGrad(_) => bounded(Rounding::Relative(16.0)),
-        Op::BnRunningUpdate(_) | Op::WeightedSum(_) => bounded(Rounding::Elementwise(8.0)),
-        Op::AdaptiveAvgPool(_) | Op::AvgPool(_) | Op::BiasAddGrad(_) => bounded(Rounding::Wide(Summed::All)),
-        Op::AdaptiveAvgPoolGrad(_) | Op::AvgPoolGrad(_) => bounded(Rounding::Wide(Summed::Last)),
-        Op::Add(_) => elementwise_sum(ran, &found).map_err(in_node),
-        Op::BiasAdd(_) => bounded(Rounding::Narrow(ran.operands.len(), Summed::All)),
-        Op::MaxPoolGrad(op) => bounded(Rounding::Narrow(op.window.taps(), Summed::Last)),
-        Op::ExtractPatchesGrad(op) => bounded(Rounding::Narrow(op.patches.window.taps(), Summed::Last)),
-        Op::DepthwiseCorrelation(_) | Op::DepthwiseCorrelationGrad(_) => {
-            bounded(Rounding::Narrow(terms_per_plane(ran), Summed::All))
+    let types: Vec<TensorType> = ran.operands.iter().map(reference::type_of).collect();
+    match ran.node.op.rules().rounding(&types.iter().collect::<Vec<_>>()) {
+        Rounding::Product(product) => match product {
+            Product::Convolution(op) => conv::forward(machine, op, ran, &found),
+            Product::ConvolutionInput(op) => conv::input_gradient(machine, op, ran, &found),
+            Product::ConvolutionFilter(op) => conv::filter_gradient(machine, op, ran, &found),
+            Product::Matrices(op) => product::matrices(machine, op, ran, &found),
         }
-        // A weight, a product and a sum along each axis, of four terms at most.
-        Op::Resize(_) => bounded(Rounding::Narrow(6, Summed::Last)),
-        Op::ResizeGrad(_) => bounded(Rounding::Narrow(terms_per_plane(ran), Summed::Last)),
-        Op::ScatterAdd(op) => {
-            let indices = match &op.indices {
-                Indices::Operand => ran.operands.get(1).map_or(1, Tensor::elem_count),
-                Indices::Fixed(numbers) => numbers.len(),
+        .map_err(in_node),
+        Rounding::Normalisation(which) => match which {
+            Normalisation::Statistics => norm::statistics(machine.isa, ran, &found),
+            Normalisation::Training(op) => norm::normalised(machine.isa, op, ran, &found),
+            Normalisation::Stored { eps } => norm::stored(machine.isa, eps, ran, &found),
+            Normalisation::Sums { eps } => norm::sums(machine.isa, eps, ran, &found),
+            Normalisation::InputGradient { eps } => norm::input_gradient(machine.isa, eps, ran, &found),
+            Normalisation::Gradient(op) => norm::gradient(machine.isa, op, ran, &found),
+        }
+        .map_err(in_node),
+        Rounding::Formula(op) => formula::map(machine.isa, op, ran, &found),
+        Rounding::Update(op) => formula::assign(machine.isa, op, ran, &found),
+        Rounding::Sum => elementwise_sum(ran, &found).map_err(in_node),
+        Rounding::Moves => magnitudes::moved(ran, &found),
+        Rounding::Converts => magnitudes::converted(ran, &found),
+        Rounding::Relative(roundings) => magnitudes::within(ran, &found, |_, _, exact| roundings * UNIT * exact.abs()),
+        Rounding::Elementwise(roundings) => magnitudes::elementwise(roundings, ran, &found),
+        Rounding::Wide(summed) => {
+            let of = magnitudes::of_sums(ran, summed)?;
+            let bound =
+                |result: usize, element: usize, exact: f64| 2.0 * UNIT * exact.abs() + WIDE * of[result][element].abs();
+            magnitudes::within(ran, &found, bound)
+        }
+        Rounding::Narrow(terms, summed) => {
+            let of = magnitudes::of_sums(ran, summed)?;
+            let bound = |result: usize, element: usize, exact| narrow(terms, exact, of[result][element].abs());
+            magnitudes::within(ran, &found, bound)
+        }
+        Rounding::Softmax(op) => {
+            let of = magnitudes::probabilities(op, ran)?;
+            // The loss is a logarithm: the relative error of its argument is its absolute error.
+            let magnitude = |result: usize, element: usize| if result == 0 { 1.0 } else { of[element] };
+            let bound = |result: usize, element: usize, exact: f64| {
+                16.0 * UNIT * (exact.abs() + magnitude(result, element).abs())
             };
-            bounded(Rounding::Narrow(indices, Summed::All))
+            magnitudes::within(ran, &found, bound)
         }
-        Op::SoftmaxCrossEntropy(_) => bounded(Rounding::Softmax),
-        Op::LrnGrad(_) => bounded(Rounding::LrnGrad),
+        Rounding::LrnGrad(op) => {
+            let of = magnitudes::through_neighbours(op, ran)?;
+            let bound = |_, element: usize, exact: f64| 16.0 * UNIT * (exact.abs() + of[element].abs());
+            magnitudes::within(ran, &found, bound)
+        }
+        Rounding::MaskSoftMargin(op) => {
+            let share = magnitudes::share_of_a_logit(op, ran)?;
+            magnitudes::within(ran, &found, |_, _, exact| 16.0 * UNIT * exact.abs() + WIDE * share)
+        }
     }
 }
 
@@ -335,24 +319,4 @@ fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelEr
 fn narrow(terms: usize, exact: f64, magnitudes: f64) -> f64 {
     let roundings = terms as f64;
     UNIT * (exact.abs() + roundings.min(LAMBDA * roundings.sqrt()) * magnitudes)
-}
-
-/// Upper limit of the number of terms in an element of a map: the pixels in a plane of the smallest operand.
-fn terms_per_plane(ran: &Ran<'_>) -> usize {
-    let pixels = |tensor: &Tensor| tensor.dims().iter().skip(2).product::<usize>();
-    ran.operands.iter().map(pixels).min().unwrap_or(1)
-}
-
-/// Upper limit of the sum of magnitudes in the gradient of a logit. The slope of a pixel is at most its share of the
-/// loss, and along an axis the weights of a logit in the enlarged map add up to at most `size / side + 1`.
-fn share_of_a_logit(op: &MaskSoftMargin, ran: &Ran<'_>) -> Result<f64, EngineError> {
-    let [logits, _, select] = ran.operands else { return Ok(1.0) };
-    let (n, one, h, w) = select.dims4()?;
-    let side = match op.logit_layout(&Shape::from(logits.dims()), [n, one, h, w]) {
-        Ok(LogitLayout::Channels { side }) => side,
-        Ok(LogitLayout::Rows) | Err(_) => op.size,
-    };
-    let chosen = Elements::of(select)?.slice::<f32>()?.iter().filter(|chosen| **chosen == 1.0).count();
-    let along_an_axis = op.size as f64 / side as f64 + 1.0;
-    Ok(along_an_axis * along_an_axis / (chosen * op.size * op.size).max(1) as f64)
 }

@@ -132,14 +132,6 @@ pub(super) fn choose<'a>(
         Op::ExtractPatchesGrad(op) => Some(fast(|call| dense::patches_gradient(op, call))),
         Op::Map(op) => Some(fast(|call| formula::map(op, call))),
         Op::MaskSoftMargin(op) => Some(fast(|call| dense::mask_soft_margin(op, call))),
-        Op::Sigmoid(_) => Some(fast(dense::sigmoid)),
-        Op::SigmoidGrad(_) => Some(fast(dense::sigmoid_gradient)),
-        Op::BalancedBce(_)
-        | Op::DiceLoss(_)
-        | Op::MaskedL1(_)
-        | Op::PairLogSoftmax(_)
-        | Op::PairLogSoftmaxGrad(_)
-        | Op::SelectCrossEntropy(_)
-        | Op::WeightedL1(_) => None,
+        Op::BalancedBce(_) => None,
     }
 }

@@ -14,7 +14,6 @@ use zoo_kernels::{
     mask_soft_margin::{self as mask, Logits},
     patches::{self, Patches},
     resize::{self, Tap},
-    sigmoid as kernel,
 };
 
 /// The input pixels of each output pixel along an axis, for the kernels.
@@ -107,26 +106,6 @@ pub(super) fn mask_soft_margin(op: &MaskSoftMargin, mut call: Call<'_>) -> Resul
     iou[0] = outcome.iou as f32;
     half[0] = outcome.above_half as f32;
     most[0] = outcome.above_most as f32;
-    Ok(())
-}
-
-pub(super) fn sigmoid(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (isa, x) = (call.isa, call.apart(0));
-    let [y] = call.results()?;
-    match x {
-        Some(x) => kernel::sigmoid(isa, x, y),
-        None => kernel::sigmoid_in_place(isa, y),
-    }
-    Ok(())
-}
-
-pub(super) fn sigmoid_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (isa, dy, y) = (call.isa, call.apart(0), call.operand(1)?);
-    let [dx] = call.results()?;
-    match dy {
-        Some(dy) => kernel::sigmoid_gradient(isa, y, dy, dx),
-        None => kernel::sigmoid_gradient_in_place(isa, y, dx),
-    }
     Ok(())
 }
 

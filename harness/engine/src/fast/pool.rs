@@ -27,7 +27,7 @@ pub(super) fn max_gradient(op: &MaxPoolGrad, mut call: Call<'_>) -> Result<(), K
     let pool = max_pool::MaxPool::new(call.map(0)?, window(&op.window))?;
     let (isa, x, dy) = (call.isa, call.operand(0)?, call.operand(2)?);
     let [dx] = call.results()?;
-    max_pool::max_pool_gradient_of_input(isa, &pool, x, dy, dx);
+    max_pool::max_pool_gradient(isa, &pool, x, dy, dx);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! ReLU, sigmoid and dropout.
+//! ReLU and dropout.
 
 use crate::elements::{map, map_with_index};
 use crate::{KernelError, Scalars};
@@ -15,18 +15,6 @@ pub(super) fn relu<T: FloatDType>(rectifier: Rectifier, [x]: [&Tensor; 1]) -> Re
 /// `dy` where the rectifier passes it, otherwise zero.
 pub(super) fn relu_grad<T: FloatDType>(rectifier: Rectifier, [dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if rectifier.passes(y) { dy } else { 0.0 }])?;
-    Ok(dx)
-}
-
-/// `1 / (1 + exp(-x))`.
-pub(super) fn sigmoid<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let [y] = map::<T, 1, 1>([x], |[x]| [1.0 / (1.0 + libm::exp(-x))])?;
-    Ok(y)
-}
-
-/// `dy * y * (1 - y)`.
-pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
-    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [dy * y * (1.0 - y)])?;
     Ok(dx)
 }
 

@@ -12,22 +12,22 @@
 mod activation;
 mod arithmetic;
 mod average;
+mod balanced_bce;
 mod columns;
 mod conv;
 mod correlation;
-mod dense_loss;
 mod executor;
 mod formula;
 mod gather;
 mod loss;
 mod lrn;
+mod mask_soft_margin;
 mod matmul;
 mod max_pool;
 mod norm;
 mod patches;
 mod resize;
 mod shape;
-mod siamese_loss;
 mod transfer;
 
 pub(crate) use executor::Executor;
@@ -97,12 +97,7 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
 /// # Errors
 /// Operands that do not fit the operator, or labels out of range. `name` is the name of the node in errors.
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
-    let ty = |tensor: &Tensor| {
-        let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];
-        let dtype = known.iter().find(|(theirs, _)| *theirs == tensor.dtype()).map_or(DType::F64, |(_, ours)| *ours);
-        TensorType::plain(Shape::from(tensor.dims()), dtype)
-    };
-    let operand_types: Vec<TensorType> = operands.iter().map(ty).collect();
+    let operand_types: Vec<TensorType> = operands.iter().map(type_of).collect();
     let operand_types: Vec<&TensorType> = operand_types.iter().collect();
     let result_types =
         op.infer(&operand_types).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })?;
@@ -110,6 +105,13 @@ pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> R
     let call =
         Call { operands, operand_types: &operand_types, result_types: &result_types, scalars, ranks: &Ranks::alone() };
     compute(op, &call).map_err(|source| EngineError::Node { name: name.to_owned(), op: op.name(), source })
+}
+
+/// The type of a row-major tensor.
+pub(crate) fn type_of(tensor: &Tensor) -> TensorType {
+    let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];
+    let dtype = known.iter().find(|(theirs, _)| *theirs == tensor.dtype()).map_or(DType::F64, |(_, ours)| *ours);
+    TensorType::plain(Shape::from(tensor.dims()), dtype)
 }
 
 fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
@@ -122,7 +124,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Assign(op) => formula::assign::<T>(op, call)?,
         Op::AvgPool(op) => vec![average::pool::<T>(op, call.take()?)?],
         Op::AvgPoolGrad(op) => vec![average::pool_grad::<T>(op, call.take()?)?],
-        Op::BalancedBce(op) => dense_loss::balanced_bce::<T>(op, call.take()?)?,
+        Op::BalancedBce(op) => balanced_bce::balanced_bce::<T>(op, call.take()?)?,
         Op::BiasAdd(_) => {
             let [x, bias] = call.take()?;
             vec![matmul::add_per_channel::<T>(x, bias)?]
@@ -157,7 +159,6 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Conv2DBackpropInput(op) => vec![conv::input_grad::<T>(op, call.take()?)?],
         Op::DepthwiseCorrelation(_) => vec![correlation::forward::<T>(call.take()?)?],
         Op::DepthwiseCorrelationGrad(op) => vec![correlation::grad::<T>(op, call.take()?)?],
-        Op::DiceLoss(op) => dense_loss::dice::<T>(op, call.take()?)?,
         Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],
         Op::ExtractPatches(op) => vec![patches::forward::<T>(op, call.take()?)?],
         Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
@@ -168,8 +169,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
         Op::Map(op) => formula::map::<T>(op, call)?,
-        Op::MaskSoftMargin(op) => siamese_loss::mask_soft_margin::<T>(op, call.take()?)?,
-        Op::MaskedL1(_) => dense_loss::masked_l1::<T>(call.take()?)?,
+        Op::MaskSoftMargin(op) => mask_soft_margin::mask_soft_margin::<T>(op, call.take()?)?,
         Op::MatMul(op) => {
             let (operands, bias) = call.take_with_optional()?;
             vec![matmul::matmul::<T>(op, operands, bias)?]
@@ -177,8 +177,6 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::MaxPool(op) => vec![max_pool::forward::<T>(&op.window, call.take()?)?],
         Op::MaxPoolGrad(op) => vec![max_pool::grad::<T>(&op.window, call.take()?)?],
         Op::Pad(op) => vec![shape::pad(op, call.take()?)?],
-        Op::PairLogSoftmax(_) => vec![siamese_loss::pair_log_softmax::<T>(call.take()?)?],
-        Op::PairLogSoftmaxGrad(_) => vec![siamese_loss::pair_log_softmax_grad::<T>(call.take()?)?],
         Op::Relu(op) => vec![activation::relu::<T>(op.rectifier, call.take()?)?],
         Op::ReluGrad(op) => vec![activation::relu_grad::<T>(op.rectifier, call.take()?)?],
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
@@ -191,15 +189,11 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
         Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
         Op::ScatterAdd(op) => vec![gather::scatter_add::<T>(op, call.operands)?],
-        Op::SelectCrossEntropy(_) => siamese_loss::select_cross_entropy::<T>(call.take()?)?,
-        Op::Sigmoid(_) => vec![activation::sigmoid::<T>(call.take()?)?],
-        Op::SigmoidGrad(_) => vec![activation::sigmoid_grad::<T>(call.take()?)?],
         Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
         Op::Split(op) => shape::split(op, call.take()?)?,
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
         Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
         Op::Transpose(op) => vec![shape::transpose(op, call.take()?)?],
-        Op::WeightedL1(_) => siamese_loss::weighted_l1::<T>(call.take()?)?,
         Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
     })
 }

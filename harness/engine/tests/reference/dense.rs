@@ -3,14 +3,15 @@
 
 use crate::{
     gradients::{check, check_loss},
-    tiny::{OPTIONS, SCALARS, Tiny, apply, assert_close, elements, noise},
+    tiny::{OPTIONS, SCALARS, Tiny, apply, apply_loss, assert_close, elements, noise},
 };
 use proptest::prelude::*;
 use zoo_engine::{
     Inputs, Kernels, Options, Step,
     bounds::{self, Machine, Ran},
 };
-use zoo_graph::{DType, Op, ValueId, ops::*};
+use zoo_graph::{DType, Op, ValueId, formula::Formula, ops::*};
+use zoo_recipe::schema::{Dice, MaskedL1};
 
 /// The transposed convolution of filters `[c_in, c_out, kernel, kernel]`.
 fn transposed(
@@ -108,22 +109,26 @@ fn the_bound_of_resizing_holds_between_pixels_far_apart() {
 
 #[test]
 fn sigmoids_biases_and_differences() {
-    check(&[&[2, 7]], "sigmoid", |tiny, x| tiny.add(Sigmoid, x));
+    check(&[&[2, 7]], "sigmoid", |tiny, x| tiny.formula(sigmoid(), x));
     check(&[&[2, 3, 2, 2], &[3]], "bias", |tiny, x| tiny.add(BiasAdd, x));
     check(&[&[2, 3], &[2, 3]], "difference", |tiny, x| tiny.add(WeightedSum { weights: vec![1.0, -1.0] }, x));
-    let y = apply(Sigmoid, &[(&[3], vec![0.0, 800.0, -800.0])]);
+    let shape = [3].into();
+    let y = apply(Map::with_space(sigmoid(), shape), &[(&[3], vec![0.0, 800.0, -800.0])]);
     assert_eq!(y[0], [0.5, 1.0, 0.0]);
+}
+
+fn sigmoid() -> Formula {
+    Formula::define(0, |[x]| [x.sigmoid()])
 }
 
 /// Checks a loss of a prediction `sigmoid(noise)` against central differences.
 #[track_caller]
-fn check_term(op: impl Into<Op>, shape: [usize; 4], targets: &[(&[usize], Vec<f64>)], what: &str) {
+fn check_term(add: impl FnOnce(&mut Tiny, &[ValueId]), shape: &[usize], targets: &[(&[usize], Vec<f64>)], what: &str) {
     let mut tiny = Tiny::new(DType::F64);
-    let x = tiny.noisy(&shape);
+    let x = tiny.noisy(shape);
     let targets: Vec<ValueId> = targets.iter().map(|(dims, values)| tiny.given(dims, values.clone())).collect();
-    let p = tiny.add(Sigmoid, &[x]);
-    let loss = tiny.add_all(op, &[vec![p], targets].concat())[0];
-    tiny.graph.losses.push(("loss".into(), loss));
+    let p = tiny.formula(sigmoid(), &[x]);
+    add(&mut tiny, &[vec![p], targets].concat());
     check_loss(tiny, 1, &Inputs::new(), what);
 }
 
@@ -143,11 +148,17 @@ fn losses_of_maps() {
     for hard_negatives in [HardNegatives::TopK, HardNegatives::RankMask] {
         for scope in [MiningScope::Batch, MiningScope::Image] {
             let op = bce(hard_negatives, scope);
-            check_term(op.clone(), map, &[(&map, gt.clone()), (&mask, on.clone())], &format!("{op:?}"));
+            let add = |tiny: &mut Tiny, operands: &[ValueId]| {
+                let loss = tiny.add_all(op.clone(), operands)[0];
+                tiny.graph.losses.push(("loss".into(), loss));
+            };
+            check_term(add, &map, &[(&map, gt.clone()), (&mask, on.clone())], &format!("{op:?}"));
         }
     }
-    check_term(DiceLoss { eps: 1e-6 }, map, &[(&map, gt), (&mask, on.clone())], "dice");
-    check_term(MaskedL1, map, &[(&mask, noise(70, 6)), (&mask, on)], "masked distance");
+    let dice = |tiny: &mut Tiny, operands: &[ValueId]| tiny.loss(Dice::formula(1e-6), operands);
+    check_term(dice, &map, &[(&map, gt), (&map, on.clone())], "dice");
+    let distance = |tiny: &mut Tiny, operands: &[ValueId]| tiny.loss(MaskedL1::formula(), operands);
+    check_term(distance, &mask, &[(&mask, noise(70, 6)), (&mask, on)], "masked distance");
 }
 
 #[test]
@@ -165,10 +176,10 @@ fn losses_of_maps_by_hand() {
     assert_eq!([results[2][0], results[3][0]], [1.0, 3.0]);
     assert_close(&results[4], &[-(0.5f64.ln())], 1e-14, "least loss that counts");
     assert_eq!([results[1][2], results[1][5]], [0.0, 0.0], "what does not count has no gradient");
-    let dice = apply(DiceLoss { eps: 0.0 }, &[(map, p.clone()), (map, gt), (mask, on.clone())]);
-    assert_close(&dice[0], &[1.0 - 2.0 * 0.5 / (2.8 + 1.0)], 1e-14, "dice");
-    let distance = apply(MaskedL1, &[(map, p), (mask, vec![0.0; 6]), (mask, on)]);
-    assert_close(&distance[0], &[2.8 / 5.0], 1e-14, "distance");
+    let (dice, _) = apply_loss(Dice::formula(0.0), &[(map, p.clone()), (map, gt), (map, on.clone())]);
+    assert_close(&[dice], &[1.0 - 2.0 * 0.5 / (2.8 + 1.0)], 1e-14, "dice");
+    let (distance, _) = apply_loss(MaskedL1::formula(), &[(mask, p), (mask, vec![0.0; 6]), (mask, on)]);
+    assert_close(&[distance], &[2.8 / 5.0], 1e-14, "distance");
 }
 
 #[test]
@@ -185,8 +196,9 @@ fn empty_masks_and_images_without_text() {
             assert_eq!(results[1], [0.0; 8]);
         }
     }
-    assert_eq!(apply(MaskedL1, &[p(), ones(mask), zeros(mask)])[0], [0.0]);
-    assert_eq!(apply(DiceLoss { eps: 1e-6 }, &[p(), zeros(map), ones(mask)])[0], [1.0]);
+    let nothing = [(mask, vec![0.3; 8]), ones(mask), zeros(mask)];
+    assert_eq!(apply_loss(MaskedL1::formula(), &nothing), (0.0, vec![0.0; 8]));
+    assert_eq!(apply_loss(Dice::formula(1e-6), &[p(), zeros(map), ones(map)]).0, 1.0);
 }
 
 proptest! {
@@ -262,7 +274,7 @@ fn fast_kernels_agree() {
         let map = tiny.add(conv(), &x[..2]);
         let map = tiny.add(op.clone(), &[map, x[2]]);
         let map = tiny.add(BiasAdd, &[map, x[3]]);
-        tiny.add(Sigmoid, &[map])
+        tiny.formula(sigmoid(), &[map])
     });
     fast_agrees(&[&[2, 5, 3, 4], &[19, 5, 3, 3], &[19]], "bias of a wide map", |tiny, x| {
         let map = tiny.add(conv(), &x[..2]);

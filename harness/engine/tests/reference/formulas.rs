@@ -13,13 +13,6 @@ use zoo_graph::{
     passes::Pipeline,
 };
 
-/// A formula over operands of these shapes.
-fn over(formula: Formula, tiny: &mut Tiny, operands: &[ValueId]) -> ValueId {
-    let types: Vec<_> = operands.iter().map(|v| tiny.graph.ty(*v)).collect();
-    let map = Map::over(formula, &types).unwrap();
-    tiny.add(map, operands)
-}
-
 /// (what, formula, shapes of the operands): broadcasts of every kind, rows of one and several axes.
 fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
     vec![
@@ -71,7 +64,7 @@ fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
 fn gradients_are_differences() {
     for (what, formula, shapes) in cases() {
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-        check(&shapes, what, |tiny, operands| over(formula, tiny, operands));
+        check(&shapes, what, |tiny, operands| tiny.formula(formula, operands));
     }
 }
 
@@ -100,7 +93,7 @@ fn a_loss_over_class_indices() {
         let own = x.coordinate(1).equal(label).select(x, 0.0).row_sum();
         [(x.row_log_sum_exp() - own) / 4.0]
     });
-    let mean = over(formula.summed(vec![0]), &mut tiny, &[logits, labels]);
+    let mean = tiny.formula(formula.summed(vec![0]), &[logits, labels]);
     let loss = tiny.add(Reshape { shape: Shape::scalar() }, &[mean]);
     tiny.graph.losses.push(("loss".into(), loss));
     let labels = [5u32, 0, 3, 3];
@@ -131,7 +124,7 @@ fn fast_kernels_agree_with_the_reference() {
                 }
                 _ => tiny.add(Scale { factor: 1.5 }, &inputs[..1]),
             };
-            let y = over(formula.clone(), &mut tiny, &inputs);
+            let y = tiny.formula(formula.clone(), &inputs);
             tiny.probe(y);
             tiny.differentiate(shapes.len());
             tiny
@@ -160,7 +153,7 @@ fn blocks_stay_blocks() {
     let (x, filter) = (tiny.noisy(&[2, 20, 6, 6]), tiny.noisy(&[24, 20, 3, 3]));
     let conv = || Conv2D::new(Window::new([3, 3], [1, 1]), 1);
     let y = tiny.add(conv(), &[x, filter]);
-    let y = over(parse("y * sigmoid(y)", &["y"], 1).unwrap(), &mut tiny, &[y]);
+    let y = tiny.formula(parse("y * sigmoid(y)", &["y"], 1).unwrap(), &[y]);
     let filter = tiny.noisy(&[4, 24, 3, 3]);
     let y = tiny.add(conv(), &[y, filter]);
     tiny.probe(y);

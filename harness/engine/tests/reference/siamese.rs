@@ -4,11 +4,13 @@
 use crate::{
     dense::fast_agrees,
     gradients::{check, check_loss},
-    tiny::{OPTIONS, SCALARS, Tiny, apply, assert_close, elements, noise},
+    tiny::{OPTIONS, SCALARS, Tiny, apply, apply_loss, assert_close, elements, noise},
+    words::expect,
 };
 use candle_core::{Device, Tensor};
 use zoo_engine::{Inputs, Kernels, Options, Step};
-use zoo_graph::{DType, Phase, Scope, ValueId, ops::*};
+use zoo_graph::{DType, Phase, Scope, ValueId, formula::Formula, ops::*};
+use zoo_recipe::schema::{SelectCrossEntropy, WeightedL1};
 
 #[test]
 fn correlations_at_awkward_shapes() {
@@ -44,12 +46,11 @@ fn patches() {
 
 #[test]
 fn pairs() {
-    check(&[&[2, 6, 2, 3]], "pairs", |tiny, x| tiny.add(PairLogSoftmax, x));
-    // Channels 0 and 2 are the two scores of the first anchor.
-    let y = apply(PairLogSoftmax, &[(&[1, 4, 1, 1], vec![0.0, 5.0, 3f64.ln(), 5.0])]);
-    assert_close(&y[0], &[0.25f64.ln(), 0.75f64.ln(), 0.5f64.ln(), 0.5f64.ln()], 1e-14, "pairs");
-    let far = apply(PairLogSoftmax, &[(&[1, 2, 1, 1], vec![1000.0, -1000.0])]);
-    assert_eq!(far[0], [0.0, -2000.0], "no overflow");
+    // Channels 0 and 2 are the two scores of the first anchor; without overflow, of the second one.
+    let x = [0.0, 5.0, 3f64.ln(), 5.0, 1000.0, 7.0, -1000.0, 7.0];
+    let half = 0.5f64.ln();
+    let expected = [0.25f64.ln(), 0.75f64.ln(), half, half, 0.0, -2000.0, half, half];
+    expect("  - pair_log_softmax: {}", [4, 1, 1], &x, &[], &expected);
 }
 
 /// A loss of noisy predictions against central differences.
@@ -74,25 +75,31 @@ fn signs(n: usize, seed: u64) -> Vec<f64> {
 
 #[test]
 fn losses_of_anchors() {
-    check_term(SelectCrossEntropy, &[2, 3, 2, 2, 2], &[(&[2, 3, 2, 2], labels(24, 5))], "classes");
-    let targets: [(&[usize], Vec<f64>); 2] = [(&[2, 4, 3, 2, 2], noise(96, 7)), (&[2, 3, 2, 2], noise(24, 8))];
-    check_term(WeightedL1, &[2, 12, 2, 2], &targets, "boxes");
+    let mut tiny = Tiny::new(DType::F64);
+    let operands = [tiny.noisy(&[2, 3, 2, 2, 2]), tiny.given(&[2, 3, 2, 2, 1], labels(24, 5))];
+    tiny.loss(SelectCrossEntropy::formula(), &operands);
+    check_loss(tiny, 1, &Inputs::new(), "classes");
+    let mut tiny = Tiny::new(DType::F64);
+    let operands = [&[2, 4, 3, 2, 2], &[2, 4, 3, 2, 2], &[2, 1, 3, 2, 2]].map(|shape| tiny.noisy(shape));
+    tiny.loss(WeightedL1::formula(2), &operands);
+    check_loss(tiny, 1, &Inputs::new(), "boxes");
 }
 
 #[test]
 fn losses_of_anchors_by_hand() {
     let p = vec![-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0];
     let label = vec![1.0, 0.0, -1.0, 0.0];
-    let results = apply(SelectCrossEntropy, &[(&[1, 1, 1, 4, 2], p.clone()), (&[1, 1, 1, 4], label)]);
-    assert_close(&results[0], &[0.5 * 2.0 + 0.5 * (3.0 + 7.0) / 2.0], 1e-14, "classes");
-    assert_eq!(results[1], [0.0, -0.5, -0.25, 0.0, 0.0, 0.0, -0.25, 0.0]);
-    let none = apply(SelectCrossEntropy, &[(&[1, 1, 1, 4, 2], p), (&[1, 1, 1, 4], vec![-1.0; 4])]);
-    assert_eq!((none[0][0], none[1].as_slice()), (0.0, &[0.0; 8][..]), "nothing that counts");
-    let boxes = apply(
-        WeightedL1,
-        &[(&[1, 4, 1, 1], vec![1.0, 2.0, 3.0, 4.0]), (&[1, 4, 1, 1, 1], vec![0.0; 4]), (&[1, 1, 1, 1], vec![0.5])],
-    );
-    assert_eq!((boxes[0][0], boxes[1].as_slice()), (5.0, &[0.5; 4][..]));
+    let of = |label| {
+        let (p, label) = ((&[1, 1, 1, 4, 2][..], p.clone()), (&[1, 1, 1, 4, 1][..], label));
+        apply_loss(SelectCrossEntropy::formula(), &[p, label])
+    };
+    let (loss, gradient) = of(label);
+    assert_close(&[loss], &[0.5 * 2.0 + 0.5 * (3.0 + 7.0) / 2.0], 1e-14, "classes");
+    assert_eq!(gradient, [0.0, -0.5, -0.25, 0.0, 0.0, 0.0, -0.25, 0.0]);
+    assert_eq!(of(vec![-1.0; 4]), (0.0, vec![0.0; 8]), "nothing that counts");
+    let shape: &[usize] = &[1, 4, 1, 1, 1];
+    let operands = [(shape, vec![1.0, 2.0, 3.0, 4.0]), (shape, vec![0.0; 4]), (&[1; 5], vec![0.5])];
+    assert_eq!(apply_loss(WeightedL1::formula(1), &operands), (5.0, vec![0.5; 4]));
 }
 
 #[test]
@@ -131,7 +138,9 @@ fn fast_kernels_agree() {
     }
     fast_agrees(&[&[2, 5, 2, 3], &[6, 5, 3, 3]], "pairs", |tiny, x| {
         let map = tiny.add(conv(), x);
-        tiny.add(PairLogSoftmax, &[map])
+        let sides = tiny.add(Reshape { shape: [2, 2, 3, 2, 3].into() }, &[map]);
+        let pairs = tiny.add(Transpose { permutation: vec![0, 2, 3, 4, 1] }, &[sides]);
+        tiny.formula(Formula::define(1, |[x]| [x - x.row_log_sum_exp()]), &[pairs])
     });
 }
 

@@ -3,8 +3,9 @@
 use candle_core::{Device, Tensor};
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepResult};
 use zoo_graph::{
-    DType, Graph, Op, Phase, Scope, TensorType, ValueId, VariableId, VariableRole, differentiate, ops::MatMul,
-    ops::Reshape,
+    DType, Graph, Op, Phase, Scope, TensorType, ValueId, VariableId, VariableRole, differentiate,
+    formula::Formula,
+    ops::{Map, MatMul, Reshape},
 };
 use zoo_recipe::schema::Init;
 
@@ -71,6 +72,20 @@ impl Tiny {
         self.graph.add_node(&Self::scope(Phase::Forward), name, op, operands).unwrap()
     }
 
+    /// A formula over operands that broadcast.
+    pub fn formula(&mut self, formula: Formula, operands: &[ValueId]) -> ValueId {
+        let types: Vec<_> = operands.iter().map(|v| self.graph.ty(*v)).collect();
+        let map = Map::over(formula, &types).unwrap();
+        self.add(map, operands)
+    }
+
+    /// A formula with one number as result, which becomes the loss.
+    pub fn loss(&mut self, formula: Formula, operands: &[ValueId]) {
+        let value = self.formula(formula, operands);
+        let loss = self.add(Reshape { shape: zoo_graph::Shape::scalar() }, &[value]);
+        self.graph.losses.push(("loss".into(), loss));
+    }
+
     /// Makes a value visible.
     pub fn show(&mut self, value: ValueId) {
         self.graph.outputs.push((format!("o{}", self.graph.outputs.len()), value));
@@ -121,6 +136,16 @@ pub fn apply(op: impl Into<Op>, operands: &[(&[usize], Vec<f64>)]) -> Vec<Vec<f6
         tiny.show(result);
     }
     tiny.run().outputs.iter().map(|(_, tensor)| elements(tensor)).collect()
+}
+
+/// A loss of one formula, and the gradient of its first operand.
+pub fn apply_loss(formula: Formula, operands: &[(&[usize], Vec<f64>)]) -> (f64, Vec<f64>) {
+    let mut tiny = Tiny::new(DType::F64);
+    let ids: Vec<ValueId> = operands.iter().map(|(dims, elements)| tiny.given(dims, elements.clone())).collect();
+    tiny.loss(formula, &ids);
+    tiny.differentiate(1);
+    let result = tiny.run();
+    (result.losses[0].1, elements(&result.outputs[0].1))
 }
 
 /// A tensor's elements in row-major order.

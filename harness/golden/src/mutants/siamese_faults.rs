@@ -211,9 +211,10 @@ fn graph() -> Vec<Mutant> {
             })
         }),
         mutant("classes judged by the label of boxes", Stage::Loss, |g| {
-            let weights = g.inputs.iter().find(|i| i.name == "label_loc_weight").map(|i| i.value);
-            let losses = g.nodes.iter_mut().filter(|n| matches!(n.op, Op::SelectCrossEntropy(_)));
-            weights.is_some_and(|weights| losses.map(|n| n.inputs[1] = weights).count() > 0)
+            let input = |name: &str| g.inputs.iter().find(|i| i.name == name).map(|i| i.value);
+            let Some((classes, boxes)) = input("label_cls").zip(input("label_loc_weight")) else { return false };
+            let read = g.nodes.iter_mut().flat_map(|n| &mut n.inputs).filter(|value| **value == classes);
+            read.map(|value| *value = boxes).count() > 0
         }),
         mutant("the second call of the backbone gives no gradient", Stage::Backward, |g| {
             let calls: Vec<String> = g.taps.iter().filter(|t| t.call > 0).map(|t| t.module.clone()).collect();

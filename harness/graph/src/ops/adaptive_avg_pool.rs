@@ -1,6 +1,8 @@
 //! Adaptive average pool: mean over windows chosen so that the output has a given size.
 
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_shape, feature_map, operands, per_element};
+use super::{
+    OpError, Operand, OperandLayout, Operator, Rounding, Summed, expect_shape, feature_map, operands, per_element,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -50,12 +52,12 @@ impl Operator for AdaptiveAvgPool {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::All)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -98,12 +100,8 @@ impl Operator for AdaptiveAvgPoolGrad {
         if is_map { Operand::in_layout(OperandLayout::Blocked) } else { Operand::MAP }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::Last)
     }
 }
 

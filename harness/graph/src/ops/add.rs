@@ -1,6 +1,6 @@
 //! `AddN`: sum of two or more tensors.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, per_element};
+use super::{Kind, OpError, Operand, Operator, Rounding, Work, expect_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: two or more tensors of the same type. Result: their sum, added from left to right.
@@ -41,6 +41,14 @@ impl Operator for Add {
 
     fn kind(&self) -> Kind {
         Kind::Sum
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Sum
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

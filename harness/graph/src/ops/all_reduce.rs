@@ -1,7 +1,7 @@
 //! Communication between ranks: means of gradients and scalars, statistics of a distributed batch.
 
 use super::bn_training_reduce::expect_per_channel;
-use super::{Element, Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
+use super::{Element, OpError, Operand, OperandLayout, Operator, Rounding, expect_float, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: any tensors. Results: their means over the ranks, with the same types. All of them are sent together.
@@ -49,12 +49,8 @@ impl Operator for AllReduce {
         Operand { element: Element::AsIs, ..Operand::in_layout(OperandLayout::Any) }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Converts
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {
@@ -103,12 +99,8 @@ impl Operator for GatherStatistics {
         Operand::EXACT
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Assign`: the formula with which an optimizer or a moving average updates persistent variables.
 
-use super::{Group, Kind, OpError, Operand, Operator, Update, Work, expect_same_storage, expect_shape};
+use super::{Group, Kind, OpError, Operand, Operator, Rounding, Update, Work, expect_same_storage, expect_shape};
 use crate::{
     formula::{Formula, StepScalar, Term},
     tensor::TensorType,
@@ -131,6 +131,10 @@ impl Operator for Assign {
 
     fn kind(&self) -> Kind {
         Kind::Update(self.update)
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Update(self)
     }
 
     fn group(&mut self) -> Option<&mut Group> {

@@ -1,6 +1,8 @@
 //! `AvgPool`: mean over windows.
 
-use super::{Kind, OpError, Operand, Operator, Window, Work, expect_shape, feature_map, operands, per_element};
+use super::{
+    OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_shape, feature_map, operands, per_element,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -61,8 +63,12 @@ impl Operator for AvgPool {
         Work::rows(outputs[0], self.window.taps() + 1)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::All)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -107,8 +113,8 @@ impl Operator for AvgPoolGrad {
         Work::rows(inputs[0], self.pool.window.taps() + 1)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::Last)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Binary cross entropy over positives and hard negatives.
 
-use super::{
-    Kind, OpError, Operand, Operator, ScaleBy, Work, expect_float, expect_shape, feature_map, operands, per_element,
-};
+use super::{OpError, Operator, Rounding, ScaleBy, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -81,16 +79,8 @@ impl Operator for BalancedBce {
         per_element(20, inputs[0])
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

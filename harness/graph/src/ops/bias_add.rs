@@ -1,7 +1,7 @@
 //! `BiasAdd`: one value added to each channel.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BiasAddGrad, Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{BiasAddGrad, OpError, Operand, Operator, Rounding, Summed, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, bias `[c]`. Result: `x + bias` in the input's shape.
@@ -30,12 +30,12 @@ impl Operator for BiasAdd {
         if i == 0 { Operand::MAP } else { Operand::PLAIN }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(inputs.len(), Summed::All)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `BiasAddGrad`: gradient of an added bias.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Summed, expect_float, operands, per_element};
 use crate::{
     tensor::{Layout, TensorType},
     units::Flop,
@@ -34,11 +34,7 @@ impl Operator for BiasAddGrad {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::All)
     }
 }

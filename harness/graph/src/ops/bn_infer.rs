@@ -1,7 +1,9 @@
 //! `BNInfer`: normalisation with stored statistics.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Work, operands, per_element};
+use super::{
+    BnTrainingUpdateGrad, Kind, Normalisation, OpError, Operand, Operator, Rounding, Work, operands, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, gamma, beta, mean, variance (each `[c]`).
@@ -41,6 +43,14 @@ impl Operator for BnInfer {
 
     fn kind(&self) -> Kind {
         Kind::Normalisation
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::Stored { eps: self.eps })
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -95,8 +105,8 @@ impl Operator for BnInferGrad {
         Work::in_f32(outputs[0], 4)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(4.0)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

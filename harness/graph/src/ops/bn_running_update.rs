@@ -1,7 +1,7 @@
 //! Running statistics of a normalisation.
 
 use super::bn_training_reduce::expect_per_channel;
-use super::{Kind, OpError, Operand, Operator, Update, Work, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Rounding, Update, Work, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: running mean, running variance, batch mean, biased batch variance (each `[c]`). Results: `(1 -
@@ -46,6 +46,10 @@ impl Operator for BnRunningUpdate {
 
     fn kind(&self) -> Kind {
         Kind::Update(Update::Statistics)
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Elementwise(8.0)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,7 +1,7 @@
 //! `BNTrainingGrad`: all gradients of a normalisation at once, including a following ReLU.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{Kind, OpError, Operand, Operator, Rectifier, Work, per_element};
+use super::{Normalisation, OpError, Operand, Operator, Rectifier, Rounding, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// The operators between the normalisation and the incoming gradient.
@@ -84,12 +84,12 @@ impl Operator for BnTrainingGrad {
         Work::in_f32(inputs[0], 14)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::Gradient(self))
     }
 
     /// The gradient after the ReLU, for the residual, is the incoming gradient or zero.
-    fn passes_on(&self, result: usize) -> bool {
+    fn passes_on(&self, result: usize, _inputs: &[&TensorType]) -> bool {
         result == 3
     }
 

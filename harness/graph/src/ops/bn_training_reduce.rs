@@ -1,6 +1,6 @@
 //! `BNTrainingReduce`: statistics of a batch.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{Normalisation, OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes except `c`.
@@ -43,8 +43,8 @@ impl Operator for BnTrainingReduce {
         Work::in_f32(inputs[0], 3)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::Statistics)
     }
 
     fn gradient(&self, _grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! `BNTrainingReduceGrad`: input gradient of a normalisation.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{Kind, OpError, Operand, Operator, Work, per_element};
+use super::{Normalisation, OpError, Operand, Operator, Rounding, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance, gamma, dgamma, dbeta (each `[c]`).
@@ -42,8 +42,8 @@ impl Operator for BnTrainingReduceGrad {
         Work::in_f32(inputs[0], 7)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::InputGradient { eps: self.eps })
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -2,7 +2,8 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{
-    BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Rectifier, Work, per_element,
+    BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, Normalisation, OpError, Operand, Operator, Rectifier, Rounding,
+    Work, per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -67,6 +68,10 @@ impl Operator for BnTrainingUpdate {
 
     fn kind(&self) -> Kind {
         Kind::Normalisation
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::Training(self))
     }
 
     /// Computes the whole gradient of the input, including the paths through mean and variance.

@@ -1,7 +1,7 @@
 //! `BNTrainingUpdateGrad`: gradients of scale and shift of a normalisation.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{Kind, OpError, Operand, Operator, Work, per_element};
+use super::{Kind, Normalisation, OpError, Operand, Operator, Rounding, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance (each `[c]`).
@@ -41,5 +41,9 @@ impl Operator for BnTrainingUpdateGrad {
 
     fn kind(&self) -> Kind {
         Kind::Statistics
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Normalisation(Normalisation::Sums { eps: self.eps })
     }
 }

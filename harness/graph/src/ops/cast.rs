@@ -1,6 +1,6 @@
 //! `Cast`: the same values with another element type.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -43,8 +43,8 @@ impl Operator for Cast {
         Work::one(inputs, outputs)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Converts
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Gradient clipping: by the norm of all gradients, and by value.
 
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, expect_float, operands, per_element};
 use crate::{
     tensor::{Shape, TensorType},
     units::Flop,
@@ -47,12 +47,8 @@ impl Operator for ClipByGlobalNorm {
         Operand::in_layout(OperandLayout::Any)
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(4.0)
     }
 }
 
@@ -84,12 +80,8 @@ impl Operator for ClipByValue {
         Operand::ELEMENTS
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `ConcatV2`: concatenation along an axis.
 
-use super::{Kind, OpError, Operand, Operator, Slice, Work, channel_run, expect_same_storage};
+use super::{OpError, Operand, Operator, Rounding, Slice, Work, channel_run, expect_same_storage};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: one or more tensors that agree on all axes except one. Result: their concatenation along this axis.
@@ -52,12 +52,12 @@ impl Operator for Concat {
         }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.axis == 0
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -2,7 +2,7 @@
 
 use super::{
     BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, Kind, OpError, Operand, OperandLayout, Operator, Product,
-    Window, Work, expect_float, expect_shape, feature_map,
+    Rounding, Window, Work, expect_float, expect_shape, feature_map,
 };
 use crate::{
     differentiate::Gradient,
@@ -123,6 +123,14 @@ impl Operator for Conv2D {
 
     fn kind(&self) -> Kind {
         Kind::Product
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Product(Product::Convolution(self))
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! `Conv2DBackpropFilter`: filter gradient of a convolution.
 
 use super::{
-    Conv2D, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape, feature_map, operands,
+    Conv2D, OpError, Operand, OperandLayout, Operator, Product, Rounding, Work, expect_shape, feature_map, operands,
 };
 use crate::{
     tensor::{Layout, Shape, TensorType},
@@ -49,7 +49,7 @@ impl Operator for Conv2DBackpropFilter {
         Work::Product { product: Product::ConvolutionFilter(&self.conv), instructions: 1 }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Product(Product::ConvolutionFilter(&self.conv))
     }
 }

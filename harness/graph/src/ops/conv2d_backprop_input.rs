@@ -1,8 +1,8 @@
 //! `Conv2DBackpropInput`: input gradient of a convolution, which is also the transposed convolution.
 
 use super::{
-    Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_float,
-    expect_shape, feature_map, operands,
+    Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Rounding, Work,
+    expect_float, expect_shape, feature_map, operands,
 };
 use crate::{
     differentiate::Gradient,
@@ -64,6 +64,14 @@ impl Operator for Conv2DBackpropInput {
 
     fn kind(&self) -> Kind {
         Kind::Product
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Product(Product::ConvolutionInput(&self.conv))
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,9 @@
 //! Depth-wise cross-correlation of two feature maps, and the gradient of the larger one.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, feature_map, operands};
+use super::{
+    OpError, Operand, Operator, Rounding, Summed, expect_float, expect_same_storage, feature_map, operands,
+    smallest_plane,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -50,12 +53,8 @@ impl Operator for DepthwiseCorrelation {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(smallest_plane(inputs), Summed::All)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -104,12 +103,8 @@ impl Operator for DepthwiseCorrelationGrad {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(smallest_plane(inputs), Summed::All)
     }
 }
 

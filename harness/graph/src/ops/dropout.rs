@@ -1,6 +1,6 @@
 //! `DropOutDoMask`: zeroes a random part of a tensor.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: each element is zero with probability `rate`, otherwise divided by `1 - rate`.
@@ -41,8 +41,8 @@ impl Operator for Dropout {
         Work::one(inputs, outputs)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(4.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `ExtractImagePatches`: windows of a map as a batch of maps, and its gradient.
 
-use super::{Kind, OpError, Operand, Operator, Window, Work, expect_float, feature_map, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Summed, Window, expect_float, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -49,16 +49,8 @@ impl Operator for ExtractPatches {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
-    }
-
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -100,12 +92,8 @@ impl Operator for ExtractPatchesGrad {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(self.patches.window.taps(), Summed::Last)
     }
 }
 

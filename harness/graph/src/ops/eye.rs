@@ -1,6 +1,6 @@
 //! `Eye`: the identity matrix.
 
-use super::{Kind, OpError, Operand, Operator, Work, operands};
+use super::{OpError, Operator, Rounding, Work, operands};
 use crate::{
     tensor::{DType, TensorType},
     units::Flop,
@@ -33,15 +33,11 @@ impl Operator for Eye {
         Flop(0)
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
     fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
         Work::Nothing
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 }

@@ -1,6 +1,6 @@
 //! `Fill`: a constant tensor.
 
-use super::{Kind, OpError, Operand, Operator, Work, operands};
+use super::{OpError, Operator, Rounding, Work, operands};
 use crate::{tensor::TensorType, units::Flop};
 
 /// No operands. Result: a tensor with one value in all elements.
@@ -26,15 +26,15 @@ impl Operator for Fill {
         Flop(0)
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
     fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
         Work::Nothing
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 }

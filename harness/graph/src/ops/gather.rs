@@ -1,6 +1,6 @@
 //! `GatherV2` and its gradient `UnsortedSegmentSum`: rows of a table by index.
 
-use super::{Kind, OpError, Operand, Operator, Read, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Read, Rounding, Summed, Work, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -121,12 +121,12 @@ impl Operator for Gather {
         Work::Moves { run: row_bytes(inputs[0]) }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn numbered(&self, inputs: &[&TensorType]) -> Option<(usize, usize)> {
@@ -168,12 +168,12 @@ impl Operator for ScatterAdd {
         if i == 0 { Operand::PLAIN } else { Operand::AS_IS }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
+        let indices = match &self.indices {
+            Indices::Operand => inputs.get(1).map_or(1, |indices| indices.shape.numel()),
+            Indices::Fixed(numbers) => numbers.len(),
+        };
+        Rounding::Narrow(indices, Summed::All)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `L2Loss`: half the sum of squares.
 
-use super::{Kind, OpError, Operand, Operator, ScaleBy, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, ScaleBy, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -33,12 +33,8 @@ impl Operator for L2Loss {
         Operand::ELEMENTS
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

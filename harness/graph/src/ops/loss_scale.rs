@@ -1,6 +1,6 @@
 //! `Mul` with the loss scale: a factor that may change from step to step.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: the operand multiplied by the loss scale of the step, or divided by it (arXiv
@@ -43,8 +43,8 @@ impl Operator for LossScale {
         Work::one(inputs, outputs)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

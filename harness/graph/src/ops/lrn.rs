@@ -1,7 +1,7 @@
 //! `LRN`: local response normalisation across channels.
 
 use super::{
-    Kind, OpError, Operand, Operator, Work, expect_same_storage, expect_shape, feature_map, operands, per_element,
+    OpError, Operand, Operator, Rounding, expect_same_storage, expect_shape, feature_map, operands, per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -45,12 +45,12 @@ impl Operator for Lrn {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative((self.size + 8) as f64)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -91,11 +91,7 @@ impl Operator for LrnGrad {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::LrnGrad(self)
     }
 }

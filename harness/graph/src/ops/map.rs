@@ -1,6 +1,6 @@
 //! `Map`: a formula applied to tensors.
 
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, Work};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -11,10 +11,12 @@ use crate::{
 };
 
 /// Device operators of formulas; the first entry is for formulas without a name.
-static NAMES: [&str; 35] = [
+static NAMES: [&str; 47] = [
     "Formula",
     "Addcmul",
     "AddcmulGrad",
+    "DiceLoss",
+    "DiceLossGrad",
     "Elu",
     "EluGrad",
     "Gelu",
@@ -31,8 +33,12 @@ static NAMES: [&str; 35] = [
     "LayerNormGrad",
     "LeakyRelu",
     "LeakyReluGrad",
+    "LogSoftmaxGrad",
+    "LogSoftmaxV2",
     "LossFormula",
     "LossFormulaGrad",
+    "MaskedL1Loss",
+    "MaskedL1LossGrad",
     "Mish",
     "MishGrad",
     "Mul",
@@ -41,12 +47,18 @@ static NAMES: [&str; 35] = [
     "RmsNormGrad",
     "RotaryMul",
     "RotaryMulGrad",
+    "SelectCrossEntropy",
+    "SelectCrossEntropyGrad",
+    "Sigmoid",
+    "SigmoidGrad",
     "SoftmaxGrad",
     "SoftmaxV2",
     "Swish",
     "SwishGrad",
     "Tanh",
     "TanhGrad",
+    "WeightedL1Loss",
+    "WeightedL1LossGrad",
 ];
 
 /// The device operators for a formula and its gradient.
@@ -242,8 +254,12 @@ impl Operator for Map {
         Work::Stream { elements, instructions: self.formula.operations().max(1), width }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Formula(self)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.formula.coordinates().any(|axis| axis == 0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! Logistic loss of masks at selected positions.
 
 use super::balanced_bce::scale_own_gradient;
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, expect_shape, feature_map, operands};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, expect_float, expect_shape, feature_map, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -86,12 +86,8 @@ impl Operator for MaskSoftMargin {
         if i == 0 { Operand::in_layout(OperandLayout::Any) } else { Operand::PLAIN }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::MaskSoftMargin(self)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `MatMul`: matrix products, optionally with a bias.
 
-use super::{BiasAddGrad, Kind, Map, OpError, Operand, Operator, Product, Reshape, Work, expect_shape};
+use super::{BiasAddGrad, Kind, Map, OpError, Operator, Product, Reshape, Rounding, Work, expect_shape};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -181,16 +181,20 @@ impl Operator for MatMul {
         Flop(2 * outputs[0].shape.numel() as u64 * k as u64)
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
     fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
         Work::Product { product: Product::Matrices(self), instructions: 1 + u64::from(inputs.len() == 3) }
     }
 
     fn kind(&self) -> Kind {
         Kind::Product
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Product(Product::Matrices(self))
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

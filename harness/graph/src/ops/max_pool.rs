@@ -1,8 +1,8 @@
 //! `MaxPool`: maximum over windows.
 
 use super::{
-    Kind, OpError, Operand, Operator, Window, Work, expect_same_storage, expect_shape, feature_map, operands,
-    per_element,
+    OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_same_storage, expect_shape, feature_map,
+    operands, per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -42,12 +42,12 @@ impl Operator for MaxPool {
         Work::rows(outputs[0], 2 * self.window.taps())
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -95,7 +95,7 @@ impl Operator for MaxPoolGrad {
         Work::rows(inputs[2], 4 * self.window.taps())
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(self.window.taps(), Summed::Last)
     }
 }

@@ -25,7 +25,6 @@ mod conv2d;
 mod conv2d_backprop_filter;
 mod conv2d_backprop_input;
 mod depthwise_correlation;
-mod dice_loss;
 mod dropout;
 mod extract_patches;
 mod eye;
@@ -36,27 +35,23 @@ mod loss_scale;
 mod lrn;
 mod map;
 mod mask_soft_margin;
-mod masked_l1;
 mod matmul;
 mod max_pool;
 mod operand;
 mod pad;
-mod pair_log_softmax;
 mod relu;
 mod relu_grad;
 mod reshape;
 mod resize;
+mod rounding;
 mod scale;
 mod scale_by;
-mod select_cross_entropy;
-mod sigmoid;
 mod slice;
 mod softmax_cross_entropy;
 mod split;
 mod trans_data;
 mod transpose;
 mod update;
-mod weighted_l1;
 mod weighted_sum;
 mod window;
 mod work;
@@ -83,7 +78,6 @@ pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;
 pub use conv2d_backprop_input::Conv2DBackpropInput;
 pub use depthwise_correlation::{DepthwiseCorrelation, DepthwiseCorrelationGrad};
-pub use dice_loss::DiceLoss;
 pub use dropout::Dropout;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use eye::Eye;
@@ -94,27 +88,24 @@ pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};
 pub use map::{DeviceName, Map};
 pub use mask_soft_margin::{LogitLayout, MaskSoftMargin};
-pub use masked_l1::MaskedL1;
 pub use matmul::{MatMul, Products};
 pub use max_pool::{MaxPool, MaxPoolGrad};
 pub use operand::{Element, Operand, OperandLayout, Read};
 pub use pad::Pad;
-pub use pair_log_softmax::{PairLogSoftmax, PairLogSoftmaxGrad};
 pub use relu::{Rectifier, Relu};
 pub use relu_grad::ReluGrad;
 pub use reshape::Reshape;
 pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
+use rounding::smallest_plane;
+pub use rounding::{Normalisation, Rounding, Summed};
 pub use scale::Scale;
 pub use scale_by::ScaleBy;
-pub use select_cross_entropy::SelectCrossEntropy;
-pub use sigmoid::{Sigmoid, SigmoidGrad};
 pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use split::Split;
 pub use trans_data::TransData;
 pub use transpose::Transpose;
 pub use update::{DecayTerm, Group, LongestStep, Update};
-pub use weighted_l1::WeightedL1;
 pub use weighted_sum::WeightedSum;
 pub use window::Window;
 pub use work::{Kind, Product, Work};
@@ -218,14 +209,29 @@ pub trait Operator {
     /// Floating-point operations of one application.
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop;
 
-    /// How it reads its `i`-th operand.
-    fn operand(&self, i: usize) -> Operand;
+    /// How its kernels round, given the types of the operands.
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_>;
 
-    /// The work of a device in one application.
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_>;
+    /// How it reads its `i`-th operand. Any operator can read row-major operands in the type in which it computes.
+    fn operand(&self, _i: usize) -> Operand {
+        Operand::PLAIN
+    }
 
-    /// The kind of the operator, for fusion and skipped updates.
-    fn kind(&self) -> Kind;
+    /// The work of a device in one application, as a count of operations unless there is a better estimate.
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self.flop(inputs, outputs), inputs, outputs)
+    }
+
+    /// The kind of the operator, for fusion and skipped updates. The verifier knows which operators update variables.
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    /// Whether a result mixes samples, which are the elements along the first axis: such a network cannot be exported
+    /// for any number of samples.
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        true
+    }
 
     /// Adds the nodes of the gradient.
     ///
@@ -257,8 +263,8 @@ pub trait Operator {
     }
 
     /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
-    fn passes_on(&self, _result: usize) -> bool {
-        false
+    fn passes_on(&self, _result: usize, inputs: &[&TensorType]) -> bool {
+        self.rounding(inputs) == Rounding::Moves
     }
 }
 
@@ -298,14 +304,13 @@ macro_rules! operators {
 }
 
 operators! {
-    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, Assign, AvgPool, AvgPoolGrad, BalancedBce,
-    BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
-    BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
-    Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Eye, Fill, Gather, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map, MaskSoftMargin, MaskedL1, MatMul,
-    MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, ReluGrad, Reshape, Resize,
-    ResizeGrad, Scale, ScaleBy, ScatterAdd, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, Split, TransData,
-    Transpose, WeightedL1, WeightedSum,
+    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, Assign, AvgPool, AvgPoolGrad, BalancedBce, BiasAdd,
+    BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad,
+    BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
+    Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, Dropout,
+    ExtractPatches, ExtractPatchesGrad, Eye, Fill, Gather, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map,
+    MaskSoftMargin, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
+    ScatterAdd, Slice, SoftmaxCrossEntropy, Split, TransData, Transpose, WeightedSum,
 }
 
 impl Op {
@@ -370,6 +375,11 @@ fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
         return Ok(());
     }
     Err(OpError::DType { operand, expected: "a floating-point type", found: ty.dtype })
+}
+
+/// The number of samples: elements along the first axis of the first operand.
+fn samples<'a>(inputs: &[&'a TensorType]) -> Option<&'a usize> {
+    inputs.first().and_then(|ty| ty.shape.first())
 }
 
 /// The cost of an element-wise operator with the given number of operations per element.

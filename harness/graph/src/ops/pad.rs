@@ -1,6 +1,6 @@
 //! `Pad`: zeros around a tensor.
 
-use super::{Kind, OpError, Operand, Operator, Slice, Work, operands};
+use super::{OpError, Operand, Operator, Rounding, Slice, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -50,12 +50,12 @@ impl Operator for Pad {
         Work::Moves { run: elements as u64 * y.dtype.bytes().0 }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `Relu`: maximum with zero, and for `Relu6` minimum with six.
 
-use super::{Kind, OpError, Operand, Operator, ReluGrad, Work, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, ReluGrad, Rounding, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// A rectifier.
@@ -73,7 +73,7 @@ impl Operator for Relu {
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
         match self.rectifier {
             Rectifier::Relu => Work::one(inputs, outputs),
-            Rectifier::Relu6 => Work::counted(self, inputs, outputs),
+            Rectifier::Relu6 => Work::counted(self.flop(inputs, outputs), inputs, outputs),
         }
     }
 
@@ -81,8 +81,12 @@ impl Operator for Relu {
         Kind::Activation
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,8 @@
 //! `ReluGrad`: gradient of a ReLU.
 
 use super::{
-    Kind, OpError, Operand, Operator, Read, Rectifier, Work, expect_same_storage, expect_shape, operands, per_element,
+    Kind, OpError, Operand, Operator, Read, Rectifier, Rounding, Work, expect_same_storage, expect_shape, operands,
+    per_element,
 };
 use crate::{tensor::TensorType, units::Flop};
 
@@ -48,8 +49,8 @@ impl Operator for ReluGrad {
         Kind::Elementwise
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `Reshape`: the same elements in row-major order with another shape.
 
-use super::{Kind, OpError, Operand, Operator, Work, operands};
+use super::{OpError, Operator, Rounding, Work, operands, samples};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -39,23 +39,19 @@ impl Operator for Reshape {
         Flop(0)
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
     fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
         Work::Nothing
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
+    }
+
+    fn mixes_samples(&self, inputs: &[&TensorType]) -> bool {
+        self.shape.first() != samples(inputs)
     }
 
     fn is_view(&self) -> bool {
-        true
-    }
-
-    fn passes_on(&self, _result: usize) -> bool {
         true
     }
 

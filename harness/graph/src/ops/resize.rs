@@ -1,6 +1,8 @@
 //! `Resize`: nearest or bilinear interpolation to another height and width, and its gradient.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, feature_map, operands, per_element};
+use super::{
+    OpError, Operand, Operator, Rounding, Summed, expect_float, feature_map, operands, per_element, smallest_plane,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -99,12 +101,13 @@ impl Operator for Resize {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        // A weight, a product and a sum along each axis, of four terms at most.
+        Rounding::Narrow(6, Summed::Last)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -156,12 +159,8 @@ impl Operator for ResizeGrad {
         Operand::MAP
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Narrow(smallest_plane(inputs), Summed::Last)
     }
 }
 

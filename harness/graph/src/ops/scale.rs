@@ -1,6 +1,6 @@
 //! `Muls`: product with a constant.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `x * factor`.
@@ -35,6 +35,14 @@ impl Operator for Scale {
 
     fn kind(&self) -> Kind {
         Kind::Elementwise
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `Mul` by a scalar tensor.
 
-use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, expect_float, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: any tensor, a scalar. Result: their product, in the tensor's shape.
@@ -31,8 +31,8 @@ impl Operator for ScaleBy {
         Work::one(inputs, outputs)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Relative(2.0)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `Slice`: a rectangular part of a tensor.
 
-use super::{Kind, OpError, Operand, Operator, Pad, Read, Work, channel_run, operands};
+use super::{OpError, Operand, Operator, Pad, Read, Rounding, Work, channel_run, operands, samples};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: the elements from `start`, `size` of them, per axis.
@@ -47,12 +47,12 @@ impl Operator for Slice {
         }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, inputs: &[&TensorType]) -> bool {
+        self.size.first() != samples(inputs)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Softmax cross entropy with label smoothing.
 
-use super::{Kind, OpError, Operand, Operator, ScaleBy, Work, expect_shape, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, ScaleBy, expect_shape, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -81,12 +81,8 @@ impl Operator for SoftmaxCrossEntropy {
         if i == 0 { Operand::PLAIN } else { Operand::AS_IS }
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Softmax(self)
     }
 
     fn numbered(&self, inputs: &[&TensorType]) -> Option<(usize, usize)> {

@@ -1,6 +1,6 @@
 //! `SplitVD`: splits a tensor along an axis.
 
-use super::{Concat, Kind, OpError, Operand, Operator, Work, channel_run, operands};
+use super::{Concat, OpError, Operand, Operator, Rounding, Work, channel_run, operands};
 use crate::{differentiate::Gradient, error::GraphError, ops::Fill, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Results: its parts along an axis, in order.
@@ -51,12 +51,12 @@ impl Operator for Split {
         }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.axis == 0
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

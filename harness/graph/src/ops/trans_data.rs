@@ -1,6 +1,6 @@
 //! `TransData`: the same tensor in another memory layout.
 
-use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, operands};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -40,11 +40,11 @@ impl Operator for TransData {
         if same { Work::Nothing } else { Work::Moves { run: C0 as u64 * outputs[0].dtype.bytes().0 } }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Converts
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
+    fn passes_on(&self, _result: usize, _inputs: &[&TensorType]) -> bool {
         true
     }
 

@@ -1,6 +1,6 @@
 //! `TransposeD`: permutes the axes.
 
-use super::{Kind, OpError, Operand, Operator, Work, operands};
+use super::{OpError, Operator, Rounding, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -57,10 +57,6 @@ impl Operator for Transpose {
         Flop(0)
     }
 
-    fn operand(&self, _: usize) -> Operand {
-        Operand::PLAIN
-    }
-
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
         let long: Vec<usize> = self.permutation.iter().copied().filter(|axis| inputs[0].shape[*axis] > 1).collect();
         let bytes = outputs[0].dtype.bytes().0;
@@ -74,12 +70,12 @@ impl Operator for Transpose {
         Work::Views { run: kept.map(|(axis, _)| inputs[0].shape[axis] as u64).product::<u64>() * bytes }
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Moves
     }
 
-    fn passes_on(&self, _result: usize) -> bool {
-        true
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.permutation.first() != Some(&0)
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! Weighted sum of tensors: the total of several loss components, the difference of two maps.
 
 use super::{
-    Kind, OpError, Operand, Operator, Scale, Work, expect_float, expect_same_storage, expect_shape, per_element,
+    OpError, Operand, Operator, Rounding, Scale, expect_float, expect_same_storage, expect_shape, per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -38,12 +38,12 @@ impl Operator for WeightedSum {
         Operand::EXACT
     }
 
-    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::counted(self, inputs, outputs)
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Elementwise(8.0)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Other
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        false
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,10 @@
 //! Properties of an operator for devices: the units that it uses, and possible fusions.
 
-use super::{Conv2D, MatMul, Operator, Update};
-use crate::tensor::{DType, TensorType};
+use super::{Conv2D, MatMul, Update};
+use crate::{
+    tensor::{DType, TensorType},
+    units::Flop,
+};
 
 /// The work of a device in one application of an operator.
 ///
@@ -103,9 +106,9 @@ impl Work<'_> {
     }
 
     /// One instruction per operation of the cost rule: an estimate for operators without a detailed count.
-    pub(super) fn counted(op: &impl Operator, inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
+    pub(super) fn counted(flop: Flop, inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
         let ([x, ..], [y, ..]) = (inputs, outputs) else { return Self::Nothing };
-        let elements = op.flop(inputs, outputs).0.max(y.stored_numel() as u64);
+        let elements = flop.0.max(y.stored_numel() as u64);
         Self::Stream { elements, instructions: 1, width: wider(x, y) }
     }
 

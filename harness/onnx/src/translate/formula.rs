@@ -1,6 +1,6 @@
 //! Translates formulas term by term.
 
-use super::{Batch, OnnxError, Translation, refuse};
+use super::{Batch, OnnxError, Translation, free, refuse};
 use crate::message::Attribute;
 use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
 use zoo_graph::ops::Map;
@@ -20,6 +20,7 @@ impl Translation<'_> {
         let formula = if map.formula.rows() > 1 { map.formula.expanded() } else { map.formula.clone() };
         let rank = map.space.len();
         let row: Vec<i64> = (rank - formula.rows()..rank).map(|axis| axis as i64).collect();
+        let before = self.nodes.len();
         let mut names: Vec<String> = Vec::with_capacity(formula.terms().len());
         for term in formula.terms() {
             let name = |id: &TermId| names[id.0].clone();
@@ -109,7 +110,14 @@ impl Translation<'_> {
         if smaller {
             return Err(refuse(node, "its result is the same for all elements of a row"));
         }
-        self.push("Identity", &node.name, vec![value], self.result(node), vec![]);
+        let result = self.result(node);
+        match self.nodes[before..].last_mut().filter(|last| last.output == [value.as_str()]) {
+            Some(last) => {
+                last.output = vec![result];
+                last.name = free(&mut self.called, &node.name);
+            }
+            None => self.push("Identity", &node.name, vec![value], result, vec![]),
+        }
         Ok(())
     }
 

@@ -6,53 +6,6 @@ use crate::message::Attribute;
 use zoo_graph::ops::{Indices, MatMul, Rectifier, Slice, Split};
 use zoo_graph::{Graph, Node, Op};
 
-/// Operators of training or of a device. It is a pattern, so that the compiler reports an operator that is in no
-/// list.
-macro_rules! not_of_inference {
-    () => {
-        Op::AdaptiveAvgPoolGrad(_)
-            | Op::AllReduce(_)
-            | Op::Assign(_)
-            | Op::AvgPoolGrad(_)
-            | Op::BalancedBce(_)
-            | Op::BiasAddGrad(_)
-            | Op::BnInferGrad(_)
-            | Op::BnRunningUpdate(_)
-            | Op::BnTrainingGrad(_)
-            | Op::BnTrainingReduce(_)
-            | Op::BnTrainingReduceGrad(_)
-            | Op::BnTrainingUpdate(_)
-            | Op::BnTrainingUpdateGrad(_)
-            | Op::Cast(_)
-            | Op::ClipByGlobalNorm(_)
-            | Op::ClipByValue(_)
-            | Op::Conv2DBackpropFilter(_)
-            | Op::DepthwiseCorrelationGrad(_)
-            | Op::DiceLoss(_)
-            | Op::Dropout(_)
-            | Op::ExtractPatchesGrad(_)
-            | Op::Eye(_)
-            | Op::GatherStatistics(_)
-            | Op::L2Loss(_)
-            | Op::LossScale(_)
-            | Op::LrnGrad(_)
-            | Op::MaskSoftMargin(_)
-            | Op::MaskedL1(_)
-            | Op::MaxPoolGrad(_)
-            | Op::PairLogSoftmaxGrad(_)
-            | Op::ReluGrad(_)
-            | Op::ResizeGrad(_)
-            | Op::ScaleBy(_)
-            | Op::ScatterAdd(_)
-            | Op::SelectCrossEntropy(_)
-            | Op::SigmoidGrad(_)
-            | Op::SoftmaxCrossEntropy(_)
-            | Op::TransData(_)
-            | Op::WeightedL1(_)
-    };
-}
-pub(super) use not_of_inference;
-
 impl Translation<'_> {
     /// Adds the ONNX nodes of a node.
     pub(super) fn node(&mut self, node: &Node) -> Result<(), OnnxError> {
@@ -70,7 +23,6 @@ impl Translation<'_> {
                 let inputs = self.operands(node).into_iter().chain(bounds).collect();
                 self.push("Clip", &node.name, inputs, self.result(node), vec![]);
             }
-            Op::Sigmoid(_) => self.plain(node, "Sigmoid", vec![]),
             Op::Add(_) => self.plain(node, "Add", vec![]),
             Op::WeightedSum(sum) => self.weighted_sum(node, &sum.weights),
             Op::Scale(scale) => {
@@ -136,10 +88,41 @@ impl Translation<'_> {
             Op::Transpose(transpose) => {
                 self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
             }
-            Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that turns windows into a batch")),
-            not_of_inference!() => return Err(refuse(node, "it belongs to training or to a device")),
+            Op::AdaptiveAvgPoolGrad(_)
+            | Op::AllReduce(_)
+            | Op::Assign(_)
+            | Op::AvgPoolGrad(_)
+            | Op::BalancedBce(_)
+            | Op::BiasAddGrad(_)
+            | Op::BnInferGrad(_)
+            | Op::BnRunningUpdate(_)
+            | Op::BnTrainingGrad(_)
+            | Op::BnTrainingReduce(_)
+            | Op::BnTrainingReduceGrad(_)
+            | Op::BnTrainingUpdate(_)
+            | Op::BnTrainingUpdateGrad(_)
+            | Op::Cast(_)
+            | Op::ClipByGlobalNorm(_)
+            | Op::ClipByValue(_)
+            | Op::Conv2DBackpropFilter(_)
+            | Op::DepthwiseCorrelationGrad(_)
+            | Op::Dropout(_)
+            | Op::ExtractPatchesGrad(_)
+            | Op::Eye(_)
+            | Op::GatherStatistics(_)
+            | Op::L2Loss(_)
+            | Op::LossScale(_)
+            | Op::LrnGrad(_)
+            | Op::MaskSoftMargin(_)
+            | Op::MaxPoolGrad(_)
+            | Op::ReluGrad(_)
+            | Op::ResizeGrad(_)
+            | Op::ScaleBy(_)
+            | Op::ScatterAdd(_)
+            | Op::SoftmaxCrossEntropy(_)
+            | Op::TransData(_) => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
     }
@@ -224,18 +207,5 @@ impl Translation<'_> {
             inputs.push(self.integers(node, what, &values));
         }
         self.push("Slice", &node.name, inputs, result, vec![]);
-    }
-
-    /// Reshapes `[n, 2a, h, w]` to `[n, 2, a, h, w]`, applies the softmax over the pair, and moves the pair to the
-    /// end.
-    fn pair_log_softmax(&mut self, node: &Node) {
-        let shape = self.graph.ty(node.inputs[0]).shape.clone();
-        let pairs = self.shape(node, &[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
-        let pairs = self.integers(node, "shape", &pairs);
-        let x = self.names[node.inputs[0].0].clone();
-        let x = self.part(node, "pairs", "Reshape", vec![x, pairs], vec![]);
-        let x = self.part(node, "softmax", "LogSoftmax", vec![x], vec![Attribute::int("axis", 1)]);
-        let order = Attribute::ints("perm", &[0, 2, 3, 4, 1]);
-        self.push("Transpose", &node.name, vec![x], self.result(node), vec![order]);
     }
 }

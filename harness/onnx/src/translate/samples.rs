@@ -1,10 +1,8 @@
 //! Whether a network can be computed for any number of samples.
 
 use super::Batch;
-use super::node::not_of_inference;
 use std::collections::HashSet;
-use zoo_graph::ops::{Map, Reshape};
-use zoo_graph::{Graph, Node, Op};
+use zoo_graph::{Graph, Op, ops::Map};
 
 /// A batch size that no other dimension of the network has. `graph` is built for one sample. In the graph for this
 /// batch, shapes tell whether the first dimension is the batch.
@@ -25,7 +23,7 @@ pub fn distinct_batch(graph: &Graph) -> usize {
 pub fn batch(graph: &Graph) -> Batch {
     let of_samples = of_samples(graph);
     let mut of_a_batch = graph.nodes.iter().filter(|node| node.outputs.iter().any(|value| of_samples[value.0]));
-    let mixes = of_a_batch.any(|node| mixes_samples(graph, node));
+    let mixes = of_a_batch.any(|node| node.op.rules().mixes_samples(&graph.types(&node.inputs)));
     if mixes || !is_distinct(graph, &of_samples) { Batch::Fixed } else { Batch::Any }
 }
 
@@ -47,42 +45,6 @@ fn samples(graph: &Graph) -> Option<usize> {
 /// The formulas of a graph.
 fn maps(graph: &Graph) -> impl Iterator<Item = &Map> {
     graph.nodes.iter().filter_map(|node| if let Op::Map(map) = &node.op { Some(map) } else { None })
-}
-
-/// Whether the first dimension of a result differs from the operand's, or is more than a batch dimension to the
-/// operator.
-fn mixes_samples(graph: &Graph, node: &Node) -> bool {
-    let samples = || node.inputs.first().and_then(|input| graph.ty(*input).shape.first().copied());
-    match &node.op {
-        Op::DepthwiseCorrelation(_) | Op::ExtractPatches(_) => true,
-        Op::Concat(concat) => concat.axis == 0,
-        Op::Map(map) => map.formula.coordinates().any(|axis| axis == 0),
-        Op::Reshape(Reshape { shape }) => shape.first().copied() != samples(),
-        Op::Slice(slice) => slice.size.first().copied() != samples(),
-        Op::Split(split) => split.axis == 0,
-        Op::Transpose(transpose) => transpose.permutation.first() != Some(&0),
-        Op::AdaptiveAvgPool(_)
-        | Op::Add(_)
-        | Op::AvgPool(_)
-        | Op::BiasAdd(_)
-        | Op::BnInfer(_)
-        | Op::Conv2D(_)
-        | Op::Conv2DBackpropInput(_)
-        | Op::Fill(_)
-        | Op::Gather(_)
-        | Op::Lrn(_)
-        | Op::MatMul(_)
-        | Op::MaxPool(_)
-        | Op::Pad(_)
-        | Op::PairLogSoftmax(_)
-        | Op::Relu(_)
-        | Op::Resize(_)
-        | Op::Scale(_)
-        | Op::Sigmoid(_)
-        | Op::WeightedSum(_) => false,
-        // These are refused.
-        not_of_inference!() => true,
-    }
 }
 
 /// For each value, whether it has a row per sample: it is computed from an input, or expanded to the number of

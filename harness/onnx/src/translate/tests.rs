@@ -118,7 +118,7 @@ fn a_token_of_a_parameter_is_repeated_for_each_sample() {
     let graph = graph("tiny", &[body]);
     assert_eq!(batch(&graph), Batch::Any);
     let model = model(&graph).graph.unwrap();
-    let expand = node(&model, "cls/first/expand");
+    let expand = node(&model, "cls/first");
     assert_eq!((expand.op_type.as_str(), expand.input[0].as_str()), ("Expand", "cls"));
     let extents = node(&model, "cls/first/extents");
     assert_eq!(extents.input[0], node(&model, "cls/first/batch").output[0]);

@@ -2,7 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{
+    GraphError, ValueId,
+    formula::Formula,
+    ops::{DeviceName, Reshape, Transpose},
+};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
@@ -16,7 +20,13 @@ impl Word for PairLogSoftmax {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.add(ops::PairLogSoftmax, &[x])
+        let Some([n, c, h, w]) = at.shape(x).nchw().filter(|[_, c, ..]| c.is_multiple_of(2)) else {
+            return Err(at.refuse(format!("needs pairs of channels, [2A, H, W]; this value is {}", at.shape(x))));
+        };
+        let sides = at.add_part("sides", Reshape { shape: [n, 2, c / 2, h, w].into() }, &[x])?;
+        let pairs = at.add_part("pairs", Transpose { permutation: vec![0, 2, 3, 4, 1] }, &[sides])?;
+        let formula = Formula::define(1, |[x]| [x - x.row_log_sum_exp()]);
+        at.formula(formula, DeviceName::new("LogSoftmaxV2", "LogSoftmaxGrad"), &[pairs])
     }
 
     fn describe(&self) -> Description<'_> {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
@@ -16,7 +16,8 @@ impl Word for Sigmoid {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.add(ops::Sigmoid, &[x])
+        let formula = Formula::define(0, |[x]| [x.sigmoid()]);
+        at.formula(formula, DeviceName::new("Sigmoid", "SigmoidGrad"), &[x])
     }
 
     fn describe(&self) -> Description<'_> {

@@ -77,8 +77,8 @@ fn bce_loss() -> String {
 impl LossTerm for BalancedBce {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let prediction = at.prediction(&self.prediction)?;
-        let [n, c, h, w] = at.axes(prediction);
-        let target = at.input(&self.target, [n, c, h, w])?;
+        let [n, h, w] = at.one_channel(prediction)?;
+        let target = at.input(&self.target, [n, 1, h, w])?;
         let mask = at.input(&self.mask, [n, h, w])?;
         let hard_negatives = match self.top_k {
             TopK::Dynamic => HardNegatives::TopK,

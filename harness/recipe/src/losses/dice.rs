@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ops::DiceLoss};
+use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms, one, small};
 
@@ -33,14 +33,26 @@ fn dice_loss() -> String {
     "dice_loss".into()
 }
 
+impl Dice {
+    /// The loss of prediction, target and mask with the same four axes.
+    pub fn formula(eps: f64) -> Formula {
+        Formula::define(4, |[p, target, mask]| {
+            let both = (p * target * mask).row_sum();
+            let either = (p * mask).row_sum() + (target * mask).row_sum() + eps;
+            [1.0 - 2.0 * both / either]
+        })
+    }
+}
+
 impl LossTerm for Dice {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let prediction = at.prediction(&self.prediction)?;
-        let [n, c, h, w] = at.axes(prediction);
-        let target = at.input(&self.target, [n, c, h, w])?;
+        let [n, h, w] = at.one_channel(prediction)?;
+        let target = at.input(&self.target, [n, 1, h, w])?;
         let mask = at.input(&self.mask, [n, h, w])?;
-        at.term((&self.name, self.weight), DiceLoss { eps: self.eps }, &[prediction, target, mask])?;
-        Ok(())
+        let mask = at.reshaped(format!("loss/{}/mask", self.name), mask, [n, 1, h, w])?;
+        let device = DeviceName::new("DiceLoss", "DiceLossGrad");
+        at.formula_term((&self.name, self.weight), Self::formula(self.eps), device, &[prediction, target, mask])
     }
 
     fn prediction(&self) -> Option<&str> {

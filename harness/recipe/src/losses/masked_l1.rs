@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ops};
+use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms, one};
 
@@ -29,14 +29,25 @@ fn l1_loss() -> String {
     "l1_loss".into()
 }
 
+impl MaskedL1 {
+    /// The loss of prediction, target and mask with the same three axes.
+    pub fn formula() -> Formula {
+        Formula::define(3, |[p, target, mask]| {
+            let weight = mask.row_sum();
+            [((p - target).abs() * mask).row_sum() / weight.equal(0.0).select(1.0, weight)]
+        })
+    }
+}
+
 impl LossTerm for MaskedL1 {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let prediction = at.prediction(&self.prediction)?;
-        let [n, _, h, w] = at.axes(prediction);
+        let [n, h, w] = at.one_channel(prediction)?;
         let target = at.input(&self.target, [n, h, w])?;
         let mask = at.input(&self.mask, [n, h, w])?;
-        at.term((&self.name, self.weight), ops::MaskedL1, &[prediction, target, mask])?;
-        Ok(())
+        let prediction = at.reshaped(format!("loss/{}/prediction", self.name), prediction, [n, h, w])?;
+        let device = DeviceName::new("MaskedL1Loss", "MaskedL1LossGrad");
+        at.formula_term((&self.name, self.weight), Self::formula(), device, &[prediction, target, mask])
     }
 
     fn prediction(&self) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ops};
+use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms, one};
 
@@ -27,14 +27,32 @@ fn cls_loss() -> String {
     "cls_loss".into()
 }
 
+impl SelectCrossEntropy {
+    /// The loss of log-probabilities `[n, A, H, W, 2]` and labels `[n, A, H, W, 1]`.
+    pub fn formula() -> Formula {
+        Formula::define(5, |[p, label]| {
+            // 1 for the second of the two probabilities, 0 for the first.
+            let side = p.coordinate(4);
+            let half = |class: f64| {
+                let chosen = label.equal(class).select(side.equal(class), 0.0);
+                -0.5 * chosen.select(p, 0.0).row_sum() / chosen.row_sum().max(1.0)
+            };
+            [half(1.0) + half(0.0)]
+        })
+    }
+}
+
 impl LossTerm for SelectCrossEntropy {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let prediction = at.prediction(&self.prediction)?;
-        let axes = at.shape(prediction);
-        let shape = axes[..axes.len().saturating_sub(1)].to_vec();
-        let label = at.input(&self.label, shape)?;
-        at.term((&self.name, self.weight), ops::SelectCrossEntropy, &[prediction, label])?;
-        Ok(())
+        let [n, a, h, w, 2] = at.shape(prediction)[..] else {
+            let message = format!("needs log-probabilities [A, H, W, 2]; this prediction is {}", at.shape(prediction));
+            return Err(at.refuse(message));
+        };
+        let label = at.input(&self.label, [n, a, h, w])?;
+        let label = at.reshaped(format!("loss/{}/label", self.name), label, [n, a, h, w, 1])?;
+        let device = DeviceName::new("SelectCrossEntropy", "SelectCrossEntropyGrad");
+        at.formula_term((&self.name, self.weight), Self::formula(), device, &[prediction, label])
     }
 
     fn prediction(&self) -> Option<&str> {

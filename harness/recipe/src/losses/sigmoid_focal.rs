@@ -106,10 +106,8 @@ pub(super) fn anchor_term(
     formula: Formula,
     operands: &[ValueId],
 ) -> Result<(), GraphError> {
-    let map = Map::over(formula.summed(vec![0, 1, 2]), &at.types(operands));
-    let map = map.map_err(|error| at.refuse(error.to_string()))?;
-    let map = map.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
-    let sum = at.add(format!("loss/{name}/sum"), map, operands)?;
+    let device = DeviceName::new("LossFormula", "LossFormulaGrad");
+    let sum = at.formula(format!("loss/{name}/sum"), formula.summed(vec![0, 1, 2]), device, operands)?;
     let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
     at.term((name, weight), Scale { factor: 1.0 / at.batch() as f64 }, &[sum])?;
     Ok(())

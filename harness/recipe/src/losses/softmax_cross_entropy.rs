@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, Shape,
     formula::Formula,
-    ops::{self, DeviceName, Map, Reshape, Scale},
+    ops::{self, DeviceName, Reshape, Scale},
 };
 
 use super::{LossTerm, Terms};
@@ -99,9 +99,8 @@ impl SoftmaxCrossEntropy {
         let other = at.add_several(format!("loss/{name}/other_class"), op, &[logits, others])?[0];
         let both = Formula::define(0, |[share, own, other]| [share * own + (1.0 - share) * other]).summed(vec![0]);
         let operands = [share, own, other];
-        let both = Map::over(both, &at.types(&operands)).map_err(|error| at.refuse(error.to_string()))?;
-        let both = both.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
-        let sum = at.add(format!("loss/{name}/sum"), both, &operands)?;
+        let device = DeviceName::new("LossFormula", "LossFormulaGrad");
+        let sum = at.formula(format!("loss/{name}/sum"), both, device, &operands)?;
         let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
         at.term((name, self.weight), Scale { factor: 1.0 / at.batch() as f64 }, &[sum])?;
         Ok(())

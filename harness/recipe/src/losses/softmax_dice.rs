@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{
-    GraphError, Shape, ValueId,
+    GraphError, Shape,
     formula::Formula,
-    ops::{DeviceName, Map, Reshape, Scale, Transpose},
+    ops::{DeviceName, Reshape, Scale, Transpose},
 };
 
 use super::{LossTerm, Terms, formula::class_numbers, one};
@@ -59,7 +59,7 @@ impl LossTerm for SoftmaxDice {
         let rows = at.shape(last).clone();
         let label = class_numbers(at, &self.name, &rows, self.ignore)?;
         let softmax = Formula::define(1, |[x]| [x.softmax()]);
-        let p = mapped(at, path("probabilities"), softmax, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[last])?;
+        let p = at.formula(path("probabilities"), softmax, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[last])?;
         // Ignored pixels have a label that is no class, so only P has to leave them out.
         let ignored = self.ignore.map_or(-1.0, f64::from);
         let term = DeviceName::new("LossFormula", "LossFormulaGrad");
@@ -67,11 +67,11 @@ impl LossTerm for SoftmaxDice {
         let both = Formula::define(0, |[p, label]| {
             [label.equal(ignored).select(0.0, p + label.equal(p.coordinate(3)).select(1.0, 0.0))]
         });
-        let inside = mapped(at, path("intersections"), inside.summed(vec![1, 2]), term, &[p, label])?;
-        let both = mapped(at, path("sizes"), both.summed(vec![1, 2]), term, &[p, label])?;
+        let inside = at.formula(path("intersections"), inside.summed(vec![1, 2]), term, &[p, label])?;
+        let both = at.formula(path("sizes"), both.summed(vec![1, 2]), term, &[p, label])?;
         let eps = self.eps;
         let loss = Formula::define(0, |[inside, both]| [1.0 - (2.0 * inside + eps) / (both + eps)]);
-        let sum = mapped(at, path("sum"), loss.summed(vec![0, 1, 2, 3]), term, &[inside, both])?;
+        let sum = at.formula(path("sum"), loss.summed(vec![0, 1, 2, 3]), term, &[inside, both])?;
         let sum = at.add(path("scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
         at.term((&self.name, self.weight), Scale { factor: 1.0 / (n * classes) as f64 }, &[sum])?;
         Ok(())
@@ -80,15 +80,4 @@ impl LossTerm for SoftmaxDice {
     fn prediction(&self) -> Option<&str> {
         self.prediction.as_deref()
     }
-}
-
-fn mapped(
-    at: &mut Terms<'_>,
-    name: String,
-    formula: Formula,
-    device: DeviceName,
-    operands: &[ValueId],
-) -> Result<ValueId, GraphError> {
-    let map = Map::over(formula, &at.types(operands)).map_err(|error| at.refuse(error.to_string()))?;
-    at.add(name, map.named(device), operands)
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ops};
+use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms, one};
 
@@ -29,14 +29,27 @@ fn loc_loss() -> String {
     "loc_loss".into()
 }
 
+impl WeightedL1 {
+    /// The loss of `samples` samples: prediction and target `[n, 4, A, H, W]`, weights `[n, 1, A, H, W]`.
+    pub fn formula(samples: usize) -> Formula {
+        Formula::define(5, |[p, target, weights]| [((p - target).abs() * weights).row_sum() / samples as f64])
+    }
+}
+
 impl LossTerm for WeightedL1 {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let prediction = at.prediction(&self.prediction)?;
-        let [n, c, h, w] = at.axes(prediction);
+        let [n, c, h, w] = at.axes(prediction)?;
+        if !c.is_multiple_of(4) {
+            return Err(at.refuse(format!("{c} channels are not four offsets per anchor")));
+        }
         let target = at.input(&self.target, [n, 4, c / 4, h, w])?;
         let weights = at.input(&self.weights, [n, c / 4, h, w])?;
-        at.term((&self.name, self.weight), ops::WeightedL1, &[prediction, target, weights])?;
-        Ok(())
+        let path = |part: &str| format!("loss/{}/{part}", self.name);
+        let prediction = at.reshaped(path("prediction"), prediction, [n, 4, c / 4, h, w])?;
+        let weights = at.reshaped(path("weights"), weights, [n, 1, c / 4, h, w])?;
+        let device = DeviceName::new("WeightedL1Loss", "WeightedL1LossGrad");
+        at.formula_term((&self.name, self.weight), Self::formula(n), device, &[prediction, target, weights])
     }
 
     fn prediction(&self) -> Option<&str> {

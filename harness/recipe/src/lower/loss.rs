@@ -3,7 +3,11 @@
 use super::{BuildOptions, section};
 use crate::{Recipe, losses::further_path, schema::Training};
 use std::collections::HashSet;
-use zoo_graph::{DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, Variable, ops::WeightedSum};
+use zoo_graph::{
+    DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, Variable,
+    formula::Formula,
+    ops::{DeviceName, Map, Reshape, WeightedSum},
+};
 
 /// A component of the loss: its name, its weight in the total, its value.
 type Component = (String, f64, ValueId);
@@ -137,9 +141,18 @@ impl Terms<'_> {
         self.graph.types(values)
     }
 
-    /// Axes of a prediction, which the term's own shape rule judges if they are not four.
-    pub fn axes(&self, value: ValueId) -> [usize; 4] {
-        self.shape(value).nchw().unwrap_or_default()
+    /// Axes of a prediction `[C, H, W]`.
+    pub fn axes(&self, value: ValueId) -> Result<[usize; 4], GraphError> {
+        let message = || format!("needs a map, [C, H, W]; this prediction is {}", self.shape(value));
+        self.shape(value).nchw().ok_or_else(|| self.refuse(message()))
+    }
+
+    /// Samples, height and width of a prediction `[1, H, W]`.
+    pub fn one_channel(&self, value: ValueId) -> Result<[usize; 3], GraphError> {
+        match self.axes(value)? {
+            [n, 1, h, w] => Ok([n, h, w]),
+            _ => Err(self.refuse(format!("needs one channel, [1, H, W]; this prediction is {}", self.shape(value)))),
+        }
     }
 
     /// Adds an operator of the term.
@@ -150,6 +163,41 @@ impl Terms<'_> {
         operands: &[ValueId],
     ) -> Result<ValueId, GraphError> {
         self.graph.add(&self.scope, name.into(), op, operands)
+    }
+
+    /// Adds a formula of the term over these operands, which broadcast from their last axes.
+    pub fn formula(
+        &mut self,
+        name: impl Into<String>,
+        formula: Formula,
+        device: DeviceName,
+        operands: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let map = Map::over(formula, &self.graph.types(operands)).map_err(|error| self.refuse(error.to_string()))?;
+        self.add(name, map.named(device), operands)
+    }
+
+    /// Adds the term as a formula with one number as result, which becomes the component.
+    pub fn formula_term(
+        &mut self,
+        (name, weight): (&str, f64),
+        formula: Formula,
+        device: DeviceName,
+        operands: &[ValueId],
+    ) -> Result<(), GraphError> {
+        let value = self.formula(format!("loss/{name}/value"), formula, device, operands)?;
+        self.term((name, weight), Reshape { shape: Shape::scalar() }, &[value])?;
+        Ok(())
+    }
+
+    /// A value in another shape with as many elements.
+    pub fn reshaped(
+        &mut self,
+        name: impl Into<String>,
+        value: ValueId,
+        shape: impl Into<Shape>,
+    ) -> Result<ValueId, GraphError> {
+        self.add(name, Reshape { shape: shape.into() }, &[value])
     }
 
     /// Adds an operator of the term that has several results.

@@ -1,9 +1,8 @@
 //! BNTrainingUpdate and BNInfer: normalisation with what is fused behind it.
 
-use super::{Block, Parameters, statistics::block_statistics};
+use super::{Block, Parameters};
 use crate::{
-    Blocked, C0, Isa,
-    conv::Statistics,
+    Blocked, Isa,
     half::Rounding,
     planes::{by_block, expect_len, for_each_image},
     rectifier::Rectifier,
@@ -21,17 +20,6 @@ pub struct Fused<'a> {
     pub relu: Option<Rectifier>,
     /// How a simulated device holds the result.
     pub rounding: Option<&'a Rounding>,
-}
-
-/// Scale and shift of a normalisation whose statistics are yet to come.
-#[derive(Clone, Copy, Debug)]
-pub struct Affine<'a> {
-    /// Scale, per channel.
-    pub gamma: &'a [f32],
-    /// Shift, per channel.
-    pub beta: &'a [f32],
-    /// Added to the variance.
-    pub epsilon: f64,
 }
 
 /// `y = (x - mean) / sqrt(variance + epsilon) * gamma + beta`, then what is fused behind it.
@@ -83,44 +71,6 @@ pub fn normalise_onto(
     });
 }
 
-/// Statistics of the batch and [`normalise`] with them.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn train(
-    isa: Isa,
-    shape: Blocked,
-    x: &[f32],
-    affine: Affine<'_>,
-    fused: Fused<'_>,
-    y: &mut [f32],
-    statistics: Statistics<'_>,
-) {
-    check(shape, x.len(), fused, y.len());
-    train_blocks(isa, shape, x, affine, y, statistics, |c1, block, planes| {
-        apply_block(isa, shape, x, block, c1, fused, planes);
-    });
-}
-
-/// [`train`] with the result in the place of the residual; one that `fused` names is ignored.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn train_onto(
-    isa: Isa,
-    shape: Blocked,
-    x: &[f32],
-    affine: Affine<'_>,
-    fused: Fused<'_>,
-    residual_y: &mut [f32],
-    statistics: Statistics<'_>,
-) {
-    check(shape, x.len(), fused, residual_y.len());
-    train_blocks(isa, shape, x, affine, residual_y, statistics, |c1, block, planes| {
-        apply_block_onto(isa, shape, x, block, c1, fused, planes);
-    });
-}
-
 #[track_caller]
 fn check(shape: Blocked, x: usize, fused: Fused<'_>, y: usize) {
     expect_len("the input", x, shape.len());
@@ -128,35 +78,6 @@ fn check(shape: Blocked, x: usize, fused: Fused<'_>, y: usize) {
     if let Some(residual) = fused.residual {
         expect_len("the residual", residual.len(), shape.len());
     }
-}
-
-fn train_blocks(
-    isa: Isa,
-    shape: Blocked,
-    x: &[f32],
-    affine: Affine<'_>,
-    y: &mut [f32],
-    statistics: Statistics<'_>,
-    apply: impl Fn(usize, Block, Vec<&mut [f32]>) + Sync + Send,
-) {
-    let Affine { gamma, beta, epsilon } = affine;
-    expect_len("gamma", gamma.len(), shape.c);
-    expect_len("beta", beta.len(), shape.c);
-    expect_len("the mean", statistics.mean.len(), shape.c);
-    expect_len("the variance", statistics.variance.len(), shape.c);
-    by_block(shape, y)
-        .into_par_iter()
-        .zip(statistics.mean.par_chunks_mut(C0).zip(statistics.variance.par_chunks_mut(C0)))
-        .enumerate()
-        .for_each(|(c1, (planes, (mean, variance)))| {
-            let (means, variances) = block_statistics(isa, shape, x, c1);
-            mean.copy_from_slice(&means[..mean.len()]);
-            variance.copy_from_slice(&variances[..variance.len()]);
-            let channels = c1 * C0..c1 * C0 + mean.len();
-            let parameters =
-                Parameters { mean, variance, gamma: &gamma[channels.clone()], beta: &beta[channels], epsilon };
-            apply(c1, parameters.block(0), planes);
-        });
 }
 
 fn apply_block(

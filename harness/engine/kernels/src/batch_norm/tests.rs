@@ -114,20 +114,9 @@ fn forward_follows_the_formula() {
                 normalise_in_place(isa, shape, &mut in_place, &parameters, fused);
                 assert_eq!(in_place, y);
 
-                let affine = Affine { gamma, beta, epsilon: EPSILON };
-                let (mut mean2, mut variance2) = (vec![0.0; shape.c], vec![0.0; shape.c]);
-                let mut trained = vec![f32::NAN; shape.len()];
-                let batch = Statistics { mean: &mut mean2, variance: &mut variance2 };
-                train(isa, shape, x, affine, fused, &mut trained, batch);
-                assert_eq!((&trained, &mean2, &variance2), (&y, &mean, &variance));
-
                 if with_residual {
                     let mut onto = residual.clone();
                     normalise_onto(isa, shape, x, &parameters, fused, &mut onto);
-                    assert_eq!(onto, y);
-                    let mut onto = residual.clone();
-                    let batch = Statistics { mean: &mut mean2, variance: &mut variance2 };
-                    train_onto(isa, shape, x, affine, fused, &mut onto, batch);
                     assert_eq!(onto, y);
                 }
             }
@@ -279,10 +268,11 @@ fn threads_do_not_matter() {
         same_bits_on_any_threads(|isa| {
             let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
             let mut y = vec![0.0; shape.len()];
-            let affine = Affine { gamma: &case.gamma, beta: &case.beta, epsilon: EPSILON };
             let fused = Fused { residual: Some(&case.residual), relu: Some(Rectifier::RELU), rounding: None };
-            let batch = Statistics { mean: &mut mean, variance: &mut variance };
-            train(isa, shape, &case.x, affine, fused, &mut y, batch);
+            statistics(isa, shape, &case.x, Statistics { mean: &mut mean, variance: &mut variance });
+            let Case { gamma, beta, .. } = &case;
+            let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
+            normalise(isa, shape, &case.x, &parameters, fused, &mut y);
             let mut all = gradients(isa, &case, Relu::Output(Rectifier::RELU, &y), None);
             all.extend([mean, variance, y]);
             all
@@ -298,13 +288,13 @@ fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
         let Case { x, residual, gamma, beta, .. } = &case;
         for isa in Isa::available() {
             let fp16 = || Rounding::new(isa, HalfType::Fp16, keep);
-            let affine = Affine { gamma, beta, epsilon: EPSILON };
             let normalised = |rounding: Option<&Rounding>| {
                 let fused = Fused { residual: Some(residual), relu: Some(Rectifier::RELU), rounding };
                 let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
                 let mut y = vec![f32::NAN; shape.len()];
-                train(isa, shape, x, affine, fused, &mut y, Statistics { mean: &mut mean, variance: &mut variance });
+                statistics(isa, shape, x, Statistics { mean: &mut mean, variance: &mut variance });
                 let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
+                normalise(isa, shape, x, &parameters, fused, &mut y);
                 let (mut onto, mut in_place) = (residual.clone(), x.clone());
                 normalise_onto(isa, shape, x, &parameters, fused, &mut onto);
                 normalise_in_place(isa, shape, &mut in_place, &parameters, fused);

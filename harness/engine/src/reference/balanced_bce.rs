@@ -1,11 +1,10 @@
-//! Losses on probability maps: balanced cross entropy, masked L1, Dice.
+//! Balanced cross entropy on probability maps.
 
-use crate::KernelError;
-use crate::elements::{Elements, by_chunks, scalar, sum};
+use crate::elements::{Elements, by_chunks, scalar};
 use candle_core::{FloatDType, Tensor};
 use rayon::prelude::*;
 use std::cmp::Ordering;
-use zoo_graph::ops::{BalancedBce, DiceLoss, HardNegatives, MiningScope};
+use zoo_graph::ops::{BalancedBce, HardNegatives, MiningScope};
 
 /// Smallest value of a logarithm (`torch.nn.functional.binary_cross_entropy`).
 const LOG_FLOOR: f64 = -100.0;
@@ -80,44 +79,4 @@ fn rank_mask(candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
     let mut rank = vec![0; candidates.len()];
     order.iter().enumerate().for_each(|(place, candidate)| rank[*candidate] = place);
     candidates.into_iter().zip(rank).filter(|(_, rank)| *rank < count).map(|(candidate, _)| candidate).collect()
-}
-
-/// Mean distance under the mask, and its gradient.
-pub(super) fn masked_l1<T: FloatDType>([p, target, mask]: [&Tensor; 3]) -> super::Results {
-    let dims = p.dims();
-    let [p, target, mask] = [p, target, mask].map(Elements::of);
-    let (p, target, mask) = (p?, target?, mask?);
-    let (p, target, mask) = (p.slice::<T>()?, target.slice::<T>()?, mask.slice::<T>()?);
-    let difference = |i: usize| p[i].to_f64() - target[i].to_f64();
-    let weight = sum(p.len(), |i| mask[i].to_f64());
-    let distance = sum(p.len(), |i| difference(i).abs() * mask[i].to_f64());
-    let share = if weight == 0.0 { 0.0 } else { 1.0 / weight };
-    let gradient = by_chunks::<T>(dims, 1 << 12, |chunk, out| {
-        for (i, out) in (chunk << 12..).zip(out) {
-            *out = T::from_f64(sign(difference(i)) * mask[i].to_f64() * share);
-        }
-    })?;
-    Ok(vec![scalar::<T>(distance * share)?, gradient])
-}
-
-/// -1, 0 or 1; NaN stays NaN.
-pub(super) fn sign(x: f64) -> f64 {
-    if x == 0.0 { 0.0 } else { x.signum() }
-}
-
-/// One minus the Dice coefficient, and its gradient.
-pub(super) fn dice<T: FloatDType>(op: &DiceLoss, [p, target, mask]: [&Tensor; 3]) -> Result<Vec<Tensor>, KernelError> {
-    let dims = p.dims();
-    let [p, target, mask] = [p, target, mask].map(Elements::of);
-    let (p, target, mask) = (p?, target?, mask?);
-    let (p, target, mask) = (p.slice::<T>()?, target.slice::<T>()?, mask.slice::<T>()?);
-    let [p_at, t_at, m_at] = [p, target, mask].map(|values| move |i: usize| values[i].to_f64());
-    let both = sum(p.len(), |i| p_at(i) * t_at(i) * m_at(i));
-    let either = sum(p.len(), |i| p_at(i) * m_at(i)) + sum(p.len(), |i| t_at(i) * m_at(i)) + op.eps;
-    let gradient = by_chunks::<T>(dims, 1 << 12, |chunk, out| {
-        for (i, out) in (chunk << 12..).zip(out) {
-            *out = T::from_f64(2.0 * m_at(i) * (both / either - t_at(i)) / either);
-        }
-    })?;
-    Ok(vec![scalar::<T>(1.0 - 2.0 * both / either)?, gradient])
 }
