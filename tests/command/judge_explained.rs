@@ -20,7 +20,7 @@ fn the_rule_that_gives_the_recorded_update_is_named() {
     let adamw = "optimizer={adamw: {weight_decay: 0.1, no_decay: [bn, bias]}}";
     let adam = "optimizer={adam: {weight_decay: 0.1, no_decay: [bn, bias]}}";
     let clip = "gradients.clip=[{norm: 0.2}]";
-    let cases: [(&[&str], &str, &str); 16] = [
+    let cases: [(&[&str], &str, &str); 17] = [
         (&[], "optimizer.sgd.nesterov=true", "as if momentum were with Nesterov's momentum"),
         (&["optimizer.sgd.nesterov=true"], "optimizer.sgd.nesterov=false", "as if momentum were without Nesterov's"),
         (
@@ -31,10 +31,11 @@ fn the_rule_that_gives_the_recorded_update_is_named() {
         (&[], "optimizer.sgd.weight_decay=5e-4", "as if the weight decay were 5e-4"),
         (&[], "optimizer.sgd.no_decay=[]", "as if the weight decay of 1e-4 were also for"),
         (&[], "optimizer.sgd.groups=[{match: conv1.*, weight_decay: 0}]", "no weight decay for conv1.weight:"),
-        (&[], clip, "as if the recorded gradients were multiplied by"),
+        (&[], clip, "as if the norm of all gradients were clipped to 0.2"),
+        (&[], "gradients.clip=[{norm: 1e-3}]", "as if the norm of all gradients were clipped to 0.001"),
         (&[clip], "gradients.clip=[]", "as if gradients were not clipped"),
         (&[clip], "gradients.clip=[{value: 0.2}]", "as if each element of the gradients were clipped to 0.2"),
-        (&[clip], "gradients.clip=[{norm: 0.1}]", "as if the recorded gradients were multiplied by"),
+        (&[clip], "gradients.clip=[{norm: 0.1}]", "as if the norm of all gradients were clipped to 0.1"),
         (&[adamw], adam, "as if the optimizer were Adam: decay added to the gradient"),
         (&[adam], adamw, "as if the optimizer were AdamW: decay apart from the gradient"),
         (&[adamw], "optimizer.adamw.beta1=0.8", "as if beta1 were 0.8, not 0.9"),

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     GoldenError,
-    compare::F32_WORST,
+    compare::{F32_WORST, TENSOR_FLOOR},
     foreign::Quantity,
     items::slot_key,
     judge::{
@@ -165,6 +165,11 @@ impl Cases<'_> {
         self.judged.start.rate * case.group.lr_scale
     }
 
+    /// The bound of the norm of all gradients that multiplies them by this.
+    pub fn bound_of(&self, factor: f64) -> f64 {
+        factor * (self.norm + NORM_EPS)
+    }
+
     /// Whether a rule gives all recorded results.
     pub fn fit(&self, rule: &Rule) -> Result<bool, GoldenError> {
         for case in &self.list {
@@ -184,11 +189,13 @@ impl Cases<'_> {
         Ok(case.recorded.iter().all(|recorded| {
             let result = &results[recorded.result];
             let of = |a: &[f64], b: &[f64]| norm(&mut a.iter().zip(b).map(|(a, b)| a - b));
-            let size = match recorded.result {
-                0 => of(result, &case.operands[0]),
-                _ => norm(&mut result.iter().copied()),
+            let whole = norm(&mut result.iter().copied());
+            let (size, stored) = match recorded.result {
+                // The change may be smaller than the recipe's, and the parameter is stored in f32 all the same.
+                0 => (of(result, &case.operands[0]), TENSOR_FLOOR * whole),
+                _ => (whole, 0.0),
             };
-            of(&recorded.values, result) <= F32_WORST * recorded.floor * size
+            of(&recorded.values, result) <= F32_WORST * recorded.floor * size + stored
         }))
     }
 

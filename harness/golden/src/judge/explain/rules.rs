@@ -65,6 +65,11 @@ impl Rule {
         Self { clipping: Clipping::Factor(factor), ..Self::of(text) }
     }
 
+    pub fn with_norm(bound: f64) -> Self {
+        let text = format!("the norm of all gradients were clipped to {}", short(bound));
+        Self { clipping: Clipping::Norm(bound), ..Self::of(text) }
+    }
+
     /// The recipe's optimizer with other settings.
     pub fn with(text: impl Into<String>, optimizer: &Optimizer) -> Self {
         let group = zoo_graph::ops::Group { weight_decay: 0.0, lr_scale: 1.0 };
@@ -96,15 +101,9 @@ pub(super) fn candidates(recipe: &Recipe) -> Vec<Rule> {
 fn of_clipping(clips: &[Clip]) -> Vec<Rule> {
     let rule = |text: String, clipping| Rule { clipping, ..Rule::of(text) };
     if clips.is_empty() {
-        return [1.0, 5.0, 10.0, 0.5, 0.1]
-            .into_iter()
-            .flat_map(|bound| {
-                [
-                    rule(format!("the norm of all gradients were clipped to {bound}"), Clipping::Norm(bound)),
-                    rule(format!("each element of the gradients were clipped to {bound}"), Clipping::Elements(bound)),
-                ]
-            })
-            .collect();
+        let each =
+            |bound| rule(format!("each element of the gradients were clipped to {bound}"), Clipping::Elements(bound));
+        return [1.0, 5.0, 10.0, 0.5, 0.1].map(each).into();
     }
     let mut rules = vec![rule("gradients were not clipped".into(), Clipping::None)];
     for clip in clips {

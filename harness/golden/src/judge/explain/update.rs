@@ -45,6 +45,8 @@ fn estimates(cases: &Cases<'_>) -> Result<Vec<Rule>, GoldenError> {
     let idle = cases.results(case, &Rule::with_factor(0.0), None)?;
     let active = cases.results(case, &Rule::with_factor(1.0), None)?;
     if let Some(factor) = slope(recorded, &idle[result], &active[result]).filter(|factor| (factor - 1.0).abs() > ONE) {
+        let bound = short(cases.bound_of(factor)).parse().ok();
+        rules.extend(bound.filter(|bound| *bound > 0.0).map(Rule::with_norm));
         rules.push(Rule::with_factor(factor));
     }
     if let Some(parameter) = case.recorded_result(0)
