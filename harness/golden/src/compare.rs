@@ -1,6 +1,10 @@
 //! Compares one tensor with its reference values.
 
-use crate::{golden::Samples, manifest::TensorFacts, stats::Stats};
+use crate::{
+    golden::Samples,
+    manifest::TensorFacts,
+    stats::{SQUARED, Stats},
+};
 use serde::Serialize;
 
 /// The arithmetic that is judged, and how strictly.
@@ -139,9 +143,11 @@ pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
     if found.len() != truth.len() {
         return f64::INFINITY;
     }
-    let distance = found.iter().zip(truth).map(|(f, t)| (f - t) * (f - t)).sum::<f64>().sqrt();
-    let norm = truth.iter().map(|t| t * t).sum::<f64>().sqrt();
-    let scale = norm.max(l2 * (truth.len() as f64 / numel.max(1) as f64).sqrt());
+    let largest = found.iter().chain(truth).fold(0.0f64, |largest, x| largest.max(x.abs()));
+    let unit = if largest > 0.0 && largest < SQUARED { largest } else { 1.0 };
+    let distance = found.iter().zip(truth).map(|(f, t)| ((f - t) / unit).powi(2)).sum::<f64>().sqrt();
+    let norm = truth.iter().map(|t| (t / unit).powi(2)).sum::<f64>().sqrt();
+    let scale = norm.max(l2 / unit * (truth.len() as f64 / numel.max(1) as f64).sqrt());
     match distance {
         0.0 => 0.0,
         _ if scale > 0.0 => distance / scale,

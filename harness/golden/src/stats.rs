@@ -16,6 +16,8 @@ pub struct Stats {
     pub l2: f64,
 }
 
+/// Squares of numbers below this one lose digits, or are zero.
+pub(crate) const SQUARED: f64 = 1e-140;
 /// Elements per task. Sums are split by this number and never by the number of threads.
 const CHUNK: usize = 1 << 15;
 /// Parallel sums in a task, so that an addition does not wait for the previous one.
@@ -47,6 +49,12 @@ impl Stats {
         // Comparisons ignore NaN. The sum of squares is NaN exactly if an element is.
         if total.squares.is_nan() {
             total.absmax = f64::NAN;
+        }
+        if total.absmax > 0.0 && total.absmax < SQUARED {
+            let scaled: Vec<f64> = values.iter().map(|x| (*x).into() / total.absmax).collect();
+            let Self { mean, std, l2, .. } = Self::of(&scaled);
+            let [mean, std, l2] = [mean, std, l2].map(|x| x * total.absmax);
+            return Self { mean, std, absmax: total.absmax, l2 };
         }
         let mean = total.sum / n;
         let of_parts = values.chunks(CHUNK).zip(&parts);
@@ -135,6 +143,13 @@ mod tests {
             let squares = last * (last + 1.0) * (2.0 * last + 1.0) / 6.0;
             assert!((stats.l2 * stats.l2 - squares).abs() <= 1e-12 * squares, "{n}");
         }
+    }
+
+    #[test]
+    fn tiny_numbers_have_a_norm() {
+        let stats = Stats::of(&[3e-200, -4e-200]);
+        let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 1e-12;
+        assert!(near(stats.l2, 5e-200) && near(stats.mean, -0.5e-200) && near(stats.std, 3.5e-200), "{stats:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     error::GraphError,
     init::Init,
-    ops::{Group, LongestStep, Op, OpError, Update},
+    ops::{DecayTerm, Group, LongestStep, Op, OpError, Update},
     origin::Origin,
     tensor::TensorType,
 };
@@ -248,7 +248,9 @@ pub struct Optimized {
     pub gradient: ValueId,
     /// Its weight decay and learning rate.
     pub group: Group,
-    /// The largest possible step if the direction of the gradient is random.
+    /// Where the rule applies the weight decay.
+    pub decay: DecayTerm,
+    /// The largest possible step if the direction of the gradient is random, without weight decay.
     pub longest: LongestStep,
 }
 
@@ -405,9 +407,9 @@ impl Graph {
 
     /// How a node optimizes a parameter, if it does.
     pub fn optimized(&self, node: &Node) -> Option<Optimized> {
-        let Some(Update::Optimizer { group, longest, .. }) = node.op.update() else { return None };
+        let Some(Update::Optimizer { group, decay, longest, .. }) = node.op.update() else { return None };
         let Source::Variable(parameter) = self.value(*node.inputs.first()?).source else { return None };
-        Some(Optimized { parameter, gradient: *node.inputs.last()?, group, longest })
+        Some(Optimized { parameter, gradient: *node.inputs.last()?, group, decay, longest })
     }
 
     /// Whether a step with this total loss only updates running statistics.

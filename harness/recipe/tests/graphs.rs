@@ -248,6 +248,54 @@ fn attention_is_between_operands_of_equal_ranks() {
     }
 }
 
+/// Heads of windows have one more axis before them.
+#[test]
+fn positions_are_rotated_in_windows_too() {
+    let model = "inputs: {image: [6, 4, 8]}, body: [windows: {size: [3, 2], body: [linear: {name: qkv, out: 24}, \
+                 dot_product_attention: {heads: 2, rotary: {}}]}, flatten, linear: {name: fc, out: 10}]";
+    let graph = step_of(model, "softmax_cross_entropy: {}", "epochs: 1");
+    let turned = graph.nodes.iter().filter(|node| node.op.name() == "RotaryMul");
+    let shapes: Vec<&[usize]> = turned.map(|node| &*graph.ty(node.outputs[0]).shape).collect();
+    assert_eq!(shapes, [[2, 4, 2, 6, 4]; 2]);
+}
+
+#[test]
+fn terms_of_a_loss_have_names_of_their_own() {
+    let model = "inputs: {image: [3, 8, 8]}, body: [conv: {name: boxes, out: 4, kernel: 1}, tokens: {size: 4}, tap: \
+                 boxes], outputs: {boxes: boxes}";
+    let both = |name: &str| {
+        let term = "prediction: boxes, target: box, label: anchor";
+        try_step(model, &format!("smooth_l1: {{{term}}}, giou: {{{term}, {name}}}"), "epochs: 1")
+    };
+    both("name: overlap").unwrap();
+    for (name, reason) in
+        [("weight: 2", "two terms of the loss are called"), ("name: loss", "a term cannot be called `loss`")]
+    {
+        let refused = both(name).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(reason) && refused.contains("r.yaml:4:"), "{refused}");
+    }
+}
+
+/// A label that is no class is ignored by all terms that read it, or is refused when the step is built.
+#[test]
+fn terms_agree_on_labels_that_are_no_class() {
+    let model = "inputs: {image: [3, 4, 4]}, body: [conv: {name: c, out: $classes, kernel: 1}]";
+    let of = |entropy: &str, dice: &str| {
+        let loss = format!("softmax_cross_entropy: {{{entropy}}}, softmax_dice: {{{dice}}}");
+        try_step(model, &loss, "epochs: 1").map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(of("ignore: 255", "ignore: 255"), Ok(()));
+    assert_eq!(of("ignore: 0", ""), Ok(()), "class 0");
+    for (entropy, dice) in [("ignore: 255", ""), ("", "ignore: 255"), ("ignore: 255", "ignore: 254")] {
+        let refused = of(entropy, dice).unwrap_err();
+        assert!(refused.contains("another term of the loss ignores the label 25") && refused.contains("r.yaml:4:"));
+    }
+    let formula = "softmax_cross_entropy: {ignore: 4000000000}, formulas: {own: {formula: \"logits * label\"}}";
+    let model = "inputs: {image: [3, 4, 4]}, body: [flatten, linear: {name: fc, out: $classes}]";
+    let refused = try_step(model, formula, "epochs: 1").map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("labels as numbers are below"), "{refused}");
+}
+
 #[test]
 fn every_operator_of_every_recipe_has_a_known_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");

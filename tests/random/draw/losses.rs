@@ -87,8 +87,9 @@ fn single(d: &mut Drawing<'_>, x: &[usize]) -> Ending {
         weighted(d, &mut set);
         if d.tape.flag() {
             // Both terms read the same labels.
-            set.insert("ignore".to_owned(), json!(255));
-            loss["softmax_cross_entropy"]["ignore"] = json!(255);
+            let ignored = json!(d.tape.of(&[255, 0]));
+            set.insert("ignore".to_owned(), ignored.clone());
+            loss["softmax_cross_entropy"]["ignore"] = ignored;
         } else if let Some(entropy) = loss["softmax_cross_entropy"].as_object_mut() {
             entropy.remove("ignore");
         }
@@ -229,7 +230,8 @@ impl Heads<'_, '_> {
 
     fn term<const N: usize>(&mut self, tag: &str, given: [(&str, Value); N]) -> Map<String, Value> {
         let mut set = settings(given);
-        if self.d.tape.rarely(3) {
+        // The defaults of two terms are the same.
+        if tag == "giou" || self.d.tape.rarely(3) {
             set.insert("name".to_owned(), json!(format!("own_{tag}")));
         }
         weighted(self.d, &mut set);

@@ -30,6 +30,14 @@ impl Near {
         let own = if value.is_finite() { roundings * UNIT * value.abs() } else { 0.0 };
         Self { value, error: inherited + own }
     }
+
+    /// After one rounding of an exact sum or product. The result of exact numbers is not rounded if f32 has it: so masks
+    /// and positions remain exact, and what they select is not in doubt.
+    #[inline(always)]
+    fn rounded_once(value: f64, inherited: f64) -> Self {
+        let exact = inherited == 0.0 && f64::from(value as f32) == value;
+        Self::rounded(value, inherited, if exact { 0.0 } else { 1.0 })
+    }
 }
 
 impl Number for Near {
@@ -74,10 +82,10 @@ impl Number for Near {
         let (a, b) = (self, other);
         let value = function.of(a.value, b.value);
         match function {
-            Binary::Add | Binary::Sub => Self::rounded(value, a.error + b.error, 1.0),
+            Binary::Add | Binary::Sub => Self::rounded_once(value, a.error + b.error),
             Binary::Mul => {
                 let inherited = a.value.abs() * b.error + b.value.abs() * a.error + a.error * b.error;
-                Self::rounded(value, inherited, 1.0)
+                Self::rounded_once(value, inherited)
             }
             Binary::Div => {
                 let least = b.value.abs() - b.error;
@@ -218,7 +226,19 @@ mod tests {
         assert_eq!(shift, near(2.0, 1e-7));
         assert_eq!(near(2.0, 1e-7).binary(Binary::Max, near(2.0, 3e-7)).error, 3e-7);
         assert!(Near::constant(0.1).error > 0.0 && Near::constant(0.5).error == 0.0);
+        assert!(Near::constant(1e8).binary(Binary::Add, Near::constant(1.0)).error > 0.0);
         let hidden = Near::constant(f64::NEG_INFINITY).binary(Binary::Sub, shift).unary(Unary::Exp);
         assert_eq!(hidden, near(0.0, 0.0));
+    }
+
+    /// A query that is known to see a key: the rounding of its score is all that its softmax inherits.
+    #[test]
+    fn what_several_masks_select_is_not_in_doubt() {
+        let [one, position] = [1.0, 5.0].map(Near::exactly);
+        let causal = position.binary(Binary::Add, Near::constant(-2.0)).binary(Binary::AtLeast, Near::exactly(3.0));
+        let seen = causal.binary(Binary::Mul, one);
+        let score = Near { value: 0.3, error: 1e-8 };
+        assert_eq!(seen.select(score, Near::constant(f64::NEG_INFINITY)), score);
+        assert_eq!(one.binary(Binary::Sub, seen), Near::exactly(0.0));
     }
 }

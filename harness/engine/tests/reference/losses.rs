@@ -151,17 +151,21 @@ fn giou_by_hand() {
     assert_close(&[found], &[(first + second) / 2.0], 1e-13, "giou");
 }
 
-/// Two samples of three classes on 2x2 pixels, one of which is ignored.
+/// Two samples of three classes on 2x2 pixels, some of which are ignored.
 #[test]
 fn dice_over_classes_by_hand() {
+    dice_over_classes([0, 2, 1, 255, 1, 1, 0, 1], 255);
+    dice_over_classes([0, 2, 1, 2, 1, 1, 0, 1], 0);
+}
+
+fn dice_over_classes(label: [u32; 8], ignored: u32) {
     let logits = noise(24, 9);
-    let label = [0u32, 2, 1, 255, 1, 1, 0, 1];
     let text = "name: r\nmodel:\n  inputs: {image: [3, 2, 2]}\n  classes: 3\n  \
                 body: [conv: {name: c, out: 3, kernel: 1}]\ndata: {source: {shapes: {}}}\n\
-                loss: {softmax_dice: {ignore: 255}}\noptimizer: sgd\nschedule: {constant: {base_lr: 0.1}}\n\
+                loss: {softmax_dice: {ignore: IGNORED}}\noptimizer: sgd\nschedule: {constant: {base_lr: 0.1}}\n\
                 train: {batch: 2, epochs: 1}\n";
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("r.yaml"), text).unwrap();
+    fs::write(folder.path().join("r.yaml"), text.replace("IGNORED", &ignored.to_string())).unwrap();
     let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
     let options = BuildOptions { dtype: DType::F64, ..BuildOptions::train(2) };
     let graph = build(&recipe, &recipe.resolve().unwrap(), &options).unwrap();
@@ -177,7 +181,7 @@ fn dice_over_classes_by_hand() {
         let logit = |class: usize, pixel: usize| logits[12 * sample + 4 * class + pixel].exp();
         let p = |class: usize, pixel: usize| logit(class, pixel) / (0..3).map(|c| logit(c, pixel)).sum::<f64>();
         for class in 0..3 {
-            let pixels = || (0..4).filter(|pixel| label[4 * sample + pixel] != 255);
+            let pixels = || (0..4).filter(|pixel| label[4 * sample + pixel] != ignored);
             let own = || pixels().filter(|pixel| label[4 * sample + pixel] == class as u32);
             let inside: f64 = own().map(|pixel| p(class, pixel)).sum();
             let both = pixels().map(|pixel| p(class, pixel)).sum::<f64>() + own().count() as f64;
@@ -227,6 +231,17 @@ fn cross_entropy_written_as_a_formula_is_cross_entropy() {
     }
     let (sum, _) = step(&formula("sum"), DType::F64, Kernels::Reference);
     assert_close(&[sum], &[3.0 * loss], 1e-13, "sum");
+}
+
+/// The formula adds the two rows that the cross entropy averages, and nothing for the third one.
+#[test]
+fn a_formula_reads_the_number_of_an_ignored_label() {
+    let entropy = "softmax_cross_entropy: {ignore: 255}";
+    let formula = "formulas: {sum: {formula: \"-row_sum(select(row_index == label, log_softmax(logits), 0))\", \
+                   reduction: sum}, others: {formula: \"0 * logits + select(label == 255, 0.1, 0)\", reduction: sum}}";
+    let of = |loss: &str| step_of([3, 255, 2], "{}", loss, DType::F64, Kernels::Reference).0;
+    let (alone, both) = (of(&format!("{{{entropy}}}")), of(&format!("{{{entropy}, {formula}}}")));
+    assert_close(&[both], &[3.0 * alone + 1.0], 1e-13, "loss");
 }
 
 /// Two windows of three tokens out of four, as logits `[2, 3, 4]`.

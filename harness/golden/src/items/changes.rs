@@ -11,8 +11,8 @@ use crate::weights;
 use candle_core::{DType, Tensor, WithDType};
 use rayon::prelude::*;
 use zoo_engine::{Elements, EngineError, Step};
-use zoo_graph::ops::LongestStep;
-use zoo_graph::{Graph, Variable, VariableRole};
+use zoo_graph::ops::{DecayTerm, LongestStep};
+use zoo_graph::{Graph, Optimized, Variable, VariableRole};
 
 /// The golden's name of an optimizer slot.
 pub(crate) fn slot_key(slot: &'static str) -> &'static str {
@@ -114,15 +114,16 @@ impl Changing<'_> {
         let start = rule.map(|rule| weights::initial(rule, &manifest.salt, name, now.len()));
         if level.is_some() {
             let mut updates = graph.nodes.iter().filter_map(|node| graph.optimized(node));
-            let longest = updates.find(|update| graph.variable(update.parameter).name == *trained);
-            let longest = longest.map(|update| update.longest);
+            let update = updates.find(|update| graph.variable(update.parameter).name == *trained);
             if is_parameter {
                 let start = start.as_deref().unwrap_or_default();
                 let rate = manifest.optimizer.lr_of(name);
-                if let Some(longest) = longest.and_then(|longest| longest_change(longest, rate, steps, start)) {
+                if let Some(longest) = update.and_then(|update| longest_change(update, rate, steps, start)) {
                     return Ok(bounded_change(name, now, start, longest, precision));
                 }
-            } else if let (true, Some(LongestStep::Rates(rates))) = (is_velocity(&variable.role), longest) {
+            } else if let (true, Some(LongestStep::Rates(rates))) =
+                (is_velocity(&variable.role), update.map(|update| update.longest))
+            {
                 return Ok(bounded_change(name, now, &vec![0.0; now.len()], rates, precision));
             }
         }
@@ -213,15 +214,27 @@ fn change<T: Copy + Into<f64> + Sync>(
 
 /// Largest possible change of an element of a parameter in `steps` steps with random directions; `None` if the size
 /// of a step follows the gradient.
-fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) -> Option<f64> {
-    match longest {
+fn longest_change(update: Optimized, rate: f64, steps: usize, start: &[f32]) -> Option<f64> {
+    match update.longest {
         LongestStep::OfGradient => None,
-        LongestStep::Rates(rates) => Some(steps as f64 * rate * rates),
+        LongestStep::Rates(rates) => {
+            let along = steps as f64 * rate * rates;
+            let decayed = match update.decay {
+                DecayTerm::InGradient => 0.0,
+                DecayTerm::InRule => steps as f64 * rate * update.group.weight_decay * (peak(start) + along),
+            };
+            Some(along + decayed)
+        }
         LongestStep::OfParameter(share) => {
             let norm = start.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
             Some(norm * ((1.0 + rate * share).powi(steps.try_into().unwrap_or(i32::MAX)) - 1.0))
         }
     }
+}
+
+/// The largest magnitude.
+fn peak(values: &[f32]) -> f64 {
+    values.iter().fold(0.0, |peak, value| peak.max(f64::from(value.abs())))
 }
 
 /// Judges the change of a parameter whose gradient consists of rounding errors, with an optimizer that divides the
@@ -238,8 +251,7 @@ fn bounded_change<T: Copy + Into<f64>>(
         let change = (Into::<f64>::into(*now) - f64::from(*start)).abs();
         if change.is_nan() || change > largest { change } else { largest }
     });
-    let peak = start.iter().fold(0.0, |peak: f64, start| peak.max(f64::from(start.abs())));
-    let bound = longest * (1.0 + ROUNDED_STEP) + precision.from_f64(f64::EPSILON) * (peak + longest);
+    let bound = longest * (1.0 + ROUNDED_STEP) + precision.from_f64(f64::EPSILON) * (peak(start) + longest);
     let complete = if now.len() == start.len() { largest / bound } else { f64::INFINITY };
     Item { counts: false, ..Item::measured(name, complete * precision.limit(), 1.0) }
 }
@@ -248,6 +260,7 @@ fn bounded_change<T: Copy + Into<f64>>(
 mod tests {
     use super::super::degenerate::tests::facts;
     use super::*;
+    use zoo_graph::{ValueId, VariableId, ops::Group};
 
     /// A bias of 0.5 that three steps of 0.01 change by 1e-17 each stays the same with one order of summation, and
     /// changes in its last bit with another. A decay of 1e-4 changes it by 1.5e-6.
@@ -261,6 +274,19 @@ mod tests {
         assert!(judged(0.0) && judged(f64::EPSILON / 2.0));
         assert!(!judged(1.5e-6) && !judged(f64::NAN));
         assert_eq!(rounding_alone("bias", &[0.5; 4], &[], 1.0, Precision::F64).ratio, f64::INFINITY);
+    }
+
+    /// Three steps of Lion with a decay of 0.1 for a parameter of 0.5: each takes the learning rate and 5% of it.
+    #[test]
+    fn decay_of_the_rule_moves_a_parameter_beside_its_steps() {
+        let longest = |decay| {
+            let group = Group { weight_decay: 0.1, lr_scale: 1.0 };
+            let (parameter, gradient) = (VariableId(0), ValueId(0));
+            let update = Optimized { parameter, gradient, group, decay, longest: LongestStep::Rates(1.0) };
+            longest_change(update, 0.01, 3, &[0.5, -0.2]).unwrap()
+        };
+        assert!((longest(DecayTerm::InGradient) - 0.03).abs() < 1e-15);
+        assert!((longest(DecayTerm::InRule) - 0.03 - 0.003 * 0.53).abs() < 1e-15);
     }
 
     /// Adam's first step is the learning rate for every element, whatever the gradient.

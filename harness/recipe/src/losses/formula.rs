@@ -14,8 +14,8 @@ use crate::lower::LABEL;
 /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
 ///
 /// Names are outputs of the model (`logits` if the model has one output) or inputs of the step. `label` is the class of
-/// each row of the first output; other inputs have the shape of the first output. Missing axes have one element. In
-/// addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`, `row_mean`, `row_max`,
+/// each row of the first output, or the number that other terms ignore; rows with this number count, unless the formula
+/// leaves them out. Other inputs have the shape of the first output. Missing axes have one element. In addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`, `row_mean`, `row_max`,
 /// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element in its row. Cross entropy
 /// is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +56,7 @@ impl FormulaTerm {
         for operand in &names {
             let value = match at.output(operand) {
                 Some(output) => output,
-                None if operand == LABEL => class_numbers(at, name, &whole, None)?,
+                None if operand == LABEL => class_numbers(at, name, &whole, at.ignored())?,
                 None => at.input(operand, whole.clone())?,
             };
             let value =
@@ -84,6 +84,9 @@ impl FormulaTerm {
     }
 }
 
+/// Labels that can be numbers: classes of any vocabulary, and a label of 16 bits.
+const MOST_PLACES: usize = 1 << 20;
+
 /// The class of each row as a number, `[rows.., 1]`: the row of that place of a table of places, which includes the
 /// place of an `ignored` label. Indices themselves take no other shape.
 pub(super) fn class_numbers(
@@ -92,8 +95,12 @@ pub(super) fn class_numbers(
     whole: &Shape,
     ignored: Option<u32>,
 ) -> Result<ValueId, GraphError> {
-    let labels = at.labels(LABEL, whole)?;
     let places = at.classes().max(ignored.map_or(0, |label| label as usize + 1));
+    let labels = at.labels(LABEL, whole, (at.classes(), ignored))?;
+    if places > MOST_PLACES {
+        let message = format!("labels as numbers are below {MOST_PLACES}, but {} is ignored", places - 1);
+        return Err(at.refuse(message));
+    }
     let ty = TensorType::plain([places, 1], at.dtype());
     let zeros = at.add(format!("loss/{term}/zeros"), Fill { value: 0.0, ty }, &[])?;
     let places = Map::with_space(Formula::define(0, |[x]| [x + x.coordinate(0)]), at.shape(zeros).clone());

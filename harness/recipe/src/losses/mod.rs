@@ -36,7 +36,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::GraphError;
 
-use crate::lower::Terms;
+use crate::lower::{LABEL, Terms};
 
 macro_rules! losses {
     ($($(#[doc = $doc:literal])+ $tag:ident: $term:ident,)+) => {
@@ -111,6 +111,14 @@ impl Loss {
         let further = self.cross_entropies.iter();
         let further = further.filter_map(|(name, term)| Some((further_path(name), term.prediction()?)));
         own.chain(further).collect()
+    }
+
+    /// The labels that terms ignore in the input of this name.
+    pub(crate) fn ignored(&self, labels: &str) -> impl Iterator<Item = u32> {
+        let entropies = self.softmax_cross_entropy.iter().chain(self.cross_entropies.values());
+        let entropies = entropies.filter(move |term| term.label == labels).filter_map(|term| term.ignore);
+        let dice = self.softmax_dice.iter().filter(move |_| labels == LABEL).filter_map(|term| term.ignore);
+        entropies.chain(dice)
     }
 }
 

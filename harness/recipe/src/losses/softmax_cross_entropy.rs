@@ -82,7 +82,8 @@ impl SoftmaxCrossEntropy {
             )));
         }
         let shape = at.shape(logits).clone();
-        let labels = at.labels(&self.label, &shape)?;
+        let known = (width.unwrap_or(classes), self.ignore);
+        let labels = at.labels(&self.label, &shape, known)?;
         let over = match self.smoothing_over {
             SmoothingOver::AllClasses => ops::SmoothingOver::AllClasses,
             SmoothingOver::OtherClasses => ops::SmoothingOver::OtherClasses,
@@ -93,7 +94,7 @@ impl SoftmaxCrossEntropy {
             return Ok(());
         }
         // Cross entropy is linear in the label, and all images of a batch have one share.
-        let others = at.labels(MIXED_LABEL, &shape)?;
+        let others = at.labels(MIXED_LABEL, &shape, known)?;
         let share = at.input(LABEL_SHARE, [at.batch()])?;
         let own = at.add_several(format!("loss/{name}/own_class"), op.clone(), &[logits, labels])?[0];
         let other = at.add_several(format!("loss/{name}/other_class"), op, &[logits, others])?[0];

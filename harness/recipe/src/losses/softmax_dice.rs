@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, Shape,
-    formula::Formula,
+    formula::{Expression, Formula},
     ops::{DeviceName, Reshape, Scale, Transpose},
 };
 
@@ -47,6 +47,16 @@ fn smooth() -> f64 {
     1e-5
 }
 
+impl SoftmaxDice {
+    /// The value at a pixel, and 0 if its label is ignored.
+    fn counted<'f>(&self, label: Expression<'f>, value: Expression<'f>) -> Expression<'f> {
+        match self.ignore {
+            Some(ignored) => label.equal(f64::from(ignored)).select(0.0, value),
+            None => value,
+        }
+    }
+}
+
 impl LossTerm for SoftmaxDice {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let logits = at.prediction(self.prediction.as_deref().unwrap_or(LOGITS))?;
@@ -60,13 +70,11 @@ impl LossTerm for SoftmaxDice {
         let label = class_numbers(at, &self.name, &rows, self.ignore)?;
         let softmax = Formula::define(1, |[x]| [x.softmax()]);
         let p = at.formula(path("probabilities"), softmax, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[last])?;
-        // Ignored pixels have a label that is no class, so only P has to leave them out.
-        let ignored = self.ignore.map_or(-1.0, f64::from);
         let term = DeviceName::new("LossFormula", "LossFormulaGrad");
-        let inside = Formula::define(0, |[p, label]| [label.equal(p.coordinate(3)).select(p, 0.0)]);
-        let both = Formula::define(0, |[p, label]| {
-            [label.equal(ignored).select(0.0, p + label.equal(p.coordinate(3)).select(1.0, 0.0))]
-        });
+        let inside =
+            Formula::define(0, |[p, label]| [self.counted(label, label.equal(p.coordinate(3)).select(p, 0.0))]);
+        let both =
+            Formula::define(0, |[p, label]| [self.counted(label, p + label.equal(p.coordinate(3)).select(1.0, 0.0))]);
         let inside = at.formula(path("intersections"), inside.summed(vec![1, 2]), term, &[p, label])?;
         let both = at.formula(path("sizes"), both.summed(vec![1, 2]), term, &[p, label])?;
         let eps = self.eps;

@@ -38,7 +38,16 @@ pub(super) fn lower(
     let Some(input) = first else {
         return Err(GraphError::Model { origin: None, message: "the model has no input".into() });
     };
-    let mut network = Network { graph, options, parts, taps, calls: HashMap::new(), streams: 0, again: false };
+    let mut network = Network {
+        graph,
+        options,
+        parts,
+        taps,
+        variables: HashMap::new(),
+        calls: HashMap::new(),
+        streams: 0,
+        again: false,
+    };
     let last = network.body(&model.body, input)?;
     if model.outputs.is_empty() {
         network.tap(super::ROOT, last, None);
@@ -62,6 +71,8 @@ struct Network<'n> {
     parts: &'n [Part],
     /// Values that the recipe keeps under a name, model inputs among them.
     taps: HashMap<String, ValueId>,
+    /// Variables by name.
+    variables: HashMap<String, VariableId>,
     /// Calls of each module so far.
     calls: HashMap<String, usize>,
     /// Streams of random numbers so far.
@@ -314,6 +325,7 @@ impl Builder<'_, '_> {
         let mut network = Network {
             graph: &mut elsewhere,
             taps: self.network.taps.clone(),
+            variables: self.network.variables.clone(),
             calls: self.network.calls.clone(),
             ..*self.network
         };
@@ -321,7 +333,7 @@ impl Builder<'_, '_> {
         for variable in &elsewhere.variables[known..] {
             let ty = elsewhere.ty(variable.value).clone();
             let (name, role) = (variable.name.clone(), variable.role.clone());
-            self.network.graph.add_variable(name, role, ty, variable.init.clone(), variable.origin.clone());
+            self.add_variable(name, role, ty, variable.init.clone(), variable.origin.clone());
         }
         Ok(())
     }
@@ -382,7 +394,7 @@ impl Builder<'_, '_> {
     ) -> Result<VariableId, GraphError> {
         let dtype = self.network.options.dtype;
         let ty = TensorType { shape: shape.to_vec().into(), dtype, layout: Layout::Plain };
-        if let Some(known) = self.network.graph.find_variable(&name) {
+        if let Some(known) = self.network.variables.get(&name).copied() {
             let theirs = &self.network.graph.ty(self.network.graph.variable(known).value).shape;
             return match self.network.again {
                 true if *theirs == ty.shape => Ok(known),
@@ -393,7 +405,20 @@ impl Builder<'_, '_> {
         if ty.shape.checked_numel().is_none_or(|n| n == 0 || n > 1 << 40) {
             return Err(self.refuse(format!("`{name}` would have shape {}", ty.shape)));
         }
-        Ok(self.network.graph.add_variable(name, role, ty, init.clone(), self.scope.origin.clone()))
+        Ok(self.add_variable(name, role, ty, init.clone(), self.scope.origin.clone()))
+    }
+
+    fn add_variable(
+        &mut self,
+        name: String,
+        role: VariableRole,
+        ty: TensorType,
+        init: Init,
+        origin: Option<Origin>,
+    ) -> VariableId {
+        let id = self.network.graph.add_variable(name.clone(), role, ty, init, origin);
+        self.network.variables.insert(name, id);
+        id
     }
 
     /// Why the layer cannot be built.

@@ -1,6 +1,6 @@
 //! The `loss` section: components and their total.
 
-use super::{BuildOptions, section};
+use super::{BuildOptions, LABEL, section};
 use crate::{Recipe, losses::further_path, schema::Training};
 use std::collections::HashSet;
 use zoo_graph::{
@@ -45,6 +45,10 @@ fn total(graph: &mut Graph, recipe: &Recipe, components: Vec<Component>) -> Resu
             Ok(())
         }
         several => {
+            if several.iter().any(|(name, ..)| name == "loss") {
+                let message = "a term cannot be called `loss`: the weighted sum of all is".into();
+                return Err(GraphError::Model { origin: scope.origin, message });
+            }
             let values: Vec<ValueId> = several.iter().map(|c| c.2).collect();
             let weights = several.iter().map(|c| c.1).collect();
             let total = graph.add(&scope, "loss/total", WeightedSum { weights }, &values)?;
@@ -94,10 +98,27 @@ impl Terms<'_> {
         }
     }
 
-    /// The class of each row of a prediction, under this name: of each sample, or of each token of one.
-    pub fn labels(&mut self, name: &str, prediction: &[usize]) -> Result<ValueId, GraphError> {
+    /// The class of each row of a prediction, under this name: of each sample, or of each token of one. `known` are
+    /// the numbers below this one, and `ignored`. Others, which another term ignores, are refused.
+    pub fn labels(
+        &mut self,
+        name: &str,
+        prediction: &[usize],
+        (known, ignored): (usize, Option<u32>),
+    ) -> Result<ValueId, GraphError> {
+        let is_known = |label: &u32| (*label as usize) < known || ignored == Some(*label);
+        if let Some(label) = self.recipe.loss.ignored(name).find(|label| !is_known(label)) {
+            return Err(self.refuse(format!(
+                "another term of the loss ignores the label {label} of `{name}`, which is no class here"
+            )));
+        }
         let rows = prediction.split_last().map_or(prediction, |(_, rows)| rows);
         self.shared(name, TensorType::plain(rows, DType::U32))
+    }
+
+    /// The largest number that the data's labels contain although terms of the loss ignore it.
+    pub fn ignored(&self) -> Option<u32> {
+        self.recipe.loss.ignored(LABEL).max()
     }
 
     /// Number of classes of the model.
@@ -217,6 +238,9 @@ impl Terms<'_> {
         op: impl Into<Op>,
         operands: &[ValueId],
     ) -> Result<Vec<ValueId>, GraphError> {
+        if self.components.iter().any(|(known, ..)| known == name) {
+            return Err(self.refuse(format!("two terms of the loss are called `{name}`: give one another `name`")));
+        }
         let results = self.graph.add_node(&self.scope, format!("loss/{name}"), op, operands)?;
         self.components.push((name.into(), weight, results[0]));
         Ok(results)

@@ -1,0 +1,75 @@
+//! Another rounding of a step in f32: parameters, inputs and results of operators are moved in their last place, as in
+//! the moved runs of PyTorch's goldens.
+
+use crate::probe::Probe;
+use candle_core::Tensor;
+use zoo_datasets::hash::NameHash;
+use zoo_engine::Observer;
+use zoo_graph::{Graph, Phase, Source, ValueId};
+
+/// Moves numbers to a neighbour in f32. Integers are exact in any rounding: masks, labels and counts.
+pub(super) fn in_last_place(name: &str, values: &mut [f32]) {
+    let hash = NameHash::new(name);
+    for (element, value) in (0..).zip(values).filter(|(_, value)| value.fract() != 0.0) {
+        *value = if hash.h(element) % 2 == 0 { value.next_up() } else { value.next_down() };
+    }
+}
+
+/// Moves the inputs of a step and what its operators compute from them, up to the gradients, and passes values to a
+/// probe.
+pub(super) struct Moving<'a> {
+    graph: &'a Graph,
+    probe: &'a mut Probe,
+    moved: Option<Tensor>,
+}
+
+impl<'a> Moving<'a> {
+    pub(super) fn new(graph: &'a Graph, probe: &'a mut Probe) -> Self {
+        Self { graph, probe, moved: None }
+    }
+
+    fn moves(&self, value: ValueId) -> bool {
+        match self.graph.value(value).source {
+            Source::Input(_) => true,
+            Source::Variable(_) => false,
+            Source::Node(node, _) => self.graph.node(node).phase != Phase::Update,
+        }
+    }
+}
+
+impl Observer for Moving<'_> {
+    fn wants(&self, value: ValueId) -> bool {
+        self.probe.wants(value) || self.moves(value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        self.probe.observe(value, tensor);
+        // Indices are not numbers of f32, and stay as they are.
+        let values = tensor.flatten_all().and_then(|all| all.to_vec1()).ok().filter(|_| self.moves(value));
+        self.moved = values.and_then(|mut values: Vec<f32>| {
+            in_last_place(&format!("value {}", value.0), &mut values);
+            Tensor::from_vec(values, tensor.dims(), tensor.device()).ok()
+        });
+    }
+
+    fn instead(&mut self, _value: ValueId) -> Option<Tensor> {
+        self.moved.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_integers_move_to_a_neighbour() {
+        let before: Vec<f32> = (0..64).map(|n| n as f32 / 4.0 - 8.0).collect();
+        let mut after = before.clone();
+        in_last_place("it", &mut after);
+        for (before, after) in before.iter().zip(&after) {
+            let moved = [before.next_up(), before.next_down()].contains(after);
+            assert_eq!(moved, before.fract() != 0.0, "{before} {after}");
+        }
+        assert!(after.iter().zip(&before).any(|(a, b)| a > b) && after.iter().zip(&before).any(|(a, b)| a < b));
+    }
+}
