@@ -7,7 +7,7 @@ mod github;
 mod junit;
 mod suite;
 
-pub use suite::{Case, Fault, Outcome, Place, Suite};
+pub use suite::{Case, Fault, Outcome, Position, Suite};
 
 use crate::options::{Annotations, Global};
 use crate::progress::Progress;
@@ -50,7 +50,7 @@ impl Ci {
     /// Annotates a diagnostic of a recipe.
     pub fn diagnostic(&self, diagnostic: &Diagnostic) {
         let span = &diagnostic.span;
-        let place = Place { file: span.file.to_string(), line: span.line, column: span.column };
+        let place = Position { file: span.file.to_string(), line: span.line, column: span.column };
         let hint = diagnostic.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         let message = format!("{}{hint}", diagnostic.message);
         self.annotate(diagnostic.severity, "zoo", &message, Some(&place).filter(|_| !span.is_override()));
@@ -64,7 +64,7 @@ impl Ci {
         }
     }
 
-    fn annotate(&self, severity: Severity, title: &str, message: &str, place: Option<&Place>) {
+    fn annotate(&self, severity: Severity, title: &str, message: &str, place: Option<&Position>) {
         if self.annotates {
             self.progress.line(&github::annotation(severity, title, message, place));
         }

@@ -51,12 +51,14 @@ pub struct Context {
     pub format: Format,
     /// The processes that train together, including this one.
     pub ranks: Ranks,
+    /// The command line of all commands, for manual pages.
+    pub grammar: fn() -> clap::Command,
     recipes: Vec<PathBuf>,
 }
 
 impl Context {
     /// Creates the state from the command line.
-    pub fn new(global: &Global) -> Self {
+    pub fn new(global: &Global, grammar: fn() -> clap::Command) -> Self {
         let progress = Progress::new(global);
         Self {
             out: Console::new(global.color),
@@ -64,6 +66,7 @@ impl Context {
             progress,
             format: global.format,
             ranks: Ranks::alone(),
+            grammar,
             recipes: global.recipes.clone(),
         }
     }

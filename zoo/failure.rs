@@ -224,7 +224,7 @@ fn line(error: &OnnxError) -> String {
         OnnxError::Operator { origin: Some(origin), .. } => {
             format!("\n{} ({})", excerpt(&origin.span.to_string(), &[]), origin.path)
         }
-        _ => String::new(),
+        OnnxError::Operator { origin: None, .. } | OnnxError::Variable(_) | OnnxError::TooLarge(_) => String::new(),
     }
 }
 

@@ -106,7 +106,7 @@ fn suggest_set(error: &mut clap::Error) {
 
 /// Runs one command and reports its errors.
 fn run(cli: &Cli) -> Exit {
-    let mut context = context::Context::new(&cli.global);
+    let mut context = context::Context::new(&cli.global, Cli::command);
     match cmd::run(&cli.command, &mut context) {
         Ok(exit) => exit,
         Err(failure) => {

@@ -11,8 +11,8 @@ use zoo_golden::device::DeviceOptions;
 use zoo_graph::passes::ScaleLoss;
 use zoo_npu::{
     NpuError, Work,
-    compile::policy,
     device::{self, Device},
+    policy,
 };
 use zoo_recipe::{
     Recipe,

@@ -20,7 +20,7 @@ use zoo_golden::{
     start::{Spelling, Start, start},
 };
 use zoo_graph::{Graph, NodeId, ValueId};
-use zoo_npu::{Device, DeviceLibrary, NpuError, Work, compile::policy};
+use zoo_npu::{Device, DeviceLibrary, NpuError, Work, policy};
 use zoo_onnx::{About, Batch, OnnxError};
 use zoo_recipe::{BuildOptions, Diagnostics, Library, LoadOptions, Recipe, ResolvedModel};
 

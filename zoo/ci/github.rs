@@ -3,18 +3,18 @@
 //! <https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions>; escaped as GitHub's own toolkit
 //! does (actions/toolkit, packages/core/src/command.ts). The runner reads them from stderr as well as from stdout.
 
-use super::suite::Place;
+use super::suite::Position;
 use std::path::{Path, PathBuf};
 use zoo_recipe::Severity;
 
 /// One annotation as a line.
-pub fn annotation(severity: Severity, title: &str, message: &str, place: Option<&Place>) -> String {
+pub fn annotation(severity: Severity, title: &str, message: &str, place: Option<&Position>) -> String {
     let command = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
     let mut properties = Vec::new();
-    if let Some(Place { file, line, column }) = place {
+    if let Some(Position { file, line, column }) = place {
         let workspace = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
         let file = within(file, workspace.as_deref());
         properties.push(format!("file={},line={line},col={column}", property(&file)));
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn annotations_are_escaped_by_github_s_rules() {
-        let place = Place { file: "no, such:file%.yaml".into(), line: 3, column: 7 };
+        let place = Position { file: "no, such:file%.yaml".into(), line: 3, column: 7 };
         assert_eq!(
             annotation(Severity::Error, "a: b, c", "100 % of\r\nit: wrong, all", Some(&place)),
             "::error file=no%2C such%3Afile%25.yaml,line=3,col=7,title=a%3A b%2C c::100 %25 of%0D%0Ait: wrong, all"

@@ -50,12 +50,12 @@ fn fault_status(kind: NonSuccessKind, fault: &Fault) -> TestCaseStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ci::Place;
+    use crate::ci::Position;
     use std::time::Duration;
 
     #[test]
     fn every_outcome_has_its_element() {
-        let place = Some(Place { file: "recipes/x.yaml".into(), line: 31, column: 7 });
+        let place = Some(Position { file: "recipes/x.yaml".into(), line: 31, column: 7 });
         let fault =
             Fault { message: "1 of 3: <off>".into(), details: "a\n\u{1b}[1mb\u{1b}[0m".into(), place, first: true };
         let case = |name: &str, outcome| Case { name: name.into(), outcome };

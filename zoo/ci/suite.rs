@@ -53,14 +53,14 @@ pub struct Fault {
     /// The full message.
     pub details: String,
     /// The faulty line.
-    pub place: Option<Place>,
+    pub place: Option<Position>,
     /// Whether this is the first fault: consequences of other faults are not annotated.
     pub first: bool,
 }
 
 /// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The file.
     pub file: String,
     /// Counted from one.
@@ -69,7 +69,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     /// Parses `file:line:column`; `None` for other text and for `--set`, which is not in a file.
     pub fn parse(text: &str) -> Option<Self> {
         let (rest, column) = text.rsplit_once(':')?;
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn places_are_read() {
-        let place = Place { file: "a:b/c.yaml".into(), line: 31, column: 9 };
-        assert_eq!(Place::parse("a:b/c.yaml:31:9"), Some(place));
+        let place = Position { file: "a:b/c.yaml".into(), line: 31, column: 9 };
+        assert_eq!(Position::parse("a:b/c.yaml:31:9"), Some(place));
         for text in ["c.yaml", "c.yaml:3", "c.yaml:x:3", "--set:1:4", ""] {
-            assert_eq!(Place::parse(text), None, "{text}");
+            assert_eq!(Position::parse(text), None, "{text}");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! `zoo man`: write manual pages.
 
 use crate::context::Context;
-use crate::{Cli, Exit, Failure};
-use clap::CommandFactory;
+use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -22,7 +21,7 @@ pub struct Args {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unwritable = |source| Failure::Unwritable { path: args.folder.clone(), source };
     std::fs::create_dir_all(&args.folder).map_err(unwritable)?;
-    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(unwritable)?;
+    clap_mangen::generate_to((context.grammar)(), &args.folder).map_err(unwritable)?;
     writeln!(context.out, "{}", args.folder.display())?;
     Ok(Exit::Pass)
 }

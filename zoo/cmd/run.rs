@@ -3,9 +3,9 @@
 mod args;
 mod before;
 mod folder;
+mod golden;
 mod memory;
 mod plan;
-mod proof;
 mod ranks;
 mod rehearse;
 mod screen;
@@ -25,8 +25,8 @@ use crate::output;
 use crate::simulated::Simulated;
 use crate::training_data;
 use crate::{Exit, Failure};
+use golden::Proof;
 use plan::Plan;
-use proof::Proof;
 use screen::Screen;
 use std::io::Write;
 use std::path::Path;
@@ -269,7 +269,7 @@ fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof,
     }
     // `full` is the recipe as written.
     let profile = plan.launch.profile.as_deref().filter(|profile| *profile != FULL);
-    proof::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
+    golden::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
 }
 
 /// The failed check has been reported; prints that nothing was trained.
@@ -381,7 +381,7 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
         }
-        let (epochs, golden) = (counted(result.epochs, "epoch"), proof::word(result.golden));
+        let (epochs, golden) = (counted(result.epochs, "epoch"), golden::word(result.golden));
         writeln!(context.out, "{epochs} in {time}, golden {golden}")?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
     }

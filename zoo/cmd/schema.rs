@@ -6,7 +6,6 @@ use crate::{Exit, Failure};
 use clap::ValueEnum;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_npu::schemas;
 
 /// Print a JSON Schema: of recipes, block files, devices, hosts, studies or throughput files (for editors), or of the
 /// events of a run (for scripts).
@@ -65,10 +64,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let schema = match args.kind {
         Kind::Recipe => zoo_recipe::json_schema(),
         Kind::Blocks => zoo_recipe::block_file_schema(),
-        Kind::Device => schemas::device_schema(),
-        Kind::Host => schemas::host_schema(),
-        Kind::Study => schemas::study_schema(),
-        Kind::Throughput => schemas::throughput_schema(),
+        Kind::Device => zoo_npu::device_schema(),
+        Kind::Host => zoo_npu::host_schema(),
+        Kind::Study => zoo_npu::study_schema(),
+        Kind::Throughput => zoo_npu::throughput_schema(),
         Kind::Events => zoo_train::event::schema().into(),
     };
     let schema = serde_json::to_string_pretty(&schema).map_err(std::io::Error::from)?;

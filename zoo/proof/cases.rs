@@ -2,7 +2,7 @@
 
 use super::report;
 use crate::Failure;
-use crate::ci::{Case, Fault, Outcome, Place, Suite};
+use crate::ci::{Case, Fault, Outcome, Position, Suite};
 use crate::numbers::{Ratio, Small};
 use anstream::adapter::strip_str;
 use std::path::Path;
@@ -63,8 +63,8 @@ fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Diverge
         message = format!("first divergence in {stage}: {tensor}{}{hints}", by.unwrap_or_default());
         report::first_divergence(divergence, checked.sets, &mut text)?;
         place = match &divergence.line {
-            Some(line) => Place::parse(line),
-            None => Some(Place::top(checked.file)),
+            Some(line) => Position::parse(line),
+            None => Some(Position::top(checked.file)),
         };
     }
     let details = strip_str(&String::from_utf8_lossy(&text)).to_string().trim().to_owned();

@@ -4,7 +4,7 @@
 //! the time that one core needs for each step. The steps are those of the recipe or, for published measurements,
 //! those of the known pipeline ([`Pipeline`]).
 
-use crate::{device::Figure, units::Seconds};
+use crate::{figure::Figure, units::Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! The clock of simulated NPUs: the cost of a step on a modelled device, its reasons, and the gain of each option.
 //!
-//! recipe -> graph -> passes for the device ([`mod@compile`]) -> kernels ([`mod@kernel`]) -> bytes ([`traffic`]),
-//! tiles ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams
-//! ([`schedule`]) -> step ([`mod@profile`]). The effect of an option is computed by changing the graph or the plan,
+//! recipe -> graph -> passes for the device (`compile`) -> kernels (`kernel`) -> bytes (`traffic`),
+//! tiles (`matrix`) and instructions (`vector`) -> price of each kernel (`price`) -> events on streams
+//! (`schedule`) -> step ([`profile`]). The effect of an option is computed by changing the graph or the plan,
 //! never by a factor on the result.
 //!
 //! ```
@@ -19,40 +19,51 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
-pub mod advise;
-pub mod collective;
-pub mod compare;
-pub mod compile;
-pub mod composed;
+mod advise;
+mod collective;
+mod compare;
+mod compile;
+mod composed;
+mod error;
+mod figure;
+mod host;
+mod input;
+mod kernel;
+mod library;
+mod matrix;
+mod memory;
+mod page;
+mod price;
+mod profile;
+mod schedule;
+mod schemas;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod traffic;
+mod units;
+mod vector;
+mod what_if;
+
 pub mod device;
-pub mod host;
-pub mod input;
-pub mod kernel;
-pub mod matrix;
-pub mod memory;
-pub mod page;
-pub mod price;
-pub mod profile;
-pub mod schedule;
-pub mod schemas;
 pub mod score;
 pub mod study;
-pub mod trace;
-pub mod traffic;
-pub mod units;
-pub mod vector;
-pub mod what_if;
-
-mod error;
 
 pub use advise::{Advice, advise};
+pub use collective::Bucket;
 pub use compare::{OpDifference, compare};
-pub use compile::{Work, compile};
-pub use device::{Device, DeviceLibrary};
+pub use compile::{Work, policy};
+pub use device::Device;
 pub use error::NpuError;
 pub use host::Host;
+pub use input::Input;
+pub use kernel::Kernel;
+pub use library::DeviceLibrary;
 pub use page::page;
+pub use price::Price;
 pub use profile::{Limit, OpCost, PHASES, Profile, profile};
+pub use schedule::Event;
+pub use schemas::{device_schema, host_schema, study_schema, throughput_schema};
 pub use score::{Comparison, Row, Scored, Throughput};
 pub use trace::{STREAMS, trace};
 pub use units::Seconds;

@@ -5,10 +5,7 @@
 //! being written out. Each step of the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the
 //! shared cache, and are loaded repeatedly unless a core's share of them fits half of L1.
 
-use crate::{
-    device::{Device, Figure},
-    units::Seconds,
-};
+use crate::{device::Device, figure::Figure, units::Seconds};
 use zoo_graph::{
     Graph, Node,
     ops::{Product as Operation, Work},

@@ -151,7 +151,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let plan = Plan { graph: &graph, kernels: &kernels, prices: &prices, device, npu, devices, accumulate };
     let timeline = plan.timeline();
     let input = input(recipe, device, work, batch, devices);
-    let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
+    let ms = |figure: &crate::figure::Figure| Seconds(figure.value * 1e-3);
     let slowest = slowest(devices, device.links.spread.value);
     let mut busy = timeline.end * slowest;
     if devices > 1 {

@@ -2,7 +2,8 @@
 
 use crate::{
     DeviceLibrary, Limit, NpuError, Work,
-    device::{Device, Stack, yaml_files},
+    device::{Device, Stack},
+    library::yaml_files,
     profile::profile,
     study::PublishedFigure,
 };

@@ -1,7 +1,7 @@
 //! The files of the repository: schemas are what the types say; devices, studies and throughput files load.
 
 use std::path::{Path, PathBuf};
-use zoo_npu::{Device, DeviceLibrary, Throughput, schemas, study, study::PublishedFigure};
+use zoo_npu::{Device, DeviceLibrary, Throughput, study, study::PublishedFigure};
 use zoo_recipe::Document;
 
 fn folder() -> PathBuf {
@@ -12,10 +12,10 @@ fn folder() -> PathBuf {
 #[test]
 fn the_schema_files_are_fresh() {
     let schemas = [
-        ("device", schemas::device_schema()),
-        ("host", schemas::host_schema()),
-        ("study", schemas::study_schema()),
-        ("throughput", schemas::throughput_schema()),
+        ("device", zoo_npu::device_schema()),
+        ("host", zoo_npu::host_schema()),
+        ("study", zoo_npu::study_schema()),
+        ("throughput", zoo_npu::throughput_schema()),
     ];
     for (name, schema) in schemas {
         let path = folder().join(format!("schema/{name}.json"));

@@ -7,8 +7,8 @@ use crate::table::Table;
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::Bytes;
-use zoo_npu::collective::Bucket;
-use zoo_npu::input::Input;
+use zoo_npu::Bucket;
+use zoo_npu::Input;
 use zoo_npu::{Device, Limit, OpCost, Profile, WhatIf};
 use zoo_recipe::Recipe;
 
@@ -256,7 +256,7 @@ fn options_table(options: &[WhatIf]) -> Table {
 }
 
 fn rows(profile: &Profile) -> Vec<KernelRow> {
-    let row = |(kernel, price): (&zoo_npu::kernel::Kernel, &zoo_npu::price::Price)| KernelRow {
+    let row = |(kernel, price): (&zoo_npu::Kernel, &zoo_npu::Price)| KernelRow {
         name: profile.graph.nodes[kernel.nodes[0]].name.clone(),
         op: profile.kernel_name(kernel),
         phase: kernel.phase.to_string(),

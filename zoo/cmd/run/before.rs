@@ -5,8 +5,8 @@ use std::time::Duration;
 use zoo_golden::device::DeviceReport;
 use zoo_golden::report::{Divergence, StageReport};
 use zoo_golden::{Precision, Report, Verdict};
+use zoo_npu::Event as Kernel;
 use zoo_npu::Profile;
-use zoo_npu::schedule::Event as Kernel;
 use zoo_train::GoldenVerdict;
 use zoo_train::event::{
     Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost,

@@ -1,6 +1,6 @@
 //! Training with several processes: the first one judges, writes and prints, the others follow.
 
-use super::proof::Proof;
+use super::golden::Proof;
 use crate::Failure;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -3,7 +3,7 @@
 //! The trainings are run by the crates that can train. This module contains the study file's description and the
 //! verdict.
 
-use super::{PublishedFigure, Verdict, ratios_agree};
+use super::published::{PublishedFigure, Verdict, ratios_agree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::{Better, Metric};

@@ -91,7 +91,7 @@ impl Mark {
 
 /// A position at which a named value is defined or used.
 #[derive(Clone, Debug)]
-struct Place {
+struct Anchor {
     name: String,
     at: (f64, f64),
 }
@@ -109,8 +109,8 @@ struct Block {
     arrow: bool,
     /// Position and shape of its output.
     exit: Option<((f64, f64), String)>,
-    taps: Vec<Place>,
-    uses: Vec<Place>,
+    taps: Vec<Anchor>,
+    uses: Vec<Anchor>,
 }
 
 impl Block {
@@ -120,7 +120,7 @@ impl Block {
         self.right = self.right.max(other.right + dx);
         self.height = self.height.max(other.height + dy);
         self.marks.extend(other.marks.into_iter().map(|mark| mark.shifted(dx, dy)));
-        let moved = |place: Place| Place { at: (place.at.0 + dx, place.at.1 + dy), ..place };
+        let moved = |anchor: Anchor| Anchor { at: (anchor.at.0 + dx, anchor.at.1 + dy), ..anchor };
         self.taps.extend(other.taps.into_iter().map(moved));
         self.uses.extend(other.uses.into_iter().map(moved));
     }
@@ -345,7 +345,7 @@ fn part_of(part: &Part, depth: usize) -> Block {
             let mut block = Block { fresh: true, height: 8.0, left: 4.0, right: 4.0, ..Block::default() };
             block.marks.push(Mark::Dot { x: 0.0, y: 4.0, name: String::new() });
             block.label(8.0, 8.0, last(name));
-            block.uses.push(Place { name: name.clone(), at: (0.0, 0.0) });
+            block.uses.push(Anchor { name: name.clone(), at: (0.0, 0.0) });
             block.exit = Some(((0.0, 8.0), String::new()));
             block
         }
@@ -377,7 +377,7 @@ fn tap(name: &str, output: Option<&str>, shape: &str) -> Block {
         block.line(vec![(0.0, height / 2.0), (14.0, height / 2.0)], false);
         block.right = 14.0 + wide;
     }
-    block.taps.push(Place { name: name.to_owned(), at: (0.0, height / 2.0) });
+    block.taps.push(Anchor { name: name.to_owned(), at: (0.0, height / 2.0) });
     block.exit = Some(((0.0, height), shape.to_owned()));
     block
 }
@@ -389,7 +389,7 @@ fn boxed(unit: &Unit) -> Block {
     let mark = Mark::Box { x: -half, y: 0.0, width: 2.0 * half, height, unit: unit.clone() };
     let mut block = Block { left: half, right: half, height, marks: vec![mark], arrow: true, ..Block::default() };
     for name in &unit.reads {
-        block.uses.push(Place { name: name.clone(), at: (-half, height / 2.0) });
+        block.uses.push(Anchor { name: name.clone(), at: (-half, height / 2.0) });
     }
     block.exit = Some(((0.0, height), unit.shape.clone()));
     block

@@ -1,6 +1,7 @@
 //! Finds device files, and checks the rules that their schema cannot express.
 
-use super::{Device, Figure, figures};
+use crate::device::Device;
+use crate::figure::{Figure, figures};
 use crate::host::Host;
 use std::path::{Path, PathBuf};
 use zoo_graph::Op;

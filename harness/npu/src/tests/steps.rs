@@ -1,7 +1,7 @@
 //! Steps of whole recipes: the order of their events, and what they leave out.
 
+use crate::{Device, DeviceLibrary, Profile, Work, advise::advise, host::HostStep, input::input, matrix};
 use std::path::{Path, PathBuf};
-use zoo_npu::{Device, DeviceLibrary, Profile, Work, advise::advise, host::HostStep, input::input, matrix};
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
     schema::{PatchesForm, Precision},
@@ -21,7 +21,7 @@ fn recipe(name: &str, sets: &[&str]) -> Recipe {
 }
 
 fn train(recipe: &Recipe, device: &Device) -> Profile {
-    zoo_npu::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}"))
+    crate::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Requires that every kernel starts after the kernels that compute its operands.
@@ -142,7 +142,7 @@ fn bf16_needs_a_device_that_computes_in_it() {
     let mut recipe = recipe("resnet18", &["train.batch=8"]);
     recipe.npu.precision = Precision::Bf16;
     for (name, has) in [("v100", false), ("ascend910", false), ("a100", true), ("ascend910b", true), ("gaudi", true)] {
-        let refused = zoo_npu::profile(&recipe, &device(name), Work::Train).err().map(|error| error.to_string());
+        let refused = crate::profile(&recipe, &device(name), Work::Train).err().map(|error| error.to_string());
         assert_eq!(refused.is_none(), has, "{name}: {refused:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! Published throughput: what is held out is met, and little enough is fitted.
 
-use std::path::{Path, PathBuf};
-use zoo_npu::{
+use crate::{
     Comparison, DeviceLibrary, Scored, Throughput,
     score::{self, Errors},
 };
+use std::path::{Path, PathBuf};
 use zoo_recipe::{Document, Library};
 
 fn folder() -> PathBuf {

@@ -1,8 +1,6 @@
 //! What holds for every network, device and option: physics does not depend on how the model is fitted.
 
-use proptest::prelude::*;
-use std::path::{Path, PathBuf};
-use zoo_npu::{
+use crate::{
     Device, DeviceLibrary, Seconds, Work,
     collective::{self, Bucket, Gradient},
     input::input,
@@ -10,6 +8,8 @@ use zoo_npu::{
     price::pipelined,
     profile::largest_batch,
 };
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
     schema::{Split, SplitWord},
@@ -39,7 +39,7 @@ fn recipe(name: &str, batch: usize) -> Recipe {
 }
 
 fn step(recipe: &Recipe, device: &Device) -> f64 {
-    zoo_npu::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}")).step.0
+    crate::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}")).step.0
 }
 
 /// Makes a device better by a factor.
@@ -73,11 +73,11 @@ const BETTER: &[(&str, Improvement)] = &[
 fn options_that_make_no_step_are_refused() {
     let mut recipe = recipe("resnet18", 10);
     recipe.npu.accumulate = 3;
-    let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
+    let refused = crate::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
     assert!(refused.contains("batch 10 cannot be divided into 3 micro-batches"), "{refused}");
     recipe.npu.accumulate = 1;
     recipe.npu.fused_attention = true;
-    let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
+    let refused = crate::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
     assert!(refused.contains("has no fused attention"), "{refused}");
 }
 
@@ -85,9 +85,9 @@ fn options_that_make_no_step_are_refused() {
 fn a_fused_attention_holds_no_scores() {
     let mut recipe = recipe("vit_b_16", 64);
     let device = device("a100");
-    let composed = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    let composed = crate::profile(&recipe, &device, Work::Train).unwrap();
     recipe.npu.fused_attention = true;
-    let fused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    let fused = crate::profile(&recipe, &device, Work::Train).unwrap();
     // Of each of 12 layers, 64 x 12 products of 197 x 197 probabilities in fp16 live until the gradient.
     let probabilities = 12 * 64 * 12 * 197 * 197 * 2;
     assert!(fused.peak_memory.0 + probabilities <= composed.peak_memory.0);
@@ -98,7 +98,7 @@ fn a_fused_attention_holds_no_scores() {
 fn memory_without_options_is_what_is_live() {
     for network in NETWORKS {
         let recipe = recipe(network, 8);
-        let graph = zoo_npu::compile(&recipe, &device("ascend910"), Work::Train, 8).unwrap().graph;
+        let graph = crate::compile::compile(&recipe, &device("ascend910"), Work::Train, 8).unwrap().graph;
         assert_eq!(peak_memory(&graph, &recipe.npu), zoo_graph::MemoryPlan::of(&graph).live_bytes(), "{network}");
     }
 }
@@ -137,7 +137,7 @@ proptest! {
         recipe.npu.fusion = fusion;
         for name in ["ascend910", "v100", "gaudi", "gaudi2"] {
             let device = device(name);
-            let profile = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+            let profile = crate::profile(&recipe, &device, Work::Train).unwrap();
             let [m, n, k] = device.matrix.tile;
             let peak = 2.0 * (m * n * k) as f64 * device.cores.value * device.matrix.clock_ghz.value * 1e9;
             let bandwidth = device.hbm.gb_per_s.value * 1e9;
@@ -159,13 +159,13 @@ proptest! {
     ) {
         let mut recipe = recipe(network, batch);
         let device = device("ascend910");
-        let kept = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let kept = crate::profile(&recipe, &device, Work::Train).unwrap();
         recipe.npu.recompute = segments;
-        let again = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let again = crate::profile(&recipe, &device, Work::Train).unwrap();
         prop_assert!(again.peak_memory <= kept.peak_memory, "{} {}", again.peak_memory, kept.peak_memory);
         prop_assert!(again.step.0 >= kept.step.0 * (1.0 - 1e-9));
         // Not more than the forward pass is done once more, and none of it counts as useful.
-        let time = |profile: &zoo_npu::Profile| profile.prices.iter().map(|price| price.time.0).sum::<f64>();
+        let time = |profile: &crate::Profile| profile.prices.iter().map(|price| price.time.0).sum::<f64>();
         let (_, forward) = kept.by_phase()[0];
         prop_assert!(time(&again) - time(&kept) <= 1.2 * forward.0, "{} {} {}", time(&again), time(&kept), forward.0);
         prop_assert_eq!(again.flop, kept.flop);
@@ -180,19 +180,19 @@ proptest! {
         let mut recipe = recipe(network, micro * accumulate);
         recipe.npu.devices = devices;
         let device = device("ascend910");
-        let whole = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let whole = crate::profile(&recipe, &device, Work::Train).unwrap();
         recipe.npu.accumulate = accumulate;
-        let cut = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let cut = crate::profile(&recipe, &device, Work::Train).unwrap();
         recipe.npu.accumulate = 1;
         recipe.train.batch = micro;
-        let one = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let one = crate::profile(&recipe, &device, Work::Train).unwrap();
         // No faster than all at once, and less than as many steps, which update and sum gradients each time.
         prop_assert!(cut.step.0 >= whole.step.0 * (1.0 - 1e-9), "{} {}", cut.step.0, whole.step.0);
-        let sums = zoo_npu::memory::gradient_bytes(&cut.graph);
+        let sums = crate::memory::gradient_bytes(&cut.graph);
         prop_assert_eq!(cut.peak_memory.0, one.peak_memory.0 + sums);
         prop_assert_eq!(cut.flop, accumulate as u64 * one.flop);
         // Kernels, launches and gradients of each micro-batch, one update.
-        let phase = |p: &zoo_npu::Profile, name| p.by_phase().into_iter().find(|(phase, _)| *phase == name).unwrap().1.0;
+        let phase = |p: &crate::Profile, name| p.by_phase().into_iter().find(|(phase, _)| *phase == name).unwrap().1.0;
         let (several, single) = (phase(&cut, zoo_graph::Phase::Backward), phase(&one, zoo_graph::Phase::Backward));
         prop_assert!((several / single / accumulate as f64 - 1.0).abs() < 1e-9);
         prop_assert!((phase(&cut, zoo_graph::Phase::Update) / phase(&one, zoo_graph::Phase::Update) - 1.0).abs() < 1e-9);
@@ -205,11 +205,11 @@ proptest! {
     ) {
         let mut recipe = recipe(network, batch);
         let device = device(name);
-        let composed = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let composed = crate::profile(&recipe, &device, Work::Train).unwrap();
         recipe.npu.fused_attention = true;
-        let fused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
-        let bytes = |profile: &zoo_npu::Profile| profile.prices.iter().map(|price| price.bytes).sum::<u64>();
-        let products = |profile: &zoo_npu::Profile, k: usize| {
+        let fused = crate::profile(&recipe, &device, Work::Train).unwrap();
+        let bytes = |profile: &crate::Profile| profile.prices.iter().map(|price| price.bytes).sum::<u64>();
+        let products = |profile: &crate::Profile, k: usize| {
             let nodes = profile.kernels[k].nodes.iter().map(|n| &profile.graph.nodes[*n].op);
             nodes.filter(|op| matches!(op, zoo_graph::Op::MatMul(_))).count()
         };
@@ -282,7 +282,7 @@ proptest! {
     fn memory_grows_with_the_batch(network in 0..NETWORKS.len(), batch in 2usize..64, more in 1usize..64) {
         let device = device("ascend910");
         let memory = |batch| {
-            let compiled = zoo_npu::compile(&recipe(NETWORKS[network], batch), &device, Work::Train, batch).unwrap();
+            let compiled = crate::compile::compile(&recipe(NETWORKS[network], batch), &device, Work::Train, batch).unwrap();
             peak_memory(&compiled.graph, &recipe(NETWORKS[network], batch).npu)
         };
         prop_assert!(memory(batch) < memory(batch + more));
@@ -373,8 +373,8 @@ fn the_largest_batch_fits_and_one_more_does_not() {
     let largest = largest_batch(&recipe, &device, Work::Train).unwrap().unwrap();
     assert!(largest > 256, "the published batch fits, so the largest is above: {largest}");
     recipe.train.batch = largest;
-    zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    crate::profile(&recipe, &device, Work::Train).unwrap();
     recipe.train.batch = largest + 1;
-    let refused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap_err().to_string();
+    let refused = crate::profile(&recipe, &device, Work::Train).unwrap_err().to_string();
     assert!(refused.contains(&format!("the largest that fits is {largest}")), "{refused}");
 }

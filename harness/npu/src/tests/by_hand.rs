@@ -1,14 +1,6 @@
 //! Numbers that can be worked out by hand.
 
-use std::path::Path;
-use zoo_graph::{
-    Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
-    formula::Formula,
-    ops::{
-        Assign, Concat, Conv2D, DeviceName, Map, MatMul, MaxPool, Op, Reshape, TransData, Transpose, Update, Window,
-    },
-};
-use zoo_npu::{
+use crate::{
     Device, DeviceLibrary, Seconds, Work,
     collective::all_reduce,
     composed::{Composed, composed},
@@ -16,6 +8,14 @@ use zoo_npu::{
     kernel, matrix,
     traffic::Cache,
     vector,
+};
+use std::path::Path;
+use zoo_graph::{
+    Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
+    formula::Formula,
+    ops::{
+        Assign, Concat, Conv2D, DeviceName, Map, MatMul, MaxPool, Op, Reshape, TransData, Transpose, Update, Window,
+    },
 };
 use zoo_recipe::schema::{Init, TransDataKernel};
 
@@ -119,7 +119,7 @@ fn pools_pay_for_the_rows_of_their_output() {
 }
 
 /// Traffic of a graph's only kernel.
-fn traffic(graph: &Graph, trans_data: TransDataKernel) -> zoo_npu::traffic::Traffic {
+fn traffic(graph: &Graph, trans_data: TransDataKernel) -> crate::traffic::Traffic {
     let device = ascend();
     let kernels =
         kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
@@ -177,7 +177,7 @@ fn memory_holds_what_is_live() {
     let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
     let graph = convolution([2, 16, 8, 8], 16, three, 1);
     let (map, filters) = (2 * 16 * 64 * 2, 16 * 16 * 9 * 2);
-    assert_eq!(zoo_npu::memory::peak_memory(&graph, &Default::default()), Bytes(2 * map + filters));
+    assert_eq!(crate::memory::peak_memory(&graph, &Default::default()), Bytes(2 * map + filters));
     assert!(matches!(graph.nodes[0].op, Op::Conv2D(_)));
 }
 
@@ -260,7 +260,7 @@ fn composed_formulas_run_term_by_term() {
     let expected = Composed { kernels: 3, read: 4 * 4000, written: 3 * 4000, operand: 4000 };
     assert_eq!(found, expected);
     let device = Device {
-        operators: zoo_npu::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
+        operators: crate::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
         ..ascend()
     };
     let kernels =
