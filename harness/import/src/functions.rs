@@ -87,6 +87,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["permute", "transpose", "swapaxes", "swapdims", "t", "T", "mT"], |network, at| network.permuted(at)),
     (&["chunk", "split", "split_with_sizes", "tensor_split", "unbind"], |network, at| network.pieces(at)),
     (&["roll"], |network, at| network.rolled(at)),
+    (&["cumsum"], |network, at| network.cumsum(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand", "expand_as"], |network, at| network.expanded(at)),
     (&["contiguous", "clone"], |network, at| network.same(at)),

@@ -2,6 +2,7 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::Count;
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -17,6 +18,16 @@ impl Reader<'_> {
     pub(crate) fn formula(&mut self, at: &mut At<'_>, formula: impl Into<String>) -> Result<(), Refusal> {
         let x = self.first(at)?;
         self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
+    }
+
+    pub(crate) fn cumsum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let axis = at.axis(1, &["dim"], self.shape_of(x).len())?;
+        let Some(axis) = axis.checked_sub(1) else {
+            return Err(at.refuse("it sums along the batch", "`cumsum` sums along an axis of each sample"));
+        };
+        let layer = Layer::Cumsum(zoo::Cumsum { axis: Count(axis), reverse: false });
+        self.gives(at, What::Layer(Word::of(&layer)), vec![x], None)
     }
 
     pub(crate) fn exponential(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

@@ -120,6 +120,8 @@ fn arguments_say_what_the_layer_does() {
             "- reshape: {to: [8, 6, 1, 2]}",
         ),
         ("torch.roll", json!([[1, -2], [2, -1]]), json!({}), SAME, "- roll: {by: [0, 1, -2]}"),
+        ("torch.cumsum", json!([]), json!({"dim": -1}), SAME, "- cumsum: {axis: 2}"),
+        ("torch.Tensor.cumsum", json!([1]), json!({}), SAME, "- cumsum"),
         ("torch.pixel_shuffle", json!([2]), json!({}), &[BATCH, 2, 12, 12], "- pixel_shuffle: {by: 2}"),
         ("torch.channel_shuffle", json!([4]), json!({}), SAME, "- channel_shuffle: {groups: 4}"),
         (
@@ -173,6 +175,7 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.nn.functional.pad", json!([[0, 0, 0, 1, 0, 2]]), json!({"value": 1}), SAME, "pads with other values"),
         ("torch.pow", json!([0.5]), json!({}), SAME, "its exponent"),
         ("torch.roll", json!([3]), json!({}), SAME, "`dims` has a form"),
+        ("torch.cumsum", json!([0]), json!({}), SAME, "it sums along the batch"),
         ("torch.pixel_shuffle", json!([3]), json!({}), SAME, "`upscale_factor` has a form"),
         ("torch.pixel_shuffle", json!([2]), json!({}), SAME, "it gives [61, 8, 6, 6]"),
         ("torch.pixel_unshuffle", json!([2]), json!({}), &[BATCH, 32, 3, 3], "`pixel_unshuffle` is not supported"),

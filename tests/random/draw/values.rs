@@ -22,6 +22,7 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("slice", slice),
     ("take", take),
     ("roll", roll),
+    ("cumsum", cumsum),
     ("permute", permute),
     ("reshape", reshape),
     ("flatten", flatten),
@@ -121,6 +122,18 @@ fn take(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 fn roll(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let by: Vec<i64> = (0..d.tape.between(1, x.len())).map(|_| d.tape.below(9) as i64 - 4).collect();
     d.only("roll", settings([("by", json!(by))]), x.to_vec())
+}
+
+fn cumsum(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let mut set = Map::new();
+    let axis = d.tape.below(x.len());
+    if axis > 0 || d.tape.flag() {
+        set.insert("axis".to_owned(), json!(axis));
+    }
+    if d.tape.flag() {
+        set.insert("reverse".to_owned(), json!(d.tape.flag()));
+    }
+    d.only("cumsum", set, x.to_vec())
 }
 
 fn permute(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {

@@ -132,6 +132,6 @@ pub(super) fn choose<'a>(
         Op::ExtractPatchesGrad(op) => Some(fast(|call| dense::patches_gradient(op, call))),
         Op::Map(op) => Some(fast(|call| formula::map(op, call))),
         Op::MaskSoftMargin(op) => Some(fast(|call| dense::mask_soft_margin(op, call))),
-        Op::BalancedBce(_) => None,
+        Op::BalancedBce(_) | Op::Cumsum(_) => None,
     }
 }

@@ -16,6 +16,7 @@ mod balanced_bce;
 mod columns;
 mod conv;
 mod correlation;
+mod cumsum;
 mod executor;
 mod formula;
 mod gather;
@@ -157,6 +158,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::Conv2DBackpropFilter(op) => vec![conv::filter_grad::<T>(op, call.take()?)?],
         Op::Conv2DBackpropInput(op) => vec![conv::input_grad::<T>(op, call.take()?)?],
+        Op::Cumsum(op) => vec![cumsum::cumsum::<T>(op, call.take()?)?],
         Op::DepthwiseCorrelation(_) => vec![correlation::forward::<T>(call.take()?)?],
         Op::DepthwiseCorrelationGrad(op) => vec![correlation::grad::<T>(op, call.take()?)?],
         Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],

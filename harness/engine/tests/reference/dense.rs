@@ -276,6 +276,10 @@ fn fast_kernels_agree() {
         let map = tiny.add(BiasAdd, &[map, x[3]]);
         tiny.formula(sigmoid(), &[map])
     });
+    fast_agrees(&[&[2, 5, 3, 4], &[19, 5, 3, 3]], "sums of a wide map", |tiny, x| {
+        let map = tiny.add(conv(), x);
+        tiny.add(Cumsum { axis: 1, reverse: false }, &[map])
+    });
     fast_agrees(&[&[2, 5, 3, 4], &[19, 5, 3, 3], &[19]], "bias of a wide map", |tiny, x| {
         let map = tiny.add(conv(), &x[..2]);
         tiny.add(BiasAdd, &[map, x[2]])

@@ -289,7 +289,11 @@ fn sums_by_hand() {
     assert_eq!(apply(WeightedSum { weights: vec![2.0, -0.5] }, &scalars)[0], [4.0]);
     let x: Vec<f64> = (1..=8).map(f64::from).collect();
     assert_eq!(apply(BiasAddGrad, &[(&[2, 2, 1, 2], x.clone())])[0], [14.0, 22.0]);
-    assert_eq!(apply(BiasAddGrad, &[(&[4, 2], x)])[0], [16.0, 20.0]);
+    assert_eq!(apply(BiasAddGrad, &[(&[4, 2], x.clone())])[0], [16.0, 20.0]);
+    let sums = |axis, reverse| apply(Cumsum { axis, reverse }, &[(&[2, 2, 2], x.clone())]).remove(0);
+    assert_eq!(sums(0, false), [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+    assert_eq!(sums(1, false), [1.0, 2.0, 4.0, 6.0, 5.0, 6.0, 12.0, 14.0]);
+    assert_eq!(sums(2, true), [3.0, 2.0, 7.0, 4.0, 11.0, 6.0, 15.0, 8.0]);
     let ty = zoo_graph::TensorType::plain([2, 2], DType::F64);
     assert_eq!(apply(Fill { value: 1.5, ty }, &[])[0], [1.5; 4]);
 }

@@ -134,6 +134,10 @@ fn moves_of_elements() {
     check(&[&[2, 3, 2], &[2, 1, 2], &[2, 2, 2]], "concat", |tiny, parts| tiny.add(Concat { axis: 1 }, parts));
     check(&[&[4, 5]], "slice", |tiny, x| tiny.add(Slice { start: vec![1, 2], size: vec![2, 3] }, x));
     check(&[&[2, 3]], "pad", |tiny, x| tiny.add(Pad { before: vec![1, 0], after: vec![2, 1] }, x));
+    for (axis, reverse) in [(0, false), (1, true), (2, false)] {
+        let op = Cumsum { axis, reverse };
+        check(&[&[2, 3, 4]], &format!("{op:?}"), |tiny, x| tiny.add(op.clone(), x));
+    }
     check(&[&[2, 3]], "reshape", |tiny, x| tiny.add(Reshape { shape: [3, 2].into() }, x));
 }
 

@@ -24,6 +24,7 @@ mod concat;
 mod conv2d;
 mod conv2d_backprop_filter;
 mod conv2d_backprop_input;
+mod cumsum;
 mod depthwise_correlation;
 mod dropout;
 mod extract_patches;
@@ -77,6 +78,7 @@ pub use concat::Concat;
 pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;
 pub use conv2d_backprop_input::Conv2DBackpropInput;
+pub use cumsum::Cumsum;
 pub use depthwise_correlation::{DepthwiseCorrelation, DepthwiseCorrelationGrad};
 pub use dropout::Dropout;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
@@ -307,7 +309,7 @@ operators! {
     AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, Assign, AvgPool, AvgPoolGrad, BalancedBce, BiasAdd,
     BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad,
     BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
-    Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, Dropout,
+    Conv2DBackpropFilter, Conv2DBackpropInput, Cumsum, DepthwiseCorrelation, DepthwiseCorrelationGrad, Dropout,
     ExtractPatches, ExtractPatchesGrad, Eye, Fill, Gather, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map,
     MaskSoftMargin, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
     ScatterAdd, Slice, SoftmaxCrossEntropy, Split, TransData, Transpose, WeightedSum,

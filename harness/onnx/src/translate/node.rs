@@ -37,6 +37,14 @@ impl Translation<'_> {
                 self.push("Expand", &node.name, vec![value, extents], self.result(node), vec![]);
             }
             Op::Concat(concat) => self.plain(node, "Concat", vec![Attribute::int("axis", concat.axis)]),
+            Op::Cumsum(cumsum) => {
+                let axis = self.integers(node, "axis", &[cumsum.axis as i64]);
+                // ONNX wants a number, not a list of one.
+                self.initializers.last_mut().into_iter().for_each(|axis| axis.dims.clear());
+                let inputs = self.operands(node).into_iter().chain([axis]).collect();
+                let reverse = Attribute::int("reverse", usize::from(cumsum.reverse));
+                self.push("CumSum", &node.name, inputs, self.result(node), vec![reverse]);
+            }
             Op::MaxPool(pool) => {
                 let pads = self.closed_pads(node, &pool.window);
                 self.plain(node, "MaxPool", pool_attributes(&pool.window, pads));

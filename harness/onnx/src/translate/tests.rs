@@ -109,6 +109,21 @@ fn any_batch_may_come_unless_an_operator_mixes_it() {
     assert!(outputs.contains(&"cls") && !outputs.contains(&"template"), "{outputs:?}");
 }
 
+/// The axis of a layer leaves the batch out.
+#[test]
+fn sums_along_an_axis_have_it_as_a_number() {
+    let body =
+        "model.body=[{cumsum: {name: sums, axis: 1, reverse: true}}, flatten, {linear: {name: fc, out: $classes}}]";
+    let graph = graph("tiny", &[body]);
+    assert_eq!(batch(&graph), Batch::Any);
+    let model = model(&graph).graph.unwrap();
+    let sums = node(&model, "sums");
+    assert_eq!((sums.op_type.as_str(), &sums.input[..]), ("CumSum", &["image".to_owned(), "sums/axis".to_owned()][..]));
+    assert_eq!(sums.attribute[0], Attribute::int("reverse", 1));
+    let axis = model.initializer.iter().find(|tensor| tensor.name == "sums/axis").unwrap();
+    assert_eq!((axis.dims.len(), &axis.raw_data[..]), (0, &2_i64.to_le_bytes()[..]));
+}
+
 /// A parameter is the same for all samples. Runtimes concatenate it with samples only if it is expanded to their
 /// number.
 #[test]

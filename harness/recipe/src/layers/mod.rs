@@ -26,6 +26,7 @@ mod conv;
 mod conv1d;
 mod conv_transpose;
 mod crop;
+mod cumsum;
 mod dot_product_attention;
 mod drop_path;
 mod dropout;
@@ -238,6 +239,7 @@ layers! {
     "sine_positions" => sine_positions::SinePositions,
     "windows" => windows::Windows,
     "roll" => roll::Roll,
+    "cumsum" => cumsum::Cumsum,
     "merge_patches" => merge_patches::MergePatches,
     "prepend" => prepend::Prepend,
     "add_parameter" => add_parameter::AddParameter,

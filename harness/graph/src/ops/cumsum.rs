@@ -1,0 +1,50 @@
+//! `Cumsum`: sums of the elements so far along an axis.
+
+use super::{OpError, Operator, Rounding, Summed, expect_float, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Result: each element is the sum of the elements along the axis up to and including its own, or
+/// from its own on.
+///
+/// Source: `torch.cumsum`, `tf.math.cumsum`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cumsum {
+    /// The axis.
+    pub axis: usize,
+    /// Whether the sums start at the end of the axis.
+    pub reverse: bool,
+}
+
+impl Operator for Cumsum {
+    fn names() -> &'static [&'static str] {
+        &["Cumsum"]
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        if self.axis >= x.shape.len() {
+            return Err(OpError::Attribute(format!("sums along axis {} of {}", self.axis, x.shape)));
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
+        Rounding::Wide(Summed::All)
+    }
+
+    fn mixes_samples(&self, _inputs: &[&TensorType]) -> bool {
+        self.axis == 0
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let dx = grad.emit("grad", Self { reverse: !self.reverse, ..self.clone() }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}

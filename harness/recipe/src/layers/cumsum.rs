@@ -1,0 +1,36 @@
+//! Sums of the elements so far.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+use crate::schema::Count;
+
+/// Sums along an axis: each element becomes the sum of the elements up to and including its own (PyTorch's cumsum).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cumsum {
+    /// The axis, from 0, without the batch.
+    #[serde(default)]
+    pub axis: Count,
+    /// Whether the sums start at the end of the axis.
+    #[serde(default)]
+    pub reverse: bool,
+}
+
+impl Word for Cumsum {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        if self.axis.0 + 1 >= at.rank(x) {
+            return Err(at.refuse(format!("there is no axis {} in {}", self.axis.0, at.shape(x))));
+        }
+        at.add(ops::Cumsum { axis: self.axis.0 + 1, reverse: self.reverse }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding(if self.reverse { "cumsum reverse" } else { "cumsum" }).into()
+    }
+}
