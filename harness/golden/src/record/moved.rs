@@ -11,7 +11,7 @@ use zoo_graph::{Graph, Phase, Source, ValueId};
 pub(super) fn in_last_place(name: &str, values: &mut [f32]) {
     let hash = NameHash::new(name);
     for (element, value) in (0..).zip(values).filter(|(_, value)| value.fract() != 0.0) {
-        *value = if hash.h(element) % 2 == 0 { value.next_up() } else { value.next_down() };
+        *value = if hash.h(element).is_multiple_of(2) { value.next_up() } else { value.next_down() };
     }
 }
 
