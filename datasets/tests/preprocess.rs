@@ -7,7 +7,7 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 use zoo_datasets::hash::sample_positions;
 use zoo_datasets::transforms::shorter_side;
-use zoo_datasets::{Image, Normalize, Pipeline, Rng, Size, image};
+use zoo_datasets::{Image, Normalize, Pipeline, Rng, image};
 use zoo_settings::{CenterCrop, Filter, ImageSize, Resize, Step};
 
 fn folder() -> PathBuf {

@@ -55,13 +55,6 @@ pub fn verify(graph: &Graph, after: Option<&'static str>) -> Result<(), GraphErr
             let (was, becomes) = (graph.ty(variable.value), graph.ty(next));
             return Err(broken(format!("variable `{}` is {was} and becomes {becomes}", variable.name)));
         }
-        let producer = variable.next.and_then(|next| graph.producer(next));
-        if let Some(node) = producer.filter(|node| node.op.update().is_none()) {
-            return Err(broken(format!(
-                "variable `{}` is updated by `{}`, which updates nothing",
-                variable.name, node.name
-            )));
-        }
     }
     Ok(())
 }

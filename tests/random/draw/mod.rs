@@ -160,7 +160,9 @@ impl Drawing<'_> {
     /// A layer with a name, if it needs one, and sometimes `enabled`.
     fn word(&mut self, tag: &str, mut settings: Map<String, Value>) -> Value {
         let parameters = PARAMETERS.contains(&tag);
-        if (parameters && !self.indexed) || self.tape.rarely(3) {
+        // Without a name, layers in a second list would be called as those in the first.
+        let named = parameters || tag == "sequential";
+        if (named && !self.indexed) || self.tape.rarely(3) {
             let name = self.name("m");
             if parameters && self.depth == 0 && !matches!(tag, "scope" | "stack" | "block") {
                 self.modules.push(name.clone());

@@ -3,7 +3,7 @@
 use super::{Case, Outcome, Proof, REFERENCE, elements, expect, told};
 use candle_core::{Device as Host, Tensor};
 use zoo_engine::{Observer, StepMemory};
-use zoo_graph::{Graph, Op, ValueId};
+use zoo_graph::{Graph, ValueId};
 
 impl Case {
     /// The gradient of the loss in f64 against its finite differences along a direction.
@@ -96,7 +96,7 @@ struct Gradients {
 
 impl Gradients {
     fn new(graph: &Graph) -> Self {
-        let sigmoids = graph.nodes.iter().filter(|node| matches!(node.op, Op::Sigmoid(_)));
+        let sigmoids = graph.nodes.iter().filter(|node| node.op.name() == "Sigmoid");
         let probabilities = sigmoids.flat_map(|node| node.outputs.iter().copied()).collect();
         let of = graph.gradients.iter().map(|(_, value)| (*value, None)).collect();
         Self { of, probabilities, saturated: false }

@@ -105,6 +105,15 @@ def softmax(d: Draw, x: Value) -> str:
     return applied(d, form.replace("D", str(dim)), x)
 
 
+@word(*ANY, weight=0.5)
+def cumsum(d: Draw, x: Value) -> str:
+    axis = d.pick("axis", [1, 2, 3])
+    d.need(axis <= x.rank)
+    dim = d.pick("dim", [axis, axis - x.rank - 1])
+    d.tag("cumsum", *(["cumsum.axis"] if axis > 1 else []))
+    return d.pick("form", [f"torch.cumsum({x.name}, {dim})", f"{x.name}.cumsum(dim={dim})"])
+
+
 def broadcastable(a: Value, b: Value) -> bool:
     return a.rank == b.rank and all(m == n or n == 1 for m, n in zip(a.shape, b.shape))
 
