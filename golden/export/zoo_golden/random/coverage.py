@@ -17,6 +17,7 @@ _OF_RECIPES = "a notation of recipes that an importer has no need of"
 _NO_OPTION = "`port` has no such option"
 NOT_DRAWN = {
     "crop": _OF_NO_FUNCTION,
+    "cumsum.reverse": _OF_NO_FUNCTION,
     "pair_log_softmax": _OF_NO_FUNCTION,
     "xcorr": _OF_NO_FUNCTION,
     "patches": _OF_NO_FUNCTION,

@@ -96,9 +96,8 @@ pub(super) fn moved(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineE
 
 /// The operands in f64; class indices are not converted.
 fn widened(ran: &Ran<'_>) -> candle_core::Result<Vec<Tensor>> {
-    let widen = |tensor: &Tensor| match tensor.dtype() {
-        DType::U32 => Ok(tensor.clone()),
-        _ => tensor.to_dtype(DType::F64),
+    let widen = |tensor: &Tensor| {
+        if tensor.dtype() == DType::U32 { Ok(tensor.clone()) } else { tensor.to_dtype(DType::F64) }
     };
     ran.operands.iter().map(widen).collect()
 }

@@ -224,7 +224,7 @@ pub trait Operator {
         Work::counted(self.flop(inputs, outputs), inputs, outputs)
     }
 
-    /// The kind of the operator, for fusion and skipped updates. The verifier knows which operators update variables.
+    /// The kind of the operator, for fusion and skipped updates.
     fn kind(&self) -> Kind {
         Kind::Other
     }
