@@ -24,7 +24,7 @@ from .conditions import NORMALISATIONS, Gain, Input, fill, lift
 from .document import Recording
 from .networks import OneType
 from .optimizers import describe, starts
-from .rounding import LAST_PLACE, Rounding, is_real, moves
+from .rounding import LAST_PLACE, Rounding, is_real, moves, operand
 
 T = TypeVar("T")
 
@@ -305,8 +305,8 @@ class _Exact(TorchFunctionMode):
             x = args[0] if args else kwargs["input"]
             return nn.functional.relu6(x + 3) / 6
         if function in (nn.functional.batch_norm, nn.functional.instance_norm):
-            x, *rest = args or (kwargs["input"],)
-            result = function(x.contiguous(), *rest, **{key: value for key, value in kwargs.items() if key != "input"})
+            x, rest, named = operand(args, kwargs)
+            result = function(x.contiguous(), *rest, **named)
             if result.requires_grad:
                 result.register_hook(torch.Tensor.contiguous)
             return result

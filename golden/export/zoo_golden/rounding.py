@@ -25,6 +25,12 @@ def is_real(result: object) -> bool:
     return isinstance(result, torch.Tensor) and result.is_floating_point()
 
 
+def operand(args: tuple, kwargs: dict) -> tuple[torch.Tensor, tuple, dict]:
+    """The operand of a call, which may be named, and its other arguments."""
+    x, *rest = args or (kwargs["input"],)
+    return x, tuple(rest), {key: value for key, value in kwargs.items() if key != "input"}
+
+
 class Rounding(TorchFunctionMode):
     """Moves what functions compute, and the gradients of their results.
 
@@ -38,13 +44,13 @@ class Rounding(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function in _STEPS:
-            x, *rest = args or (kwargs["input"],)
-            function(x.detach(), *rest, **{key: value for key, value in kwargs.items() if key != "input"})  # for running statistics
+            x, rest, named = operand(args, kwargs)
+            function(x.detach(), *rest, **named)  # for running statistics
             with self:
                 return _STEPS[function](*args, **kwargs)
         if function is nn.functional.cross_entropy and kwargs.get("reduction", "mean") == "mean":
-            logits, *rest = args or (kwargs["input"],)
-            args, kwargs = (self._with_probabilities(logits), *rest), {key: value for key, value in kwargs.items() if key != "input"}
+            logits, rest, kwargs = operand(args, kwargs)
+            args = (self._with_probabilities(logits), *rest)
         result = function(*args, **kwargs)
         if getattr(function, "__name__", "") in _ROUND_NOTHING:
             return result

@@ -3,9 +3,6 @@ their last place."""
 
 import re
 
-import torch
-from torch import nn
-
 from ..rounding import LAST_PLACE
 from .outcome import Kind
 
@@ -13,26 +10,6 @@ SHARE = 0.25
 """Part of the error by which PyTorch's own step must move, to explain it."""
 LAST_PLACES = {"f64": LAST_PLACE, "f32": 2.0**-24}
 """Relative size of a rounding."""
-
-
-def moved_inputs(network: nn.Module) -> nn.Module:
-    """The same network, whose innermost modules get operands that are moved in the last place of f32: what an evaluation in f32 may give."""
-    chance = torch.Generator().manual_seed(0)
-
-    def moved(module: nn.Module, arguments: tuple) -> tuple:
-        return tuple(_moved(value, chance) for value in arguments)
-
-    for module in network.modules():
-        if not any(module.children()):
-            module.register_forward_pre_hook(moved)
-    return network
-
-
-def _moved(value: object, chance: torch.Generator) -> object:
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    up = torch.randint(0, 2, value.shape, generator=chance, dtype=value.dtype)
-    return value * (1 + LAST_PLACES["f32"] * (2 * up - 1))
 
 
 def judge(failed: list[dict], golden: dict) -> tuple[Kind, str]:

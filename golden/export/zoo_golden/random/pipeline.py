@@ -23,7 +23,7 @@ from torch import nn
 from .. import port
 from ..__main__ import golden
 from ..networks import build, still
-from ..rounding import LAST_PLACE
+from ..rounding import LAST_PLACE, Rounding, moves
 from ..trace import TraceError
 from . import conditioning
 from .draw import Case, Source, arguments
@@ -165,7 +165,8 @@ class Pipeline:
         network = build(options.model, options.classes).eval()
         with torch.no_grad():
             rounded, exact = (evaluated(network.to(dtype), inputs, dtype) for dtype in (torch.float32, torch.float64))
-            moved = evaluated(conditioning.moved_inputs(network), inputs, torch.float64)
+            with Rounding(moves(0, conditioning.LAST_PLACES["f32"])):
+                moved = evaluated(network, inputs, torch.float64)
         scale = exact.norm().item() or 1.0
         noise = max((values.double() - exact).norm().item() for values in (rounded, moved)) / scale
         limit = max(2e-6, 30 * noise)

@@ -134,7 +134,9 @@ fn sensitivities(ran: &Ran<'_>, operands: &[Tensor], exact: &[Vec<f64>]) -> Resu
 /// and zero if the label is ignored.
 pub(super) fn probabilities(op: &SoftmaxCrossEntropy, ran: &Ran<'_>) -> Result<Vec<f64>, EngineError> {
     let operands = widened(ran)?;
-    let [logits, labels] = &operands[..] else { return Ok(Vec::new()) };
+    let [logits, labels] = &operands[..] else {
+        return Err(candle_core::Error::Msg("a cross entropy reads logits and labels".into()).into());
+    };
     let classes = logits.dims().last().copied().unwrap_or(1).max(1);
     let (opened, labels) = (Elements::of(logits)?, Elements::of(labels)?);
     let labels = labels.slice::<u32>()?;
@@ -161,7 +163,9 @@ pub(super) fn probabilities(op: &SoftmaxCrossEntropy, ran: &Ran<'_>) -> Result<V
 /// replaced by `|dy|` with the sign of `x`, nothing cancels in the sum over neighbours.
 pub(super) fn through_neighbours(op: &LrnGrad, ran: &Ran<'_>) -> Result<Vec<f64>, EngineError> {
     let operands = widened(ran)?;
-    let [x, dy] = &operands[..] else { return Ok(Vec::new()) };
+    let [x, dy] = &operands[..] else {
+        return Err(candle_core::Error::Msg("the gradient of a normalisation reads x and dy".into()).into());
+    };
     let ones = x.ones_like()?;
     let aligned = dy.abs()?.mul(&x.sign()?)?;
     // d^-beta, the factor of the normalisation.
