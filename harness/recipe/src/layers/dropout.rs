@@ -6,6 +6,8 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::check::Lints;
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 /// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +28,12 @@ impl Word for Dropout {
             return Ok(x);
         }
         at.add(ops::Dropout { rate: self.rate, stream }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let rate = Code::number(at.real("rate", self.rate));
+        let training = vec![rate.clone(), Code::text("self.training")];
+        at.either(Code::call("nn.Dropout", vec![rate]), Code::applied("functional.dropout", at.x(), training))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 /// `[C, H, W]` to `[C*H*W]`, row-major.
@@ -20,6 +22,10 @@ impl Word for Flatten {
         let n = shape.first().copied().unwrap_or(1);
         let shape = [n, shape.iter().skip(1).product()].into();
         at.add(ops::Reshape { shape }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.Flatten()"), Code::of(at.x(), ".flatten(1)"))
     }
 
     fn describe(&self) -> Description<'_> {

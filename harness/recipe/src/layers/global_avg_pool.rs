@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 /// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.
@@ -17,6 +19,13 @@ impl Word for GlobalAvgPool {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::AdaptiveAvgPool { out: [1, 1] }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(
+            Code::text("nn.AdaptiveAvgPool2d(1)"),
+            Code::applied("functional.adaptive_avg_pool2d", at.x(), vec![Code::text("1")]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 /// min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardsigmoid).
@@ -18,6 +20,10 @@ impl Word for HardSigmoid {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [(x + 3.0).max(0.0).min(6.0) / 6.0]);
         at.formula(formula, DeviceName::new("HardSigmoid", "HardSigmoidGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.Hardsigmoid()"), Code::call("functional.hardsigmoid", vec![Code::value(at.x())]))
     }
 
     fn describe(&self) -> Description<'_> {

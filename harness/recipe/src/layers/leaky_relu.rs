@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 /// x where x > 0, else slope * x (PyTorch's LeakyReLU).
@@ -26,6 +28,14 @@ impl Word for LeakyRelu {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, x * self.slope)]);
         at.formula(formula, DeviceName::new("LeakyRelu", "LeakyReluGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let slope = Code::number(at.real("slope", self.slope));
+        at.either(
+            Code::call("nn.LeakyReLU", vec![slope.clone()]),
+            Code::applied("functional.leaky_relu", at.x(), vec![slope]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 /// Multiplies by a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +21,12 @@ impl Word for Scale {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::Scale { factor: self.by }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let by = at.real("by", self.by);
+        let pieces = vec![Piece::Value(at.x(), Binding::Product), Piece::Text(" * ".into()), Piece::Factor(by)];
+        Ok(at.function(Code { pieces, binding: Binding::Product }))
     }
 
     fn describe(&self) -> Description<'_> {

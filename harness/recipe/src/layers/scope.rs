@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 /// Layers under a common name that is not called as a module itself.
@@ -28,6 +30,10 @@ impl Word for Scope {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.body(&self.body, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.body(&self.body, at.x())
     }
 
     fn describe(&self) -> Description<'_> {

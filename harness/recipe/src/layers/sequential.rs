@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 /// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's nn.Sequential).
@@ -32,6 +34,10 @@ impl Word for Sequential {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.body(&self.body, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.inside(|inner, x| inner.row(&self.body, x))
     }
 
     fn describe(&self) -> Description<'_> {

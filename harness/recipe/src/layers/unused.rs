@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
@@ -27,6 +29,11 @@ impl Word for Unused {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.declare(&self.body, x)?;
         Ok(x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.unused(&self.body)?;
+        Ok(at.x())
     }
 
     fn describe(&self) -> Description<'_> {
