@@ -33,7 +33,7 @@ impl Word for PairLogSoftmax {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let pairs = Code::of(at.x(), ".unflatten(1, (2, -1)).permute(0, 2, 3, 4, 1)");
-        Ok(at.function(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")])))
+        at.pure(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")]))
     }
 
     fn describe(&self) -> Description<'_> {
