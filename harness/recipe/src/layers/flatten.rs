@@ -1,16 +1,14 @@
 //! From maps to features.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// `[C, H, W]` to `[C*H*W]`, row-major.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Flatten {}
+zoo_settings::settings! {
+    /// `[C, H, W]` to `[C*H*W]`, row-major.
+    pub struct Flatten {}
+}
 
 impl Word for Flatten {
     const MODULE: Module = Module::Function;

@@ -1,16 +1,14 @@
 //! Piecewise linear approximation of the sigmoid.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardsigmoid).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HardSigmoid {}
+zoo_settings::settings! {
+    /// min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardsigmoid).
+    pub struct HardSigmoid {}
+}
 
 impl Word for HardSigmoid {
     const MODULE: Module = Module::Function;

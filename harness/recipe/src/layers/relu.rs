@@ -1,16 +1,14 @@
 //! ReLU.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// max(x, 0).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Relu {}
+zoo_settings::settings! {
+    /// max(x, 0).
+    pub struct Relu {}
+}
 
 impl Word for Relu {
     const MODULE: Module = Module::Function;

@@ -1,32 +1,24 @@
 //! Mean absolute difference where a mask is set.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{LossTerm, Terms, one};
+use super::{LossTerm, Terms};
 
-/// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaskedL1 {
-    /// Name of the component.
-    #[serde(default = "l1_loss")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[1, H, W]`.
-    pub prediction: String,
-    /// Input of the step: `[H, W]`.
-    pub target: String,
-    /// Input of the step: weight of each pixel, `[H, W]`.
-    pub mask: String,
-}
-
-fn l1_loss() -> String {
-    "l1_loss".into()
+zoo_settings::settings! {
+    /// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
+    pub struct MaskedL1 {
+        /// Name of the component.
+        pub name: String = "l1_loss".into(),
+        /// Factor in the total.
+        #[schemars(range(min = 0))]
+        pub weight: f64 = 1.0,
+        /// Output of the model: `[1, H, W]`.
+        pub prediction: String,
+        /// Input of the step: `[H, W]`.
+        pub target: String,
+        /// Input of the step: weight of each pixel, `[H, W]`.
+        pub mask: String,
+    }
 }
 
 impl MaskedL1 {

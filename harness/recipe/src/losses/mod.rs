@@ -126,11 +126,3 @@ impl Loss {
 pub(crate) fn further_path(name: &str) -> String {
     format!("loss.cross_entropies.{name}")
 }
-
-fn one() -> f64 {
-    1.0
-}
-
-fn small() -> f64 {
-    1e-6
-}
