@@ -11,8 +11,7 @@ use crate::schema::{Size, WeightInit};
 zoo_settings::settings! {
     /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`
     /// `[3E, E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names,
-    /// use
-    /// `dot_product_attention`.
+    /// use `dot_product_attention`.
     pub struct Attention {
         /// Number of heads; E is divided among them.
         pub heads: Size,

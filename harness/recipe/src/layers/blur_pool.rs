@@ -11,8 +11,7 @@ zoo_settings::settings! {
     /// Smooths each channel with a binomial filter and then takes every `stride`-th pixel, so that a shift of the image
     /// changes the result little (arXiv 1904.11486; timm's BlurPool2d). A filter of 3 taps has the weights 1/4, 1/2,
     /// 1/4 along each axis. It is a depthwise convolution with fixed weights and without padding; timm pads by
-    /// reflection:
-    /// `- pad: {size: 1, mode: reflect}`.
+    /// reflection: `- pad: {size: 1, mode: reflect}`.
     pub struct BlurPool {
         /// Taps of the filter along each axis.
         pub kernel: Size = Size(3),

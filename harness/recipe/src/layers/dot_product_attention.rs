@@ -13,8 +13,7 @@ zoo_settings::settings! {
     /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention):
     /// softmax(q k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, in
     /// this order, as the output of a single dense layer; or keys and values from taps. The result is `[T, heads*d]`.
-    /// Axes before T, as in
-    /// `windows`, are batch axes.
+    /// Axes before T, as in `windows`, are batch axes.
     pub struct DotProductAttention {
         /// Number of query heads.
         pub heads: Size,

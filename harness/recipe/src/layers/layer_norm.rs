@@ -10,8 +10,7 @@ use crate::schema::{BnInit, Size};
 zoo_settings::settings! {
     /// Normalises each sample, or each of its rows, with its mean and biased variance, with a scale and a shift per
     /// element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, unless
-    /// switched off,
-    /// `bias`.
+    /// switched off, `bias`.
     pub struct LayerNorm {
         /// Number of trailing axes that are normalised together.
         pub axes: Size = Size(1),

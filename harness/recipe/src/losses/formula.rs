@@ -18,9 +18,8 @@ zoo_settings::settings! {
     /// class of each row of the first output, or the number that other terms ignore; rows with this number count,
     /// unless the formula leaves them out. Other inputs have the shape of the first output. Missing axes have one
     /// element. In addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`,
-    /// `row_mean`, `row_max`,
-    /// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element in its row. Cross
-    /// entropy is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
+    /// `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element
+    /// in its row. Cross entropy is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
     pub struct FormulaTerm {
         /// The formula.
         pub formula: String,

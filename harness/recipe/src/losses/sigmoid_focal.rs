@@ -10,11 +10,10 @@ use super::{LossTerm, Terms};
 
 zoo_settings::settings! {
     /// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002;
-    /// torchvision's
-    /// `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the truth, and a is
-    /// `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors that are not
-    /// ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged over the
-    /// samples.
+    /// torchvision's `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the
+    /// truth, and a is `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors
+    /// that are not ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged
+    /// over the samples.
     pub struct SigmoidFocal {
         /// Name of the component.
         pub name: String = "classification".into(),

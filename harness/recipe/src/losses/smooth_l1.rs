@@ -9,9 +9,8 @@ use super::{
 
 zoo_settings::settings! {
     /// With the difference d of each value of the anchors with a class: |d| - beta/2, or d^2/(2*beta) where |d| is
-    /// below
-    /// `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by the
-    /// number of such anchors of the sample (at least 1), and averaged over the samples.
+    /// below `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by
+    /// the number of such anchors of the sample (at least 1), and averaged over the samples.
     pub struct SmoothL1 {
         /// Name of the component.
         pub name: String = "bbox_regression".into(),
