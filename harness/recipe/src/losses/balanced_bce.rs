@@ -9,16 +9,11 @@ use zoo_graph::{
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// Binary cross entropy over positives and hard negatives: with P positives and N = min(negatives,
     /// floor(negative_ratio*P)) the sum over the positives and over the N negatives with the largest loss **in the
     /// whole batch**, divided by P + N + eps (arXiv 1911.08947, section 3.5).
-    pub struct BalancedBce {
-        /// Name of the component.
-        pub name: String = "bce_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct BalancedBce called "bce_loss" {
         /// Output of the model: probabilities `[1, H, W]`.
         pub prediction: String,
         /// Input of the step: 1 for positives, 0 for negatives, `[1, H, W]`.

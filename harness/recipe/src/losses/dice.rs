@@ -4,14 +4,9 @@ use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// 1 - 2*sum(p*t*mask) / (sum(p*mask) + sum(t*mask) + eps), each sum over the whole batch.
-    pub struct Dice {
-        /// Name of the component.
-        pub name: String = "dice_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct Dice called "dice_loss" {
         /// Output of the model: probabilities `[1, H, W]`.
         pub prediction: String,
         /// Input of the step: `[1, H, W]`.

@@ -11,17 +11,12 @@ use super::{
     sigmoid_focal::{anchor_labels, anchor_term, positives},
 };
 
-zoo_settings::settings! {
+term! {
     /// 1 - GIoU of the boxes of the anchors with a class (arXiv 1902.09630; torchvision's `generalized_box_iou_loss`):
     /// GIoU = I/(U + eps) - (C - U)/(C + eps), with the areas I of the intersection, U of the union and C of the
     /// smallest box around both. It is summed, divided by the number of such anchors of the sample (at least 1), and
     /// averaged over the samples. Boxes are corners: left, top, right, bottom.
-    pub struct Giou {
-        /// Name of the component.
-        pub name: String = "bbox_regression".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct Giou called "bbox_regression" {
         /// Output of the model: `[T, 4]`, a box for each of T anchors.
         pub prediction: String,
         /// Input of the step: `[T, 4]`.

@@ -7,18 +7,13 @@ use zoo_graph::{
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050,
     /// section 3.2).
     ///
     /// The target of a position is a window of the mask, with `size` pixels and the stride `stride`. The mask is padded
     /// with `pad` zeros, which are not labels: they add log 2 and no gradient.
-    pub struct MaskSoftMargin {
-        /// Name of the component.
-        pub name: String = "mask_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct MaskSoftMargin called "mask_loss" {
         /// Output of the model: `[s*s, H, W]`, where the s x s logits of each position are upsampled to `size`
         /// bilinearly with aligned corners; or one row of `size*size` logits per position.
         pub prediction: String,

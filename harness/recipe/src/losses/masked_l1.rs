@@ -4,14 +4,9 @@ use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
-    pub struct MaskedL1 {
-        /// Name of the component.
-        pub name: String = "l1_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct MaskedL1 called "l1_loss" {
         /// Output of the model: `[1, H, W]`.
         pub prediction: String,
         /// Input of the step: `[H, W]`.

@@ -4,15 +4,10 @@ use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// Half the mean negative log-likelihood over the positives, plus half of that over the negatives; 0 for an empty
     /// set.
-    pub struct SelectCrossEntropy {
-        /// Name of the component.
-        pub name: String = "cls_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct SelectCrossEntropy called "cls_loss" {
         /// Output of the model: log-probabilities `[A, H, W, 2]`.
         pub prediction: String,
         /// Input of the step: 1 positive, 0 negative, -1 ignored, `[A, H, W]`.

@@ -8,18 +8,13 @@ use zoo_graph::{
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002;
     /// torchvision's `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the
     /// truth, and a is `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors
     /// that are not ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged
     /// over the samples.
-    pub struct SigmoidFocal {
-        /// Name of the component.
-        pub name: String = "classification".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct SigmoidFocal called "classification" {
         /// Output of the model: logits `[T, K]` of K classes for each of T anchors.
         pub prediction: String,
         /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 is ignored.

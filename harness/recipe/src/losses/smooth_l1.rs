@@ -7,16 +7,11 @@ use super::{
     sigmoid_focal::{anchor_labels, anchor_term, positives},
 };
 
-zoo_settings::settings! {
+term! {
     /// With the difference d of each value of the anchors with a class: |d| - beta/2, or d^2/(2*beta) where |d| is
     /// below `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by
     /// the number of such anchors of the sample (at least 1), and averaged over the samples.
-    pub struct SmoothL1 {
-        /// Name of the component.
-        pub name: String = "bbox_regression".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct SmoothL1 called "bbox_regression" {
         /// Output of the model: `[T, B]`, B numbers for each of T anchors.
         pub prediction: String,
         /// Input of the step: `[T, B]`.

@@ -9,16 +9,11 @@ use zoo_graph::{
 use super::{LossTerm, Terms, formula::class_numbers};
 use crate::lower::LOGITS;
 
-zoo_settings::settings! {
+term! {
     /// One minus the soft Dice coefficient of each class in each sample, mean over both (arXiv 1606.04797; MONAI's
     /// `DiceLoss(softmax=True, to_onehot_y=True)`): 1 - (2*I + eps)/(P + G + eps), with the sums over the pixels of the
     /// probability p of the class (P), of the pixels of the class (G), and of p over the pixels of the class (I).
-    pub struct SoftmaxDice {
-        /// Name of the component.
-        pub name: String = "dice".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct SoftmaxDice called "dice" {
         /// Output of the model with the logits `[K, H, W]`, if the model names its outputs. The input `label` contains
         /// the class of each pixel.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,14 +4,9 @@ use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
 use super::{LossTerm, Terms};
 
-zoo_settings::settings! {
+term! {
     /// The sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch size.
-    pub struct WeightedL1 {
-        /// Name of the component.
-        pub name: String = "loc_loss".into(),
-        /// Factor in the total.
-        #[schemars(range(min = 0))]
-        pub weight: f64 = 1.0,
+    pub struct WeightedL1 called "loc_loss" {
         /// Output of the model: `[4A, H, W]`, which is `[4, A, H, W]`.
         pub prediction: String,
         /// Input of the step: `[4, A, H, W]`.

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::{Clock, Curve, Warmup};
+use super::{Clock, Curve};
 use crate::schema::Period;
 
 zoo_settings::settings! {

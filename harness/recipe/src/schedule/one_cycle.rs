@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::time::part;
-use super::{Clock, Curve, Warmup};
+use super::{Clock, Curve};
 
 zoo_settings::settings! {
     /// From max_lr/div_factor up to `max_lr` at step pct_start*total - 1, and from there down to
