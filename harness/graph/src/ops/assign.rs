@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Device operators for updates.
-static NAMES: [&str; 9] = [
+pub(super) const NAMES: [&str; 9] = [
     "ApplyMomentum",
     "ApplyAdagrad",
     "ApplyAdam",
@@ -93,12 +93,8 @@ impl Assign {
 }
 
 impl Operator for Assign {
-    fn names() -> &'static [&'static str] {
-        &NAMES
-    }
-
-    fn name(&self) -> &'static str {
-        self.device
+    fn name(&self) -> Option<&'static str> {
+        Some(self.device)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

@@ -1,7 +1,5 @@
 //! Log-softmax over pairs of channels.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, ValueId,
     formula::Formula,
@@ -13,10 +11,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PairLogSoftmax {}
+zoo_settings::settings! {
+    /// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.
+    pub struct PairLogSoftmax {}
+}
 
 impl Word for PairLogSoftmax {
     const MODULE: Module = Module::Function;

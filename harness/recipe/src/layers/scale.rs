@@ -1,19 +1,18 @@
 //! Multiplies by a number.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
-/// Multiplies by a number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Scale {
-    /// The number.
-    pub by: f64,
+
+zoo_settings::settings! {
+    /// Multiplies by a number.
+    pub struct Scale {
+        /// The number.
+        pub by: f64,
+    }
 }
 
 impl Word for Scale {
