@@ -41,8 +41,7 @@ const INSTEAD: &str = "= instead:";
 
 /// Prints the advice.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
+    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, context)?;
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: predicting a step on {}, with and without each pattern", recipe.name, device.name));
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();

@@ -111,8 +111,7 @@ struct Report {
 /// Measures and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
-    let catalog = context.catalog()?;
-    let mut recipe = context.load(&catalog, &args.recipe, &args.change)?.recipe;
+    let mut recipe = context.load(&args.recipe, &args.change)?.recipe;
     if let Some(threads) = args.threads {
         recipe.engine.threads = Some(usize::from(threads));
     }

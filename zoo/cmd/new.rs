@@ -59,9 +59,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     match &args.from {
         Some(parent) => {
             let loaded = catalog.load(parent, None, &[])?;
-            let extends = |folder: &Path| reference::from_folder(&catalog, parent, &loaded.path, folder);
-            recipe_file::write_valid(&catalog, &path, |folder| {
-                extending(&catalog, (&args.name, &given), &loaded, &extends(folder)?)
+            let extends = |folder: &Path| reference::from_folder(catalog, parent, &loaded.path, folder);
+            recipe_file::write_valid(catalog, &path, |folder| {
+                extending(catalog, (&args.name, &given), &loaded, &extends(folder)?)
             })?;
         }
         None => {

@@ -72,12 +72,11 @@ pub struct Args {
 
 /// Shows one view of the recipe.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
     if args.diff {
-        difference::show(&args.recipe, args.other.as_deref(), &catalog, context)?;
+        difference::show(&args.recipe, args.other.as_deref(), context)?;
         return Ok(Exit::Pass);
     }
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
     let recipe = &loaded.recipe;
     let batch = args.batch as usize;
     if args.resolved {

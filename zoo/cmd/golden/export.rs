@@ -56,9 +56,8 @@ struct Report<'a> {
 
 /// Writes the folder.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let form = match args.form {
         Form::Msprobe => reference::Form::Msprobe,
         Form::Named => reference::Form::Named,

@@ -67,9 +67,8 @@ struct Report {
 
 /// Writes the files.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let spelling = match args.form {
         Form::Mindspore => Spelling::MindSpore,
         Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,

@@ -1,7 +1,6 @@
 //! The differences between two recipes, including defaults, and the line of each value.
 
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::options::{Change, RecipeArgs};
@@ -37,22 +36,17 @@ struct Report {
 }
 
 /// Lists the differences.
-pub(super) fn show(
-    recipe: &RecipeArgs,
-    other: Option<&str>,
-    catalog: &Catalog,
-    context: &mut Context,
-) -> Result<(), Failure> {
+pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Context) -> Result<(), Failure> {
     let Change { profile, sets } = &recipe.change;
     let (first, change) = match other {
-        Some(_) => (context.load(catalog, &recipe.recipe, &recipe.change)?, &recipe.change),
+        Some(_) => (context.load(&recipe.recipe, &recipe.change)?, &recipe.change),
         None if profile.is_none() && sets.is_empty() => {
             let usage = "--diff needs another recipe, or --profile or --set";
             return Err(Failure::Usage(usage.to_owned()));
         }
-        None => (context.load(catalog, &recipe.recipe, &Change::default())?, &recipe.change),
+        None => (context.load(&recipe.recipe, &Change::default())?, &recipe.change),
     };
-    let second = context.load(catalog, other.unwrap_or(&recipe.recipe), change)?;
+    let second = context.load(other.unwrap_or(&recipe.recipe), change)?;
     let (a, b) = (first.recipe, second.recipe);
     let named = |name: &str, change: &Change| {
         let profile = change.profile.iter().map(|profile| format!(" --profile {profile}"));
