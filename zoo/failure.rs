@@ -248,41 +248,10 @@ fn data(error: &DataError) -> Exit {
         DataError::Io { .. }
         | DataError::Decode { .. }
         | DataError::Absent { .. }
-        | DataError::UnknownLayout { .. }
         | DataError::Unavailable { .. }
-        | DataError::NoClasses(_)
-        | DataError::EmptyClass(_)
-        | DataError::Stray { .. }
-        | DataError::ClassMismatch { .. }
+        | DataError::Unusable { .. }
+        | DataError::Malformed { .. }
         | DataError::Ambiguous { .. }
-        | DataError::UnseenLabels { .. }
-        | DataError::UnlistedClass { .. }
-        | DataError::CifarSize { .. }
-        | DataError::CifarLabel { .. }
-        | DataError::Idx { .. }
-        | DataError::EmptySplit { .. }
-        | DataError::NoImages(_)
-        | DataError::NoneLeft { .. }
-        | DataError::NothingToLearn { .. }
-        | DataError::NoAnnotation { .. }
-        | DataError::NoLabelMap { .. }
-        | DataError::Annotation { .. }
-        | DataError::Entry { .. }
-        | DataError::ImageSize { .. }
-        | DataError::Stretched { .. }
-        | DataError::Label { .. }
-        | DataError::NoTarget { .. }
-        | DataError::MaskSize { .. }
-        | DataError::SeveralTargets { .. }
-        | DataError::MissingFrame { .. }
-        | DataError::EmptyText(_)
-        | DataError::NotUtf8 { .. }
-        | DataError::Encoding { .. }
-        | DataError::UnknownCharacter { .. }
-        | DataError::NoTexts(_)
-        | DataError::FewDocuments { .. }
-        | DataError::Tokenizer { .. }
-        | DataError::ShortText { .. }
         | DataError::NothingReadable { .. } => Exit::Missing,
     }
 }

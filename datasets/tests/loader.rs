@@ -1,6 +1,5 @@
 //! Order, completeness, errors and resumption of loaders.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,7 +48,7 @@ impl Dataset for Flats {
     fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
         self.read.fetch_add(1, Ordering::Relaxed);
         if self.broken.contains(&index) {
-            return Err(DataError::NoImages(Path::new(&self.name(index)).to_owned()));
+            return Err(DataError::Unusable { place: self.name(index), reason: "broken".to_owned() });
         }
         let pixels = (0..36_u8).flat_map(|i| [index as u8, i, 2 * i]).collect();
         Ok(Source::Decoded(Image::new(Size::square(6), pixels).unwrap()))
