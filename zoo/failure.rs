@@ -14,12 +14,7 @@ use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_tasks::InputError;
-use zoo_train::{
-    CheckpointError, ListenError, TrainError, WeightsError,
-    convergence::ConvergenceError,
-    elsewhere::ElsewhereError,
-    report::{ComparisonError, ResultsError},
-};
+use zoo_train::{CheckpointError, ListenError, RunsError, TrainError, WeightsError};
 
 /// Errors of commands.
 #[derive(Debug, Error)]
@@ -80,18 +75,9 @@ pub enum Failure {
     /// Processes that were started together but cannot work together.
     #[error(transparent)]
     Ranks(#[from] RanksError),
-    /// Runs that cannot be judged together.
+    /// Runs that cannot be judged, compared or reported.
     #[error(transparent)]
-    Convergence(#[from] ConvergenceError),
-    /// Runs that cannot be compared.
-    #[error(transparent)]
-    Comparison(#[from] ComparisonError),
-    /// Trainings with other frameworks that cannot be read.
-    #[error(transparent)]
-    Elsewhere(#[from] ElsewhereError),
-    /// Runs for which no page of results can be written.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
+    Runs(#[from] RunsError),
     /// Weights that cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -179,20 +165,10 @@ impl Failure {
                 source: ImportError::Refused(_) | ImportError::Invalid(_) | ImportError::Differs(_),
                 ..
             } => Exit::Invalid,
-            Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
-            Self::Convergence(
-                ConvergenceError::Empty
-                | ConvergenceError::NoTarget { .. }
-                | ConvergenceError::Different { .. }
-                | ConvergenceError::SameSeed { .. }
-                | ConvergenceError::NotDone { .. }
-                | ConvergenceError::NoMargin
-                | ConvergenceError::Margin { .. },
-            )
-            | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
-            Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
-            Self::Elsewhere(error) | Self::Convergence(ConvergenceError::Elsewhere(error)) => elsewhere(error),
-            Self::Results(ResultsError::NotDone(_) | ResultsError::NoValue { .. }) => Exit::Invalid,
+            Self::Train(error) => train(error),
+            Self::Runs(RunsError::Unfit(_)) => Exit::Invalid,
+            Self::Runs(RunsError::Malformed { .. }) => Exit::Missing,
+            Self::Runs(RunsError::Page(_)) => Exit::Internal,
             Self::Engine(error) => engine(error),
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(RanksError::Gone | RanksError::Apart(_)) => Exit::Internal,
@@ -225,13 +201,6 @@ fn line(error: &OnnxError) -> String {
             format!("\n{} ({})", excerpt(&origin.span.to_string(), &[]), origin.path)
         }
         OnnxError::Operator { origin: None, .. } | OnnxError::Variable(_) | OnnxError::TooLarge(_) => String::new(),
-    }
-}
-
-fn elsewhere(error: &ElsewhereError) -> Exit {
-    match error {
-        ElsewhereError::Unreadable { .. } | ElsewhereError::Line { .. } => Exit::Missing,
-        ElsewhereError::TooFew { .. } => Exit::Invalid,
     }
 }
 
@@ -298,14 +267,10 @@ fn train(error: &TrainError) -> Exit {
 fn checkpoint(error: &CheckpointError) -> Exit {
     match error {
         CheckpointError::Unwritable { source, .. } => unwritable(source),
-        CheckpointError::Unfit { .. }
+        CheckpointError::Unusable { .. }
         | CheckpointError::Io { .. }
-        | CheckpointError::Format { .. }
         | CheckpointError::Foreign { .. }
-        | CheckpointError::Garbled { .. }
         | CheckpointError::Damaged { .. }
-        | CheckpointError::Version { .. }
-        | CheckpointError::Tensor { .. }
         | CheckpointError::NoneUsable { .. } => Exit::Missing,
     }
 }
@@ -313,7 +278,7 @@ fn checkpoint(error: &CheckpointError) -> Exit {
 fn weights(error: &WeightsError) -> Exit {
     match error {
         WeightsError::Checkpoint(error) => checkpoint(error),
-        WeightsError::NoCheckpoint { .. } | WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
+        WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
         WeightsError::Unwritable { source, .. } => unwritable(source),
     }
 }

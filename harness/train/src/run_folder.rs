@@ -239,7 +239,7 @@ fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Ve
                 Err(error) => {
                     let reason = error.to_string();
                     refused = refused.or(Some(error));
-                    CheckpointError::Unfit { path: path.clone(), reason }
+                    CheckpointError::unusable(&path, reason)
                 }
             },
         };

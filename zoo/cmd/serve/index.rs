@@ -6,7 +6,7 @@ use std::path::Path;
 use zoo_pages::{Cell, Grid, Page, Section, Verdict, duration};
 use zoo_recipe::schema::{Metric, Unit};
 use zoo_train::GoldenVerdict;
-use zoo_train::report::{ComparedRun, ComparisonError};
+use zoo_train::{RunsError, report::ComparedRun};
 
 /// The page.
 pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
@@ -46,7 +46,7 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
     };
     let verdict = Verdict { class: "", short, lines: Vec::new() };
     let page = Page { title, served: true, verdict, sections: vec![section], ..Page::default() };
-    Ok(page.render().map_err(ComparisonError::from)?)
+    Ok(page.render().map_err(RunsError::from)?)
 }
 
 fn cells(run: &ComparedRun) -> [Cell; 9] {
