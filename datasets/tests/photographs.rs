@@ -7,8 +7,8 @@ use std::sync::Arc;
 use zoo_datasets::text::{TextAugment, TextTargets};
 use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
 use zoo_datasets::{
-    Annotated, Batch, Dataset, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Part, Pipeline, Rng, Samples,
-    Size, TextFolder, TextFormat, open_root,
+    Annotated, Batch, FrameFolders, Loader, LoaderConfig, Normalize, OnError, Part, Pipeline, Rng, Samples, Size,
+    TextFolder, TextFormat, open_root,
 };
 
 /// A folder of `../shared/data`.
