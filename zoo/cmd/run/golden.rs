@@ -5,7 +5,6 @@ use crate::Failure;
 use crate::ci::Suite;
 use crate::console::{BAD, GOOD, WARN, paint};
 use crate::context::Context;
-use crate::convergence;
 use crate::memory::MemoryArgs;
 use crate::numbers::Seconds;
 use crate::options::Format;
@@ -96,5 +95,5 @@ pub(super) fn word(verdict: GoldenVerdict) -> String {
         GoldenVerdict::Fail => BAD,
         GoldenVerdict::Baseline | GoldenVerdict::Absent => WARN,
     };
-    paint(style, convergence::golden(verdict))
+    paint(style, verdict.name())
 }

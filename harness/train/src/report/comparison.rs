@@ -6,10 +6,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use zoo_pages::{Cell, Chart, Grid, Level, Link, Page, Section, Series, Verdict, duration};
 use zoo_recipe::schema::{Metric, Score, Unit};
 
-use super::{
-    before,
-    curves::{smoothed, thinned},
-};
+use super::curves::{chart, smoothed, thinned};
 use crate::{
     RunsError,
     checkpoint::{Setting, differing},
@@ -238,7 +235,7 @@ impl Comparison {
                 run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
                 run.seed.to_string().into(),
                 run.state.into(),
-                before::verdict(run.golden),
+                run.golden.cell(),
                 run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
                 run.seconds.map(duration).unwrap_or_default().into(),
                 run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
@@ -284,7 +281,7 @@ fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> V
             points,
             markers,
         });
-        Chart { title, description, id, unit, steps, series: series.collect(), levels: Vec::new(), times: Vec::new() }
+        chart((title, id), description, unit, steps, series.collect())
     };
     let mut charts = Vec::new();
     let loss: Vec<Vec<(f64, f64)>> = records.iter().map(|record| thinned(&smoothed(&losses(record)))).collect();
