@@ -1,11 +1,11 @@
 //! What all commands share: where results go, and where recipes are found.
 
-use crate::Failure;
 use crate::catalog::Catalog;
 use crate::ci::Ci;
 use crate::console::Console;
 use crate::options::{Change, Format, Global};
 use crate::progress::Progress;
+use crate::{Exit, Failure};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -165,7 +165,7 @@ impl Context {
         Ok((name_of, self.load(name, &options(profile))?))
     }
 
-    /// Prints the report of a command: as JSON, with the version of all such output, or as `text`.
+    /// Prints the report of a command, which has passed: as JSON, with the version of all such output, or as `text`.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -173,11 +173,12 @@ impl Context {
         &mut self,
         report: &impl Serialize,
         text: impl FnOnce(&mut Console) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Exit, Failure> {
         match self.format {
-            Format::Json => Ok(self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report })?),
-            Format::Text => text(&mut self.out),
+            Format::Json => self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report })?,
+            Format::Text => text(&mut self.out)?,
         }
+        Ok(Exit::Pass)
     }
 
     /// Reports the error of a command: on stderr, and as JSON on stdout with `--format json`.

@@ -48,8 +48,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
     drop(spinner);
     let report = Report { recipe: recipe.name.clone(), device: device.name, step_ms, advice };
-    context.show(&report, |out| print(&report, &args.recipe.change.sets, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, &args.recipe.change.sets, out))
 }
 
 fn print(report: &Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {

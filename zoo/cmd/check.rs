@@ -174,7 +174,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
-            _ => context.show(&Reports { reports }, |_| Ok(()))?,
+            _ => drop(context.show(&Reports { reports }, |_| Ok(()))?),
         }
     }
     Ok(if passed { Exit::Pass } else { Exit::Missed })

@@ -48,8 +48,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     recipe_file::write_valid(catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
     recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
     let report = Report { recipe: &args.name, copy_of: &loaded.recipe.name, path: &path };
-    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))
 }
 
 /// The text of a recipe under another name, which it may have inherited before.

@@ -131,8 +131,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             description,
         ]);
     }
-    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))?;
-    Ok(Exit::Pass)
+    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))
 }
 
 fn fill(row: &mut Row, catalog: &crate::catalog::Catalog, name: &str) -> Result<(), Failure> {

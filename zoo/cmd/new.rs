@@ -73,8 +73,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.show(&Report { recipe: &args.name, path: &path }, |out| {
         writeln!(out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
         Ok(writeln!(out, "  zoo run {given}")?)
-    })?;
-    Ok(Exit::Pass)
+    })
 }
 
 /// Sections that are often changed, in the order of a recipe.

@@ -77,11 +77,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(other) = &against {
         let report = against::Report::new([&profile, &other.profile], [&title, &other.title]);
-        context.show(&report, |out| report.print(out))?;
-        return Ok(Exit::Pass);
+        return context.show(&report, |out| report.print(out));
     }
     let what_if = args.what_if.then_some(options);
     let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    context.show(&report, |out| report.print(out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| report.print(out))
 }

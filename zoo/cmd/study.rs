@@ -105,8 +105,7 @@ fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Fail
     for study in &studies {
         table.row([(&study.name).into(), (&study.description).into()]);
     }
-    context.show(&List { studies }, |out| Ok(write!(out, "{table}")?))?;
-    Ok(Exit::Pass)
+    context.show(&List { studies }, |out| Ok(write!(out, "{table}")?))
 }
 
 fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], out: &mut Console) -> Result<(), Failure> {

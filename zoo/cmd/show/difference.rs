@@ -1,10 +1,10 @@
 //! The differences between two recipes, including defaults, and the line of each value.
 
-use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::options::{Change, RecipeArgs};
 use crate::table::{fitted_after, screen_width};
+use crate::{Exit, Failure};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
@@ -36,7 +36,7 @@ struct Report {
 }
 
 /// Lists the differences.
-pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Context) -> Result<Exit, Failure> {
     let Change { profile, sets } = &recipe.change;
     let (first, change) = match other {
         Some(_) => (context.load(&recipe.recipe, &recipe.change)?, &recipe.change),
@@ -59,8 +59,7 @@ pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Conte
         b: named(&b.name, change),
         differences: differences(&a, &b)?,
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(())
+    context.show(&report, |out| print(&report, out))
 }
 
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
