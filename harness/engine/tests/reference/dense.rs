@@ -5,6 +5,7 @@ use crate::{
     gradients::{check, check_loss},
     tiny::{OPTIONS, SCALARS, Tiny, apply, apply_loss, assert_close, elements, noise},
 };
+use candle_core::Tensor;
 use proptest::prelude::*;
 use zoo_engine::{
     Inputs, Kernels, Options, Step,
@@ -105,6 +106,11 @@ fn the_bound_of_resizing_holds_between_pixels_far_apart() {
     let ran = Ran { node, operands: &tiny.values[..1], results: &[y], scalars: SCALARS, half: false };
     let farthest = bounds::judge(Machine::of(options), &ran).unwrap();
     assert!(farthest.ratio > 0.0 && farthest.ratio <= 1.0, "{farthest:?}");
+    let cut = ran.results[0].narrow(3, 0, 4096).unwrap().contiguous().unwrap();
+    let error =
+        |results: &[Tensor]| bounds::judge(Machine::of(options), &Ran { results, ..ran }).unwrap_err().to_string();
+    assert!(error(&[cut]).contains("result 0 is not as long as that of the operator"));
+    assert!(error(&[]).contains("unexpected number of operands or results: 0"));
 }
 
 #[test]
