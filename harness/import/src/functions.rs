@@ -39,6 +39,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["exp"], |network, at| network.exponential(at)),
     (&["normalize"], |network, at| network.of_length_one(at)),
     (&["__setitem__"], |network, at| network.overwritten(at)),
+    (&["expm1"], |network, at| network.formula(at, "expm1(x)")),
     (&["log"], |network, at| network.formula(at, "log(x)")),
     (&["sqrt"], |network, at| network.formula(at, "sqrt(x)")),
     (&["rsqrt"], |network, at| network.formula(at, "rsqrt(x)")),
