@@ -2,8 +2,8 @@
 
 use zoo_graph::formula::{Binary, Fold, Formula, Term, TermId, Unary};
 
+use super::at::At;
 use super::code::{Binding, Code, Piece, Var};
-use super::network::At;
 use super::number::{Kind, plain};
 use crate::diagnostic::Diagnostic;
 

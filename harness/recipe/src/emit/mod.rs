@@ -3,6 +3,8 @@
 //! [`network`] walks through the resolved network as it is built: each layer says how it is written. The result are
 //! uses of classes; [`classes`] makes one class of uses that differ in numbers only, and [`print`] writes it.
 
+mod at;
+mod blocks;
 mod classes;
 mod code;
 mod formula;
@@ -22,8 +24,8 @@ use crate::{ConfigPath, Recipe, ResolvedModel, lower};
 
 use usage::Usage;
 
+pub(crate) use at::{At, Given};
 pub(crate) use code::{Binding, Code, Piece, Var};
-pub(crate) use network::{At, Given};
 pub(crate) use number::{Kind, Number};
 
 /// Modules of the standard library, by what needs them, in the order of their imports.
