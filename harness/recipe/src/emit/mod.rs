@@ -10,6 +10,7 @@ mod forward;
 mod network;
 mod number;
 mod print;
+mod train;
 mod usage;
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +23,8 @@ use usage::Usage;
 pub(crate) use code::{Binding, Code, Piece, Var};
 pub(crate) use network::{At, Given};
 pub(crate) use number::{Kind, Number};
+pub use train::train;
+pub(crate) use train::{Judged, real};
 
 /// `model.py`: the network as a PyTorch module.
 ///

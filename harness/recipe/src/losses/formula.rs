@@ -8,7 +8,7 @@ use zoo_graph::{
     ops::{DeviceName, Fill, Gather, Map, Reshape, Scale},
 };
 
-use super::{Terms, one};
+use super::{Diagnostic, Judged, Terms, one};
 use crate::lower::LABEL;
 
 /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
@@ -46,6 +46,11 @@ pub enum Reduction {
 }
 
 impl FormulaTerm {
+    /// How it is written in PyTorch, under its name.
+    pub(crate) fn emit(&self, name: &str, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        Err(at.refuse(format!("the term `{name}` is a formula, which is not written in PyTorch yet")))
+    }
+
     /// Adds the term under its name.
     pub(crate) fn build(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let names = names(&self.formula);

@@ -9,8 +9,8 @@ use zoo_graph::{
 };
 
 use super::{
-    LossTerm, Terms, one,
-    sigmoid_focal::{anchor_labels, anchor_term, positives},
+    Diagnostic, Judged, LossTerm, Terms, one,
+    sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
 };
 
 /// 1 - GIoU of the boxes of the anchors with a class (arXiv 1902.09630; torchvision's `generalized_box_iou_loss`):
@@ -80,10 +80,23 @@ impl LossTerm for Giou {
         anchor_term(at, (&self.name, self.weight), loss, &operands)
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.function(PER_ANCHOR);
+        let inputs = [self.target.as_str(), &self.label];
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &inputs, &[("eps", self.eps)])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def giou(p: Tensor, target: Tensor, label: Tensor, eps: float) -> Tensor:
+    """Generalised intersection over union of the boxes of anchors with a class."""
+    losses = ops.generalized_box_iou_loss(p, target, eps=eps)
+    return per_anchor(torch.where(label >= 0, losses, 0), label)
+"#;
 
 fn area([left, top, right, bottom]: [Expression<'_>; 4]) -> Expression<'_> {
     (right - left) * (bottom - top)

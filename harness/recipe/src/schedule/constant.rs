@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Curve, Warmup};
+use super::{Clock, Curve, Warmup, real};
 
 /// One learning rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +20,10 @@ pub struct Constant {
 impl Curve for Constant {
     fn lr(&self, _: Clock) -> f64 {
         self.base_lr
+    }
+
+    fn emit(&self) -> Vec<String> {
+        vec![format!("return {}", real(self.base_lr))]
     }
 
     fn peak_lr(&self) -> f64 {

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Curve, Finding, Per, Warmup};
+use super::{Clock, Curve, Finding, Per, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
@@ -45,6 +45,15 @@ impl Curve for Exponential {
         };
         let every = self.every.steps(clock.steps_per_epoch()).max(1);
         self.base_lr * libm::pow(self.gamma, steps as f64 / every as f64)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let t = match self.per {
+            Per::Step => "step",
+            Per::Epoch => "(step // per_epoch * per_epoch)",
+        };
+        let every = format!("max({}, 1)", self.every.emit());
+        vec![format!("return {} * {} ** ({t} / {every})", real(self.base_lr), real(self.gamma))]
     }
 
     fn peak_lr(&self) -> f64 {

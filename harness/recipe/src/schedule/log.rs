@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Curve, Per, TMax, Warmup};
+use super::{Clock, Curve, Per, TMax, Warmup, emit_decay, real};
 
 /// base_lr * (end_lr/base_lr)^(t/(T-1)): the last step or epoch is at `end_lr`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,12 @@ impl Curve for LogDecay {
     fn lr(&self, clock: Clock) -> f64 {
         let part = clock.decay(self.per, TMax::AfterWarmup, self.warmup.as_ref(), 1.0);
         self.base_lr * libm::pow(self.end_lr / self.base_lr, part)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let part = format!("part = {}", emit_decay(self.per, TMax::AfterWarmup, self.warmup.as_ref(), 1));
+        let (first, last) = (real(self.base_lr), real(self.end_lr));
+        vec![part, format!("return {first} * ({last} / {first}) ** part")]
     }
 
     fn peak_lr(&self) -> f64 {
