@@ -14,6 +14,7 @@ mod network;
 mod number;
 mod print;
 mod repeat;
+mod train;
 mod usage;
 
 use std::collections::{HashMap, HashSet};
@@ -27,6 +28,8 @@ use usage::Usage;
 pub(crate) use at::{At, Given};
 pub(crate) use code::{Binding, Code, Piece, Var};
 pub(crate) use number::{Kind, Number};
+pub use train::train;
+pub(crate) use train::{Judged, real};
 
 /// Modules of the standard library, by what needs them, in the order of their imports.
 const IMPORTS: [(&str, &str); 3] = [

@@ -7,7 +7,7 @@ use zoo_graph::{
     ops::{self, HardNegatives, MiningScope},
 };
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// Binary cross entropy over positives and hard negatives: with P positives and N = min(negatives,
@@ -82,7 +82,41 @@ impl LossTerm for BalancedBce {
         Ok(())
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let text = match self.mine_over {
+            MineOver::Batch => OF_BATCH,
+            MineOver::Image => OF_IMAGES,
+        };
+        let numbers = [("ratio", self.negative_ratio), ("eps", self.eps)];
+        at.call((&self.name, self.weight), text, &[&self.prediction], &[&self.target, &self.mask], &numbers)
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const OF_BATCH: &str = r#"
+def balanced_bce(p: Tensor, target: Tensor, mask: Tensor, ratio: float, eps: float) -> Tensor:
+    """Binary cross entropy over the positives and the hardest negatives of all samples together."""
+    mask = mask[:, None]
+    positive, negative = (target * mask).trunc(), ((1 - target) * mask).trunc()
+    count = min(int(negative.sum()), int(positive.sum() * ratio))
+    entropy = functional.binary_cross_entropy(p, target, reduction="none")
+    hardest = (entropy * negative).flatten().topk(count).values
+    return ((entropy * positive).sum() + hardest.sum()) / (positive.sum() + count + eps)
+"#;
+
+const OF_IMAGES: &str = r#"
+def balanced_bce(p: Tensor, target: Tensor, mask: Tensor, ratio: float, eps: float) -> Tensor:
+    """Binary cross entropy over the positives and the hardest negatives of each sample."""
+    mask = mask[:, None]
+    positive, negative = (target * mask).trunc(), ((1 - target) * mask).trunc()
+    entropy = functional.binary_cross_entropy(p, target, reduction="none")
+    total, count = (entropy * positive).sum(), positive.sum()
+    for losses, own, others in zip(entropy, positive, negative, strict=True):
+        hard = min(int(others.sum()), int(own.sum() * ratio))
+        total = total + (losses * others).flatten().topk(hard).values.sum()
+        count = count + hard
+    return total / (count + eps)
+"#;

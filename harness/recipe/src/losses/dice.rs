@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// 1 - 2*sum(p*t*mask) / (sum(p*mask) + sum(t*mask) + eps), each sum over the whole batch.
@@ -41,7 +41,19 @@ impl LossTerm for Dice {
         at.formula_term((&self.name, self.weight), Self::formula(self.eps), device, &[prediction, target, mask])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let inputs = [self.target.as_str(), &self.mask];
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &inputs, &[("eps", self.eps)])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def dice(p: Tensor, target: Tensor, mask: Tensor, eps: float) -> Tensor:
+    """One minus the Dice coefficient."""
+    mask = mask[:, None]
+    return 1 - 2 * (p * target * mask).sum() / ((p * mask).sum() + (target * mask).sum() + eps)
+"#;

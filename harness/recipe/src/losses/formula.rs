@@ -8,7 +8,7 @@ use zoo_graph::{
     ops::{DeviceName, Fill, Gather, Map, Reshape, Scale},
 };
 
-use super::Terms;
+use super::{Diagnostic, Judged, Terms};
 use crate::lower::LABEL;
 
 zoo_settings::settings! {
@@ -45,6 +45,11 @@ pub enum Reduction {
 }
 
 impl FormulaTerm {
+    /// How it is written in PyTorch, under its name.
+    pub(crate) fn emit(&self, name: &str, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        Err(at.refuse(format!("the term `{name}` is a formula, which is not written in PyTorch yet")))
+    }
+
     /// Adds the term under its name.
     pub(crate) fn build(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let names = names(&self.formula);

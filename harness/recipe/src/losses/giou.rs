@@ -7,8 +7,8 @@ use zoo_graph::{
 };
 
 use super::{
-    LossTerm, Terms,
-    sigmoid_focal::{anchor_labels, anchor_term, positives},
+    Diagnostic, Judged, LossTerm, Terms,
+    sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
 };
 
 term! {
@@ -61,10 +61,23 @@ impl LossTerm for Giou {
         anchor_term(at, (&self.name, self.weight), loss, &operands)
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.function(PER_ANCHOR);
+        let inputs = [self.target.as_str(), &self.label];
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &inputs, &[("eps", self.eps)])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def giou(p: Tensor, target: Tensor, label: Tensor, eps: float) -> Tensor:
+    """Generalised intersection over union of the boxes of anchors with a class."""
+    losses = ops.generalized_box_iou_loss(p, target, eps=eps)
+    return per_anchor(torch.where(label >= 0, losses, 0), label)
+"#;
 
 fn area([left, top, right, bottom]: [Expression<'_>; 4]) -> Expression<'_> {
     (right - left) * (bottom - top)

@@ -7,7 +7,7 @@ use zoo_graph::{
     ops::{L2Loss, WeightedSum},
 };
 
-use super::{LossTerm, Terms};
+use super::{Binding, Diagnostic, Judged, LossTerm, Terms, real};
 
 zoo_settings::settings! {
     /// weight * (sum of squares)/2.
@@ -48,6 +48,15 @@ impl LossTerm for L2 {
             .collect::<Result<Vec<_>, _>>()?;
         if !squares.is_empty() {
             at.term(("l2", 1.0), WeightedSum { weights: vec![self.weight; squares.len()] }, &squares)?;
+        }
+        Ok(())
+    }
+
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        if self.weight > 0.0 {
+            let all = self.over == L2Over::All;
+            let squares = at.squares(&|role| all || *role == VariableRole::Weight);
+            at.term("l2", 1.0, squares.around(&format!("{} * ", real(self.weight)), "", Binding::Product));
         }
         Ok(())
     }

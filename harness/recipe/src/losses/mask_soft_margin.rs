@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{self, ExtractPatches, LogitLayout, Window},
 };
 
-use super::{LossTerm, Terms};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050,
@@ -64,7 +64,38 @@ impl LossTerm for MaskSoftMargin {
         Ok(())
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let sizes = [("size", self.size), ("stride", self.stride), ("pad", self.pad)];
+        let (prediction, _) = at.output(&self.prediction)?;
+        let mut arguments: Vec<Code> =
+            [prediction, format!("batch[\"{}\"]", self.target), format!("batch[\"{}\"]", self.select)]
+                .map(Code::text)
+                .into();
+        arguments.extend(sizes.map(|(key, value)| Code::named(key, Code::count(value))));
+        arguments.push(Code::named("align_corners", Code::switch(self.align_corners)));
+        at.function(TEXT);
+        at.term(&self.name, self.weight, Code::call("mask_soft_margin", arguments));
+        Ok(())
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def mask_soft_margin(
+    p: Tensor, target: Tensor, select: Tensor, size: int, stride: int, pad: int, align_corners: bool
+) -> Tensor:
+    """Logistic loss of the masks at the selected positions."""
+    chosen = select.flatten() == 1
+    windows = functional.unfold(target, size, padding=pad, stride=stride).transpose(1, 2)
+    windows = windows.reshape(-1, size * size)[chosen]
+    if p.ndim == 4:
+        side = math.isqrt(p.shape[1])
+        maps = p.permute(0, 2, 3, 1).reshape(-1, 1, side, side)[chosen]
+        p = functional.interpolate(maps, (size, size), mode="bilinear", align_corners=align_corners).flatten(1)
+    else:
+        p = p[chosen]
+    return functional.soft_margin_loss(p, windows) if len(p) else p.sum() * 0
+"#;

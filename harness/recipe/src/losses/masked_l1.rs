@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
@@ -37,7 +37,18 @@ impl LossTerm for MaskedL1 {
         at.formula_term((&self.name, self.weight), Self::formula(), device, &[prediction, target, mask])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &[&self.target, &self.mask], &[])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def masked_l1(p: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Mean absolute difference where the mask is set."""
+    weight = mask.sum()
+    return ((p[:, 0] - target).abs() * mask).sum() / torch.where(weight == 0, 1, weight)
+"#;

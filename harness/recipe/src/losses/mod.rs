@@ -53,6 +53,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::GraphError;
 
+use crate::diagnostic::Diagnostic;
+use crate::emit::{Binding, Code, Judged, real};
 use crate::lower::{LABEL, Terms};
 
 macro_rules! losses {
@@ -114,6 +116,9 @@ losses! {
 pub(crate) trait LossTerm {
     /// Adds the term.
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError>;
+
+    /// How it is written in PyTorch.
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic>;
 
     /// The output of the model to which it applies, if named.
     fn prediction(&self) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// Half the mean negative log-likelihood over the positives, plus half of that over the negatives; 0 for an empty
@@ -43,7 +43,20 @@ impl LossTerm for SelectCrossEntropy {
         at.formula_term((&self.name, self.weight), Self::formula(), device, &[prediction, label])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &[&self.label], &[])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def select_cross_entropy(p: Tensor, label: Tensor) -> Tensor:
+    """Half the mean over the positives, and half of that over the negatives, of log-probabilities."""
+    halves = [
+        -0.5 * (p[..., side] * (label == side)).sum() / (label == side).sum().clamp(min=1) for side in (1, 0)
+    ]
+    return halves[0] + halves[1]
+"#;

@@ -6,7 +6,7 @@ use zoo_graph::{
     ops::{DeviceName, Map, Reshape, Scale},
 };
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002;
@@ -45,10 +45,32 @@ impl LossTerm for SigmoidFocal {
         anchor_term(at, (&self.name, self.weight), focal, &[logits, label, positives])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let numbers = [("alpha", self.alpha), ("gamma", self.gamma)];
+        at.function(PER_ANCHOR);
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &[&self.label], &numbers)
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+/// The mean over the samples of a sum over anchors.
+pub(super) const PER_ANCHOR: &str = r#"
+def per_anchor(losses: Tensor, label: Tensor) -> Tensor:
+    """The sum of losses, divided by the number of anchors of the sample with a class, mean over the samples."""
+    return (losses.flatten(1).sum(1) / (label >= 0).sum(1).clamp(min=1)).mean()
+"#;
+
+const TEXT: &str = r#"
+def sigmoid_focal(logits: Tensor, label: Tensor, alpha: float, gamma: float) -> Tensor:
+    """Focal loss of the classes of anchors; -1 is background, -2 is ignored."""
+    truth = label[..., None] == torch.arange(logits.shape[-1], device=logits.device)
+    wrong = torch.where(truth, -logits, logits)
+    losses = torch.where(truth, alpha, 1 - alpha) * wrong.sigmoid() ** gamma * -functional.logsigmoid(-wrong)
+    return per_anchor(torch.where(label[..., None] >= -1, losses, 0), label)
+"#;
 
 /// The classes of anchors in the shape of predictions, `[N, T, 1]`.
 pub(super) fn anchor_labels(

@@ -3,8 +3,8 @@
 use zoo_graph::{GraphError, formula::Formula};
 
 use super::{
-    LossTerm, Terms,
-    sigmoid_focal::{anchor_labels, anchor_term, positives},
+    Diagnostic, Judged, LossTerm, Terms,
+    sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
 };
 
 term! {
@@ -40,7 +40,20 @@ impl LossTerm for SmoothL1 {
         anchor_term(at, (&self.name, self.weight), distance, &[prediction, target, label, positives])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.function(PER_ANCHOR);
+        let inputs = [self.target.as_str(), &self.label];
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &inputs, &[("beta", self.beta)])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def smooth_l1(p: Tensor, target: Tensor, label: Tensor, beta: float) -> Tensor:
+    """Smooth L1 distance of the offsets of anchors with a class."""
+    losses = functional.smooth_l1_loss(p, target, reduction="none", beta=beta)
+    return per_anchor(torch.where(label[..., None] >= 0, losses, 0), label)
+"#;

@@ -8,7 +8,7 @@ use zoo_graph::{
     ops::{self, DeviceName, Reshape, Scale},
 };
 
-use super::{LossTerm, Terms};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 use crate::lower::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
 
 zoo_settings::settings! {
@@ -102,9 +102,57 @@ impl SoftmaxCrossEntropy {
     }
 }
 
+impl SoftmaxCrossEntropy {
+    /// How it is written in PyTorch, as a component of this name.
+    pub(crate) fn emit_as(&self, name: &str, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let (logits, shape) = at.output(self.prediction.as_deref().unwrap_or(LOGITS))?;
+        let classes = if shape.nchw().is_some() { shape[1] } else { shape.last().copied().unwrap_or(1) } as f64;
+        let smoothing = match self.smoothing_over {
+            SmoothingOver::AllClasses => self.label_smoothing,
+            // With s*K/(K-1) over all classes, the true one keeps 1 - s, and each other one gets s/(K-1).
+            SmoothingOver::OtherClasses => self.label_smoothing * classes / (classes - 1.0),
+        };
+        if smoothing > 1.0 {
+            return Err(at.refuse("PyTorch's cross entropy cannot leave the true class less than 1/K"));
+        }
+        let rows = shape.nchw().is_none() && shape.len() > 2;
+        let entropy = |label: &str| {
+            let label = format!("batch[\"{label}\"]{}", if rows { ".flatten()" } else { "" });
+            let logits = if rows { format!("{logits}.flatten(0, -2)") } else { logits.clone() };
+            let mut arguments = vec![Code::text(logits), Code::text(label)];
+            arguments.extend(self.ignore.map(|ignored| Code::named("ignore_index", Code::count(ignored as usize))));
+            arguments.extend((smoothing != 0.0).then(|| Code::named("label_smoothing", Code::real(smoothing))));
+            Code::call("functional.cross_entropy", arguments)
+        };
+        let code = match at.mixed() && is_label(&self.label) {
+            false => entropy(&self.label),
+            true => {
+                at.function(MIXED);
+                Code::call("mixed", vec![Code::text(SHARE), entropy(LABEL), entropy(MIXED_LABEL)])
+            }
+        };
+        at.term(name, self.weight, code);
+        Ok(())
+    }
+}
+
+/// The share of the own class of all images of a batch.
+const SHARE: &str = "batch[\"label_share\"]";
+
+const MIXED: &str = r#"
+def mixed(share: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """The loss of mixed images, from the losses with their own classes and with those that were mixed in."""
+    share = share.mean()
+    return share * own + (1 - share) * other
+"#;
+
 impl LossTerm for SoftmaxCrossEntropy {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
         self.build_as("cross_entropy", at)
+    }
+
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        self.emit_as("cross_entropy", at)
     }
 
     fn prediction(&self) -> Option<&str> {

@@ -6,7 +6,7 @@ use zoo_graph::{
     ops::{DeviceName, Reshape, Scale, Transpose},
 };
 
-use super::{LossTerm, Terms, formula::class_numbers};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms, formula::class_numbers};
 use crate::lower::LOGITS;
 
 term! {
@@ -66,7 +66,30 @@ impl LossTerm for SoftmaxDice {
         Ok(())
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        let (logits, shape) = at.output(self.prediction.as_deref().unwrap_or(LOGITS))?;
+        if shape.nchw().is_none() {
+            return Err(at.refuse("needs logits per pixel, [K, H, W]"));
+        }
+        let ignored = self.ignore.map_or_else(|| Code::text("None"), |ignored| Code::count(ignored as usize));
+        let mut arguments = vec![Code::text(logits), Code::text("batch[\"label\"]")];
+        arguments.extend([Code::named("ignored", ignored), Code::named("eps", Code::real(self.eps))]);
+        at.function(TEXT);
+        at.term(&self.name, self.weight, Code::call("softmax_dice", arguments));
+        Ok(())
+    }
+
     fn prediction(&self) -> Option<&str> {
         self.prediction.as_deref()
     }
 }
+
+const TEXT: &str = r#"
+def softmax_dice(logits: Tensor, label: Tensor, ignored: int | None, eps: float) -> Tensor:
+    """One minus the Dice coefficient of each class in each sample."""
+    counted = (label != ignored)[:, None] if ignored is not None else torch.ones_like(label)[:, None]
+    classes = torch.arange(logits.shape[1], device=label.device)[:, None, None]
+    p, truth = logits.softmax(1) * counted, (label[:, None] == classes) * counted
+    both, either = (p * truth).sum((2, 3)), (p + truth).sum((2, 3))
+    return (1 - (2 * both + eps) / (either + eps)).mean()
+"#;

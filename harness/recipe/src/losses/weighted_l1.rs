@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{LossTerm, Terms};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// The sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch size.
@@ -39,7 +39,17 @@ impl LossTerm for WeightedL1 {
         at.formula_term((&self.name, self.weight), Self::formula(n), device, &[prediction, target, weights])
     }
 
+    fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
+        at.call((&self.name, self.weight), TEXT, &[&self.prediction], &[&self.target, &self.weights], &[])
+    }
+
     fn prediction(&self) -> Option<&str> {
         Some(&self.prediction)
     }
 }
+
+const TEXT: &str = r#"
+def weighted_l1(p: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """Weighted L1 distance of box offsets, per sample."""
+    return ((p.view_as(target) - target).abs() * weights[:, None]).sum() / len(p)
+"#;

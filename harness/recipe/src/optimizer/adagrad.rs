@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate, Written, real};
 
 settings! {
     /// The gradient divided by the root of the sum of its squares.
@@ -38,6 +38,14 @@ impl Rule for Adagrad {
         let sum = at.slots[0] + d * d;
         let rate = at.learning_rate / (1.0 + (at.update - 1.0) * self.lr_decay);
         vec![at.parameter - rate * d / (sum.sqrt() + self.eps), sum]
+    }
+
+    fn emit(&self) -> Written {
+        let initial = ("initial_accumulator_value", real(self.initial_accumulator_value));
+        let mut arguments = vec![("eps", real(self.eps))];
+        arguments.extend((self.initial_accumulator_value != 0.0).then_some(initial));
+        arguments.extend((self.lr_decay != 0.0).then_some(("lr_decay", real(self.lr_decay))));
+        Written::class("torch.optim.Adagrad", arguments)
     }
 
     fn decay_term(&self) -> DecayTerm {

@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate, Written, real};
 
 settings! {
     /// Adam.
@@ -39,6 +39,13 @@ impl Rule for Adam {
         let rate = at.learning_rate / moments.correction[0];
         let step = rate * moments.first / moments.denominator(self.eps);
         vec![at.parameter - step, moments.first, moments.second]
+    }
+
+    fn emit(&self) -> Written {
+        Written::class(
+            "torch.optim.Adam",
+            vec![("betas", format!("({}, {})", real(self.beta1), real(self.beta2))), ("eps", real(self.eps))],
+        )
     }
 
     fn decay_term(&self) -> DecayTerm {

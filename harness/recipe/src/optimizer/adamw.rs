@@ -6,8 +6,9 @@ use zoo_graph::{
 };
 
 use super::{
-    Rule, Slot, UsualDecay, UsualRate,
+    Rule, Slot, UsualDecay, UsualRate, Written,
     adam::{MOMENTS, Moments},
+    real,
 };
 
 settings! {
@@ -42,6 +43,13 @@ impl Rule for AdamW {
         let rate = at.learning_rate / moments.correction[0];
         let step = rate * moments.first / moments.denominator(self.eps);
         vec![decayed - step, moments.first, moments.second]
+    }
+
+    fn emit(&self) -> Written {
+        Written::class(
+            "torch.optim.AdamW",
+            vec![("betas", format!("({}, {})", real(self.beta1), real(self.beta2))), ("eps", real(self.eps))],
+        )
     }
 
     fn decay_term(&self) -> DecayTerm {

@@ -6,9 +6,10 @@ use zoo_graph::{
 };
 
 use super::{
-    Rule, Slot, UsualDecay, UsualRate,
+    Rule, Slot, UsualDecay, UsualRate, Written,
     adam::{MOMENTS, Moments},
     lars::{norm, where_decaying},
+    real,
 };
 
 settings! {
@@ -47,6 +48,12 @@ impl Rule for Lamb {
         vec![at.parameter - rate * direction, moments.first, moments.second]
     }
 
+    fn emit(&self) -> Written {
+        let arguments =
+            vec![("betas", format!("({}, {})", real(self.beta1), real(self.beta2))), ("eps", real(self.eps))];
+        Written { class: "Lamb", arguments, text: Some(TEXT) }
+    }
+
     fn decay_term(&self) -> DecayTerm {
         DecayTerm::InRule
     }
@@ -66,3 +73,34 @@ impl Rule for Lamb {
         UsualRate::About { rate: 2e-3, of: "LAMB", source: "0.002 (arXiv 1904.00962)" }
     }
 }
+
+/// The class.
+const TEXT: &str = r#"
+class Lamb(torch.optim.Optimizer):
+    """Adam with decay and a step per tensor in proportion to its norm (arXiv 1904.00962); tensors without decay take
+    the step of Adam."""
+
+    def __init__(
+        self, params: Iterable[dict], lr: float, betas: tuple[float, float], eps: float, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update(parameter, group)
+
+    def update(self, parameter: Tensor, group: dict) -> None:
+        state, decay, (beta1, beta2) = self.state[parameter], group["weight_decay"], group["betas"]
+        count = state["step"] = state.get("step", 0) + 1
+        first = state.setdefault("exp_avg", torch.zeros_like(parameter)).lerp_(parameter.grad, 1 - beta1)
+        second = state.setdefault("exp_avg_sq", torch.zeros_like(parameter))
+        second.mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
+        root = second.sqrt() / math.sqrt(1 - beta2**count) + group["eps"]
+        direction = first / (1 - beta1**count) / root + decay * parameter
+        norm, length = parameter.norm(), direction.norm()
+        ratio = torch.where(norm * length * decay > 0, norm / length, 1.0)
+        parameter.sub_(group["lr"] * ratio * direction)
+"#;

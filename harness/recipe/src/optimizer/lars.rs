@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate, Written, real};
 
 settings! {
     /// Momentum with a learning rate per tensor, proportional to the norm of the tensor divided by the norm of its
@@ -41,6 +41,11 @@ impl Rule for Lars {
         vec![p - v, v]
     }
 
+    fn emit(&self) -> Written {
+        let arguments = vec![("momentum", real(self.momentum)), ("trust", real(self.trust))];
+        Written { class: "Lars", arguments, text: Some(TEXT) }
+    }
+
     fn decay_term(&self) -> DecayTerm {
         DecayTerm::InRule
     }
@@ -70,3 +75,30 @@ pub(super) fn where_decaying<'f>(
 ) -> Expression<'f> {
     (norms * at.weight_decay).greater(0.0).select(ratio, 1.0)
 }
+
+/// The class.
+const TEXT: &str = r#"
+class Lars(torch.optim.Optimizer):
+    """Momentum with a learning rate per tensor (arXiv 1708.03888); tensors without decay take the plain one."""
+
+    def __init__(
+        self, params: Iterable[dict], lr: float, momentum: float, trust: float, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update(parameter, group)
+
+    def update(self, parameter: Tensor, group: dict) -> None:
+        decay, gradient = group["weight_decay"], parameter.grad
+        norm, gradient_norm = parameter.norm(), gradient.norm()
+        ratio = group["trust"] * norm / (gradient_norm + decay * norm)
+        rate = group["lr"] * torch.where(norm * gradient_norm * decay > 0, ratio, 1.0)
+        velocity = self.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+        velocity.mul_(group["momentum"]).add_(rate * (gradient + decay * parameter))
+        parameter.sub_(velocity)
+"#;

@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualDecay, UsualRate};
+use super::{Rule, Slot, UsualDecay, UsualRate, Written, real};
 
 settings! {
     /// The sign of a moving average of the gradient.
@@ -37,6 +37,14 @@ impl Rule for Lion {
         vec![decayed - at.learning_rate * direction, self.beta2 * m + (1.0 - self.beta2) * g]
     }
 
+    fn emit(&self) -> Written {
+        Written {
+            class: "Lion",
+            arguments: vec![("betas", format!("({}, {})", real(self.beta1), real(self.beta2)))],
+            text: Some(TEXT),
+        }
+    }
+
     fn decay_term(&self) -> DecayTerm {
         DecayTerm::InRule
     }
@@ -53,3 +61,25 @@ impl Rule for Lion {
         UsualRate::About { rate: 1e-4, of: "Lion", source: "0.0001 (arXiv 2302.06675: a tenth to a third of AdamW's)" }
     }
 }
+
+/// The class.
+const TEXT: &str = r#"
+class Lion(torch.optim.Optimizer):
+    """The sign of a moving average of the gradient (arXiv 2302.06675)."""
+
+    def __init__(self, params: Iterable[dict], lr: float, betas: tuple[float, float], weight_decay: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update(parameter, group)
+
+    def update(self, parameter: Tensor, group: dict) -> None:
+        average = self.state[parameter].setdefault("exp_avg", torch.zeros_like(parameter))
+        direction = average.lerp(parameter.grad, 1 - group["betas"][0]).sign()
+        parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(direction, alpha=group["lr"])
+        average.lerp_(parameter.grad, 1 - group["betas"][1])
+"#;

@@ -55,7 +55,7 @@ use zoo_graph::{
     ops::{Assign, DecayTerm, Group, LongestStep, Update},
 };
 
-use crate::diagnostic::Finding;
+use crate::{diagnostic::Finding, emit::real};
 
 macro_rules! optimizers {
     ($($(#[doc = $doc:literal])+ $tag:ident: $rule:ident,)+) => {
@@ -129,6 +129,9 @@ trait Rule {
     /// The next values of the parameter and of its slots.
     fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>>;
 
+    /// How it is written in PyTorch.
+    fn emit(&self) -> Written;
+
     /// The position of weight decay in [`Rule::next`].
     fn decay_term(&self) -> DecayTerm;
 
@@ -162,6 +165,23 @@ impl Slot {
     /// A slot that starts at zero.
     const fn zero(name: &'static str) -> Self {
         Self { name, start: 0.0 }
+    }
+}
+
+/// How an optimizer is written in PyTorch.
+pub(crate) struct Written {
+    /// Its class.
+    pub class: &'static str,
+    /// Arguments of the class, without learning rate and weight decay.
+    pub arguments: Vec<(&'static str, String)>,
+    /// The text of the class, if PyTorch has no such optimizer.
+    pub text: Option<&'static str>,
+}
+
+impl Written {
+    /// A class of PyTorch with the same formula.
+    fn class(class: &'static str, arguments: Vec<(&'static str, String)>) -> Self {
+        Self { class, arguments, text: None }
     }
 }
 
@@ -223,6 +243,11 @@ impl Optimizer {
         let longest = rule.longest(group.weight_decay);
         let update = Update::Optimizer { slots, group, decay: rule.decay_term(), longest };
         Assign::new(formula, rule.device(), update)
+    }
+
+    /// How it is written in PyTorch.
+    pub(crate) fn emit(&self) -> Written {
+        self.rule().emit()
     }
 
     /// Which learning rates are usual.

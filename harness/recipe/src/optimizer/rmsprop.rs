@@ -8,7 +8,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate, Written, real};
 
 settings! {
     /// The gradient divided by the root of a moving average of its square.
@@ -90,6 +90,16 @@ impl Rule for RmsProp {
         next
     }
 
+    fn emit(&self) -> Written {
+        let mut arguments = vec![("alpha", real(self.alpha)), ("eps", real(self.eps))];
+        arguments.extend((self.momentum != 0.0).then(|| ("momentum", real(self.momentum))));
+        arguments.extend(self.centered.then(|| ("centered", "True".to_owned())));
+        match self.form {
+            RmsForm::Pytorch => Written::class("torch.optim.RMSprop", arguments),
+            RmsForm::Tensorflow => Written { class: "RmsPropTensorflow", arguments, text: Some(TENSORFLOW) },
+        }
+    }
+
     fn decay_term(&self) -> DecayTerm {
         DecayTerm::InGradient
     }
@@ -108,3 +118,44 @@ impl Rule for RmsProp {
         UsualRate::About { rate: 1e-2, of: "RMSprop", source: "0.01 (PyTorch's default), 0.045 (arXiv 1801.04381)" }
     }
 }
+
+/// The form of TensorFlow as a class.
+const TENSORFLOW: &str = r#"
+class RmsPropTensorflow(torch.optim.Optimizer):
+    """RMSprop as in TensorFlow: eps inside the root, averages of squares start at 1, velocities include the rate."""
+
+    def __init__(
+        self,
+        params: Iterable[dict],
+        lr: float,
+        alpha: float = 0.9,
+        eps: float = 1e-8,
+        momentum: float = 0.0,
+        centered: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
+        settings = {"alpha": alpha, "eps": eps, "momentum": momentum, "centered": centered}
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, **settings})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.update(parameter, group)
+
+    def update(self, parameter: Tensor, group: dict) -> None:
+        state = self.state[parameter]
+        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+        square = state.setdefault("square_avg", torch.ones_like(parameter))
+        square.mul_(group["alpha"]).addcmul_(gradient, gradient, value=1 - group["alpha"])
+        variance = square
+        if group["centered"]:
+            mean = state.setdefault("grad_avg", torch.zeros_like(parameter)).lerp_(gradient, 1 - group["alpha"])
+            variance = square - mean.square()
+        step = group["lr"] * gradient / torch.sqrt(variance + group["eps"])
+        if group["momentum"]:
+            velocity = state.setdefault("momentum_buffer", torch.zeros_like(parameter))
+            step = velocity.mul_(group["momentum"]).add_(step)
+        parameter.sub_(step)
+"#;

@@ -5,7 +5,7 @@ use zoo_graph::{
     ops::{DecayTerm, LongestStep},
 };
 
-use super::{Rule, Slot, UsualRate};
+use super::{Rule, Slot, UsualRate, Written, real};
 use crate::diagnostic::{Finding, Severity};
 
 settings! {
@@ -35,6 +35,13 @@ impl Rule for Sgd {
         let v = self.momentum * at.slots[0] + d;
         let direction = if self.nesterov { d + self.momentum * v } else { v };
         vec![at.parameter - at.learning_rate * direction, v]
+    }
+
+    fn emit(&self) -> Written {
+        let mut arguments = Vec::new();
+        arguments.extend((self.momentum != 0.0).then(|| ("momentum", real(self.momentum))));
+        arguments.extend(self.nesterov.then(|| ("nesterov", "True".to_owned())));
+        Written::class("torch.optim.SGD", arguments)
     }
 
     fn decay_term(&self) -> DecayTerm {

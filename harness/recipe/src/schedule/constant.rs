@@ -1,6 +1,6 @@
 //! One learning rate.
 
-use super::{Clock, Curve, Warmup};
+use super::{Clock, Curve, Warmup, real};
 
 zoo_settings::settings! {
     /// One learning rate.
@@ -17,6 +17,10 @@ zoo_settings::settings! {
 impl Curve for Constant {
     fn lr(&self, _: Clock) -> f64 {
         self.base_lr
+    }
+
+    fn emit(&self) -> Vec<String> {
+        vec![format!("return {}", real(self.base_lr))]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -1,7 +1,7 @@
 //! Exponential decay: torch.optim.lr_scheduler.ExponentialLR; with `per: step` tf.train.exponential_decay without
 //! stairs.
 
-use super::{Clock, Curve, Finding, Per, Warmup};
+use super::{Clock, Curve, Finding, Per, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
@@ -32,6 +32,15 @@ impl Curve for Exponential {
         };
         let every = self.every.steps(clock.steps_per_epoch()).max(1);
         self.base_lr * libm::pow(self.gamma, steps as f64 / every as f64)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let t = match self.per {
+            Per::Step => "step",
+            Per::Epoch => "(step // per_epoch * per_epoch)",
+        };
+        let every = format!("max({}, 1)", self.every.emit());
+        vec![format!("return {} * {} ** ({t} / {every})", real(self.base_lr), real(self.gamma))]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::{Clock, Curve};
+use super::{Clock, Curve, Warmup, real};
 use crate::schema::Period;
 
 zoo_settings::settings! {
@@ -32,5 +32,21 @@ impl Curve for GuideCosine {
         let linear = (total - i) / length;
         let cosine = 0.5 * (1.0 + libm::cos(PI * 2.0 * 0.47 * i / length));
         self.lr_max * (linear * cosine + 0.00001)
+    }
+    fn emit(&self) -> Vec<String> {
+        let (first, top) = (real(self.lr_init), real(self.lr_max));
+        vec![
+            format!("warmup = {}", self.warmup.emit()),
+            "if step < warmup:".to_owned(),
+            format!("    return {first} + ({top} - {first}) / warmup * (step + 1)"),
+            "length = max(steps - warmup, 1)".to_owned(),
+            "linear = (steps - step) / length".to_owned(),
+            "cosine = 0.5 * (1 + math.cos(math.pi * 2 * 0.47 * step / length))".to_owned(),
+            format!("return {top} * (linear * cosine + 0.00001)"),
+        ]
+    }
+
+    fn warmup(&self) -> Option<&Warmup> {
+        None
     }
 }

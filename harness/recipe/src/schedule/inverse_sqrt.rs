@@ -1,7 +1,7 @@
 //! Inverse square root: arXiv 1706.03762, equation 3, whose base_lr is (d_model * warmup_steps)^-0.5; with
 //! `warmup.count: from_zero` fairseq's InverseSquareRootSchedule.
 
-use super::{Clock, Curve, Warmup, WarmupCount};
+use super::{Clock, Curve, Warmup, WarmupCount, real};
 
 zoo_settings::settings! {
     /// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step,
@@ -21,6 +21,16 @@ impl Curve for InverseSqrt {
         let count = self.warmup.as_ref().map_or(WarmupCount::FromOne, |warmup| warmup.count);
         let length = self.warmup.as_ref().map_or(0, |warmup| warmup.over.steps(clock.steps_per_epoch())).max(1);
         self.base_lr * (length as f64 / count.number(clock.step).max(1.0)).sqrt()
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let count = self.warmup.as_ref().map_or(WarmupCount::FromOne, |warmup| warmup.count);
+        let number = match count {
+            WarmupCount::FromOne => "(step + 1)",
+            WarmupCount::FromZero => "max(step, 1)",
+        };
+        let length = if self.warmup.is_some() { "max(warmup, 1)" } else { "1" };
+        vec![format!("return {} * math.sqrt({length} / {number})", real(self.base_lr))]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -1,6 +1,6 @@
 //! Constant ratios: numpy.logspace, as in LogScheduler of the SiamMask code.
 
-use super::{Clock, Curve, Per, TMax, Warmup};
+use super::{Clock, Curve, Per, TMax, Warmup, emit_decay, real};
 
 zoo_settings::settings! {
     /// base_lr * (end_lr/base_lr)^(t/(T-1)): the last step or epoch is at `end_lr`.
@@ -23,6 +23,12 @@ impl Curve for LogDecay {
     fn lr(&self, clock: Clock) -> f64 {
         let part = clock.decay(self.per, TMax::AfterWarmup, self.warmup.as_ref(), 1.0);
         self.base_lr * libm::pow(self.end_lr / self.base_lr, part)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let part = format!("part = {}", emit_decay(self.per, TMax::AfterWarmup, self.warmup.as_ref(), 1));
+        let (first, last) = (real(self.base_lr), real(self.end_lr));
+        vec![part, format!("return {first} * ({last} / {first}) ** part")]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -25,6 +25,7 @@ pub use multi_step::MultiStep;
 pub use one_cycle::{Anneal, OneCycle};
 pub use poly::Poly;
 pub use step::StepDecay;
+pub(crate) use time::SHARE;
 pub use time::{Length, Per, TMax};
 pub use warmup::{Warmup, WarmupCount, WarmupShape};
 
@@ -32,7 +33,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Finding;
-use time::Clock;
+use crate::emit::real;
+use time::{Clock, emit_decay};
 
 macro_rules! schedules {
     ($($(#[doc = $doc:literal])+ $tag:ident: $variant:ident($curve:ty) around $peak:ident,)+) => {
@@ -109,6 +111,9 @@ trait Curve {
     /// The learning rate at a moment after the warm-up.
     fn lr(&self, clock: Clock) -> f64;
 
+    /// The same in Python: the body of a function of `step`, `per_epoch` (steps per epoch) and `steps` (of the training).
+    fn emit(&self) -> Vec<String>;
+
     /// The warm-up, before which the formula does not apply; `None` if the formula has its own.
     fn warmup(&self) -> Option<&Warmup> {
         None
@@ -127,6 +132,17 @@ impl Schedule {
         let clock = Clock { step, length: length.into() };
         let warm = self.warmup().and_then(|warmup| warmup.lr(clock, self.peak_lr()));
         warm.unwrap_or_else(|| self.curve().lr(clock))
+    }
+
+    /// [`Schedule::lr`] in Python: the body of a function of `step`, `per_epoch` (steps per epoch) and `steps` (of the
+    /// training).
+    pub(crate) fn emit(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(warmup) = self.warmup() {
+            lines.extend(warmup.emit(self.peak_lr()));
+        }
+        lines.extend(self.curve().emit());
+        lines
     }
 
     /// The warm-up, if the formula of the schedule does not include one.

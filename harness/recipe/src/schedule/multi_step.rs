@@ -1,6 +1,6 @@
 //! Drops at milestones: torch.optim.lr_scheduler.MultiStepLR.
 
-use super::{Clock, Curve, Finding, Warmup};
+use super::{Clock, Curve, Finding, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
@@ -26,6 +26,19 @@ impl Curve for MultiStep {
     fn lr(&self, clock: Clock) -> f64 {
         let reached = |milestone: &&Period| milestone.steps(clock.steps_per_epoch()) <= clock.step as u64;
         self.base_lr * self.gamma.powi(self.milestones.iter().filter(reached).count() as i32)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let milestones: Vec<String> = self.milestones.iter().map(|milestone| milestone.emit()).collect();
+        let close = if milestones.len() == 1 { ",)" } else { ")" };
+        vec![
+            format!("milestones = ({}{close}", milestones.join(", ")),
+            format!(
+                "return {} * {} ** sum(step >= milestone for milestone in milestones)",
+                real(self.base_lr),
+                real(self.gamma)
+            ),
+        ]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

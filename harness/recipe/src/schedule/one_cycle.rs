@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::time::part;
-use super::{Clock, Curve};
+use super::{Clock, Curve, Warmup, real};
 
 zoo_settings::settings! {
     /// From max_lr/div_factor up to `max_lr` at step pct_start*total - 1, and from there down to
@@ -59,6 +59,24 @@ impl Curve for OneCycle {
         } else {
             self.anneal.between(self.max_lr, first / self.final_div_factor, part(step - top, end - top))
         }
+    }
+    fn emit(&self) -> Vec<String> {
+        let between = |start: &str, end: &str, part: &str| match self.anneal {
+            Anneal::Cosine => format!("{end} + ({start} - {end}) / 2 * (1 + math.cos(math.pi * {part}))"),
+            Anneal::Linear => format!("{start} + ({end} - {start}) * {part}"),
+        };
+        let (first, peak) = (real(self.max_lr / self.div_factor), real(self.max_lr));
+        let last = real(self.max_lr / self.div_factor / self.final_div_factor);
+        vec![
+            format!("top, end = {} * steps - 1, steps - 1", real(self.pct_start)),
+            "if step <= top:".to_owned(),
+            format!("    return {}", between(&first, &peak, "share(step, top)")),
+            format!("return {}", between(&peak, &last, "share(step - top, end - top)")),
+        ]
+    }
+
+    fn warmup(&self) -> Option<&Warmup> {
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! Drops at equal intervals: torch.optim.lr_scheduler.StepLR.
 
-use super::{Clock, Curve, Finding, Warmup};
+use super::{Clock, Curve, Finding, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
@@ -25,6 +25,11 @@ impl Curve for StepDecay {
     fn lr(&self, clock: Clock) -> f64 {
         let drops = clock.step as u64 / self.every.steps(clock.steps_per_epoch()).max(1);
         self.base_lr * self.gamma.powi(drops.min(i32::MAX as u64) as i32)
+    }
+
+    fn emit(&self) -> Vec<String> {
+        let every = format!("max({}, 1)", self.every.emit());
+        vec![format!("return {} * {} ** (step // {every})", real(self.base_lr), real(self.gamma))]
     }
 
     fn warmup(&self) -> Option<&Warmup> {

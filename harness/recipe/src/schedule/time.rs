@@ -105,6 +105,32 @@ impl Clock {
     }
 }
 
+/// [`Clock::decay`] in Python, after a warm-up of `warmup` steps.
+pub(super) fn emit_decay(per: Per, t_max: TMax, warmup: Option<&Warmup>, less: usize) -> String {
+    let (t, total) = match per {
+        Per::Step => ("step", "steps"),
+        Per::Epoch => ("step // per_epoch", "steps / per_epoch"),
+    };
+    let warm = match per {
+        Per::Step => " - warmup",
+        Per::Epoch => " - warmup / per_epoch",
+    };
+    let warm = if warmup.is_some() { warm } else { "" };
+    let less = if less > 0 { format!(" - {less}") } else { String::new() };
+    match t_max {
+        TMax::AfterWarmup => format!("share({t}{warm}, {total}{warm}{less})"),
+        TMax::All => format!("share({t}, {total}{less})"),
+        TMax::AllPlusOne => format!("share({t}, {total} + 1{less})"),
+    }
+}
+
+/// [`part`] in Python.
+pub(crate) const SHARE: &str = r#"
+def share(time: float, length: float) -> float:
+    """The share of a length that has passed."""
+    return min(max(time / length, 0.0), 1.0) if length > 0 else 1.0
+"#;
+
 /// t/T in [0, 1]; 1 if there is no T.
 pub(super) fn part(t: f64, length: f64) -> f64 {
     if length <= 0.0 { 1.0 } else { (t / length).clamp(0.0, 1.0) }

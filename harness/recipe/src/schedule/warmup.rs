@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::real;
 use super::time::{Clock, Per};
 use crate::schema::Period;
 
@@ -56,6 +57,31 @@ impl WarmupCount {
 }
 
 impl Warmup {
+    /// The first lines of a function in Python: the learning rate on the way to `base`.
+    pub(super) fn emit(&self, base: f64) -> Vec<String> {
+        let number = match (self.count, self.per) {
+            (WarmupCount::FromOne, Per::Step) => "(step + 1)",
+            (WarmupCount::FromZero, Per::Step) => "step",
+            (WarmupCount::FromOne, Per::Epoch) => "(step // per_epoch + 1)",
+            (WarmupCount::FromZero, Per::Epoch) => "(step // per_epoch)",
+        };
+        let way = match self.per {
+            Per::Step => format!("{number} / warmup"),
+            Per::Epoch => format!("min({number} * per_epoch / warmup, 1.0)"),
+        };
+        let rate = match self.shape {
+            WarmupShape::Linear if self.start_lr == 0.0 => format!("{} * {way}", real(base)),
+            WarmupShape::Linear => {
+                format!("{} + ({} - {}) * {way}", real(self.start_lr), real(base), real(self.start_lr))
+            }
+            WarmupShape::Geometric => {
+                format!("{} * ({} / {}) ** ({way})", real(self.start_lr), real(base), real(self.start_lr))
+            }
+        };
+        let length = format!("warmup = {}", self.over.emit());
+        vec![length, "if step < warmup:".to_owned(), format!("    return {rate}")]
+    }
+
     /// The learning rate on the way to `base`; `None` after the warm-up.
     pub(super) fn lr(&self, clock: Clock, base: f64) -> Option<f64> {
         let length = self.over.steps(clock.steps_per_epoch());

@@ -26,6 +26,18 @@ impl Period {
     }
 }
 
+impl Period {
+    /// [`Period::steps`] in Python, with `per_epoch` steps per epoch.
+    pub(crate) fn emit(self) -> String {
+        match self {
+            Self::Epochs(1.0) => "per_epoch".to_owned(),
+            Self::Epochs(epochs) if epochs.fract() == 0.0 => format!("{epochs:.0} * per_epoch"),
+            Self::Epochs(epochs) => format!("math.floor({epochs:?} * per_epoch + 0.5)"),
+            Self::Steps(steps) => steps.to_string(),
+        }
+    }
+}
+
 impl Default for Period {
     fn default() -> Self {
         Self::Steps(0)

@@ -1,0 +1,121 @@
+//! The optimizer, with its groups of parameters.
+
+use std::fmt::Write;
+
+use super::conditions::{Parameter, condition, parameters};
+use super::program::Program;
+use super::real;
+use crate::emit::code::Code;
+use crate::optimizer::matches;
+use crate::schema::Training;
+
+/// Weight decay, and factor on the learning rate.
+type Settings = (f64, f64);
+
+/// Adds the optimizer.
+pub(super) fn write(program: &mut Program<'_>) {
+    let written = program.recipe.optimizer.emit();
+    if let Some(text) = written.text {
+        program.add(text);
+    }
+    let all = parameters(program.graph);
+    let settings: Vec<Settings> = all.iter().map(|parameter| settings(program, parameter)).collect();
+    let mut distinct: Vec<Settings> = Vec::new();
+    settings.iter().for_each(|own| distinct.extend((!distinct.contains(own)).then_some(*own)));
+    let scaled = distinct.iter().any(|(_, factor)| *factor != 1.0);
+    let mut arguments = vec![Code::named("lr", Code::text(real(program.recipe.schedule.peak_lr())))];
+    let own = written.arguments.into_iter().map(|(key, value)| Code::named(key, Code::text(value)));
+    arguments.extend(own);
+    let groups = match &distinct[..] {
+        [] | [_] => {
+            let (decay, _) = distinct.first().copied().unwrap_or((0.0, 1.0));
+            arguments.push(Code::named("weight_decay", Code::text(real(decay))));
+            "network.parameters()"
+        }
+        _ => {
+            program.add(&chosen(program, &all, &settings, &distinct, scaled));
+            "groups"
+        }
+    };
+    arguments.insert(0, Code::text(groups));
+    let mut lines = vec![
+        "def optimizer(network: nn.Module) -> torch.optim.Optimizer:".to_owned(),
+        format!("    \"\"\"The update rule: {}.\"\"\"", program.recipe.optimizer.tag()),
+    ];
+    if groups == "groups" {
+        let (keys, entry) = match scaled {
+            true => ("tuple[float, float]", "\"weight_decay\": decay, \"factor\": factor} for (decay, factor), own"),
+            false => ("float", "\"weight_decay\": decay} for decay, own"),
+        };
+        lines.push(format!("    parts: dict[{keys}, list[nn.Parameter]] = {{}}"));
+        lines.push("    for name, parameter in network.named_parameters():".to_owned());
+        lines.push("        parts.setdefault(settings(name, parameter), []).append(parameter)".to_owned());
+        lines.push(format!("    groups = [{{\"params\": own, {entry} in parts.items()]"));
+    }
+    Code::call(written.class, arguments).lines(4, "return ", "", &mut lines);
+    program.add(&lines.join("\n"));
+    program.add(if scaled { SCALED } else { PLAIN });
+}
+
+const PLAIN: &str = r#"
+def set_rate(rule: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate."""
+    for group in rule.param_groups:
+        group["lr"] = rate
+"#;
+
+const SCALED: &str = r#"
+def set_rate(rule: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate, times the factor of each group."""
+    for group in rule.param_groups:
+        group["lr"] = rate * group["factor"]
+"#;
+
+/// Those of a parameter, as its group, its role and its part decide.
+fn settings(program: &Program<'_>, parameter: &Parameter) -> Settings {
+    let recipe = program.recipe;
+    let (decay, spared, groups) = recipe.optimizer.decay();
+    let own = groups.iter().find(|group| group.patterns.all().iter().any(|pattern| matches(pattern, &parameter.name)));
+    let spared = spared.iter().any(|group| group.has(&parameter.role));
+    let decay = own.and_then(|group| group.weight_decay).unwrap_or(if spared { 0.0 } else { decay });
+    let factor = own.and_then(|group| group.lr).map_or(1.0, |lr| lr.0);
+    (decay, factor * Training::of(&recipe.train.parts, &parameter.name, 0).lr)
+}
+
+/// The function that gives the settings of a parameter: those of the fewest parameters first.
+fn chosen(
+    program: &Program<'_>,
+    all: &[Parameter],
+    settings: &[Settings],
+    distinct: &[Settings],
+    scaled: bool,
+) -> String {
+    let (_, _, groups) = program.recipe.optimizer.decay();
+    let of_groups = groups.iter().map(|group| group.patterns.all().to_vec());
+    let inside = |module: &String| [module.clone(), format!("{module}.*")];
+    let of_parts = program.recipe.train.parts.iter().map(|part| part.modules.iter().flat_map(inside).collect());
+    let patterns: Vec<Vec<String>> = of_groups.chain(of_parts).collect();
+    let patterns: Vec<&[String]> = patterns.iter().map(Vec::as_slice).collect();
+    let count = |one: &Settings| settings.iter().filter(|own| *own == one).count();
+    let mut distinct = distinct.to_vec();
+    distinct.sort_by_key(count);
+    let value = |(decay, factor): &Settings| match scaled {
+        true => format!("{}, {}", real(*decay), real(*factor)),
+        false => real(*decay),
+    };
+    let (kind, doc) = match scaled {
+        true => ("tuple[float, float]", "Weight decay of a parameter, and the factor on its learning rate."),
+        false => ("float", "Weight decay of a parameter."),
+    };
+    let mut text = format!("def settings(name: str, parameter: Tensor) -> {kind}:\n    \"\"\"{doc}\"\"\"\n");
+    let mut left: Vec<(Parameter, Settings)> = all.iter().cloned().zip(settings.iter().copied()).collect();
+    for one in &distinct[..distinct.len() - 1] {
+        let of: Vec<Parameter> = left.iter().map(|(parameter, _)| parameter.clone()).collect();
+        let chosen: Vec<bool> = left.iter().map(|(_, own)| own == one).collect();
+        let mut lines = Vec::new();
+        condition(&of, &chosen, &patterns).lines(4, "if ", ":", &mut lines);
+        let _ = writeln!(text, "{}\n        return {}", lines.join("\n"), value(one));
+        left.retain(|(_, own)| own != one);
+    }
+    text + &format!("    return {}\n", value(&distinct[distinct.len() - 1]))
+}

@@ -1,0 +1,104 @@
+//! `train.parts`: modules that are frozen, or trained in some epochs only.
+
+use std::fmt::Write;
+
+use super::program::Program;
+use crate::diagnostic::Diagnostic;
+use crate::schema::Statistics;
+
+/// Whether parts are frozen, or trained in some epochs only.
+pub(super) fn change(program: &Program<'_>) -> bool {
+    program.recipe.train.parts.iter().any(|part| !part.trained || part.from_epoch > 0 || part.until_epoch.is_some())
+}
+
+/// Whether normalisations of parts use stored statistics.
+pub(super) fn stored(program: &Program<'_>) -> bool {
+    program.recipe.train.parts.iter().any(|part| part.statistics == Statistics::Stored)
+}
+
+/// Adds what freezes them.
+pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+    let parts = &program.recipe.train.parts;
+    if let Some(n) = parts.iter().position(|part| part.leaks) {
+        let message = "gradients that leak from parts that are not trained are not written in PyTorch yet";
+        return Err(program.refuse(&format!("train.parts[{n}].leaks"), message));
+    }
+    if program.recipe.train.init_from.is_some() {
+        let message = "loading a part of other weights is not written in PyTorch yet: use `--weights`";
+        return Err(program.refuse("train.init_from", message));
+    }
+    if stored(program) {
+        let listed = |part: &crate::schema::Part| part.modules.iter().map(|module| format!("\"{module}\"")).collect();
+        let names: Vec<String> = parts
+            .iter()
+            .filter(|part| part.statistics == Statistics::Stored)
+            .flat_map(listed as fn(_) -> Vec<_>)
+            .collect();
+        program.add(&STORED.replace("NAMES", &names.join(", ")));
+    }
+    if !change(program) {
+        return Ok(());
+    }
+    let mut text = String::from("PARTS = {\n");
+    for part in &program.recipe.train.parts {
+        let (first, end) = match (part.trained, part.until_epoch) {
+            (false, _) => ("0".to_owned(), "0".to_owned()),
+            (true, None) => (part.from_epoch.to_string(), "math.inf".to_owned()),
+            (true, Some(end)) => (part.from_epoch.to_string(), end.to_string()),
+        };
+        for module in &part.modules {
+            let _ = writeln!(text, "    \"{module}\": ({first}, {end}),");
+        }
+    }
+    text += "}\n\"\"\"The first epoch in which a part is trained, and the first in which it no longer is.\"\"\"\n";
+    program.add(&text);
+    let late = parts_join(program);
+    program.add(&if late { FREEZE.replace(PLAIN, RESET) } else { FREEZE.to_owned() });
+    Ok(())
+}
+
+/// Whether parts join later.
+fn parts_join(program: &Program<'_>) -> bool {
+    program.recipe.train.parts.iter().any(|part| part.trained && part.from_epoch > 0)
+}
+
+const FREEZE: &str = r#"
+def is_trained(name: str, epoch: int) -> bool:
+    """Whether a parameter is trained in an epoch: the innermost part that it is in decides."""
+    inside = [part for part in PARTS if f"{name}.".startswith(f"{part}.")]
+    first, end = PARTS[max(inside, key=len)] if inside else (0, math.inf)
+    return first <= epoch < end
+
+
+def freeze(network: nn.Module, rule: torch.optim.Optimizer, epoch: int) -> bool:
+    """Trains the parts of an epoch only; returns whether they are others than before."""
+    changed = False
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad != is_trained(name, epoch):
+            parameter.requires_grad_(not parameter.requires_grad)
+            parameter.grad = None
+            changed = True
+    return changed
+"#;
+
+const PLAIN: &str = "            parameter.grad = None
+            changed = True
+    return changed
+";
+
+/// Parts that join reset the optimizer.
+const RESET: &str = "            parameter.grad = None
+            changed = True
+            if parameter.requires_grad:
+                rule.state.clear()
+    return changed
+";
+
+const STORED: &str = r#"
+def keep_statistics(network: nn.Module) -> None:
+    """Makes the normalisations of some parts use their running statistics."""
+    for name in (NAMES,):
+        for module in network.get_submodule(name).modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+"#;

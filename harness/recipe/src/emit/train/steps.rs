@@ -1,0 +1,441 @@
+//! Options, the step, and the loop over the steps.
+
+use super::parts;
+use super::program::Program;
+use super::real;
+use crate::diagnostic::Diagnostic;
+use crate::emit::code::Code;
+use crate::schema::{Clip, LossScale, Precision, SampleKind, Source};
+
+/// Adds the numbers at the top.
+pub(super) fn constants(program: &mut Program<'_>) {
+    let train = &program.recipe.train;
+    let mut constants = format!("BATCH = {}\n\"\"\"Samples per step, of all processes together.\"\"\"\n", train.batch);
+    constants += &format!("EPOCHS = {}\n", train.epochs);
+    if let Some(most) = train.max_steps {
+        constants += &format!("MAX_STEPS = {most}\n");
+    }
+    constants += "PRECISIONS = {\"fp32\": None, \"bf16\": torch.bfloat16, \"fp16\": torch.float16}\n";
+    program.add(&constants);
+}
+
+/// Adds the rest of the program.
+pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+    program.add(ORDER);
+    program.add(SUMMED);
+    let training = training(program)?;
+    program.add(&training);
+    let options = options(program);
+    program.add(&options);
+    program.add(PLACE);
+    program.add(TELL);
+    let main = main(program);
+    program.add(&main);
+    program.add("if __name__ == \"__main__\":\n    sys.exit(main())");
+    Ok(())
+}
+
+const ORDER: &str = r#"
+class Order:
+    """Batches of (epoch, index), from a step on: the samples of each epoch in random order, without the rest that is no
+    batch. Each process has its share of every batch."""
+
+    def __init__(self, samples: int, seed: int, steps: range, rank: int, ranks: int) -> None:
+        self.samples, self.seed, self.steps, self.rank, self.ranks = samples, seed, steps, rank, ranks
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        order: list[int] = []
+        for step in self.steps:
+            epoch, place = divmod(step, self.samples // BATCH)
+            if not order or place == 0:
+                generator = torch.Generator().manual_seed(hash((self.seed, epoch)))
+                order = torch.randperm(self.samples, generator=generator).tolist()
+            batch = order[place * BATCH : (place + 1) * BATCH]
+            yield [(epoch, index) for index in batch[self.rank :: self.ranks]]
+"#;
+
+const SUMMED: &str = r#"
+def summed(sums: Tensor, device: torch.device) -> Tensor:
+    """The sum over all processes."""
+    if distributed.is_initialized():
+        # NPUs have no float64.
+        shared = sums.float().to(device) if device.type == "npu" else sums.to(device)
+        distributed.all_reduce(shared)
+        return shared.double().cpu()
+    return sums
+"#;
+
+/// The class of the training.
+fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
+    let recipe = program.recipe;
+    let (ema, lookahead) = (recipe.train.ema.is_some(), recipe.train.lookahead.is_some());
+    let mut lines: Vec<String> = TRAINING.trim().lines().map(str::to_owned).collect();
+    let mut add = |line: &str| lines.push(line.to_owned());
+    let dynamic = match &recipe.npu.loss_scale {
+        LossScale::None | LossScale::Fixed(_) => None,
+        LossScale::Dynamic(scale) => Some(format!(
+            "init_scale={}, growth_factor={}, backoff_factor={}, growth_interval={}",
+            real(scale.init),
+            real(scale.factor),
+            real(1.0 / scale.factor),
+            scale.window
+        )),
+    };
+    let fixed = match &recipe.npu.loss_scale {
+        LossScale::None | LossScale::Dynamic(_) => None,
+        LossScale::Fixed(scale) => Some(scale),
+    };
+    if recipe.gradients.clip_scaled {
+        let message = "clipping of scaled gradients is not written in PyTorch yet";
+        return Err(program.refuse("gradients.clip_scaled", message));
+    }
+    if let Some(settings) = &dynamic {
+        add(&format!(
+            "        scaling = {{{}}}",
+            settings
+                .split(", ")
+                .map(|s| {
+                    let (key, value) = s.split_once('=').unwrap_or((s, ""));
+                    format!("\"{key}\": {value}")
+                })
+                .collect::<Vec<_>>()
+                .join(", ")
+        ));
+        add("        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == \"fp16\", **scaling)");
+    }
+    if let Some(scale) = fixed {
+        add(&format!("        self.scale = {} if precision == \"fp16\" else 1.0", real(scale.scale)));
+    }
+    if ema {
+        add("        self.average = copy.deepcopy(network).requires_grad_(False)");
+    }
+    if lookahead {
+        add("        self.slow = {name: tensor.clone() for name, tensor in weights(network).items()}");
+    }
+    add("");
+    add("    def enter(self, epoch: int) -> None:");
+    add("        \"\"\"Prepares for the steps of an epoch.\"\"\"");
+    add("        self.epoch = epoch");
+    if parts::change(program) {
+        add("        if freeze(self.network, self.rule, epoch):");
+        add("            self.model = self.shared()");
+    }
+    add("        self.network.train()");
+    if parts::stored(program) {
+        add("        keep_statistics(self.network)");
+    }
+    add("");
+    let steps = if lookahead { ", steps: int" } else { "" };
+    add(&format!("    def step(self, batch: dict[str, Tensor], learning_rate: float{steps}) -> dict[str, Tensor]:"));
+    add("        \"\"\"One update; returns the terms of the loss.\"\"\"");
+    add("        set_rate(self.rule, learning_rate)");
+    add("        self.rule.zero_grad()");
+    if recipe.preprocess.mix.is_some() {
+        add("        batch = mix(batch)");
+    }
+    let pieces = recipe.npu.accumulate;
+    let depth = if pieces > 1 {
+        add(&format!("        for part in range({pieces}):"));
+        add(&format!(
+            "            piece = {{name: value.tensor_split({pieces})[part] for name, value in batch.items()}}"
+        ));
+        "            "
+    } else {
+        "        "
+    };
+    let batch = if pieces > 1 { "piece" } else { "batch" };
+    add(&format!("{depth}with self.autocast:"));
+    add(&format!("{depth}    outputs = {}", program.call("self.model").replace("batch[", &format!("{batch}["))));
+    let full = match program.graph.outputs.len() {
+        1 => "outputs.float()",
+        _ => "{name: value.float() for name, value in outputs.items()}",
+    };
+    let network = if program.text().contains("def loss(outputs: Tensor, batch: dict[str, Tensor], network")
+        || program.text().contains("def loss(outputs: dict[str, Tensor], batch: dict[str, Tensor], network")
+    {
+        ", self.network"
+    } else {
+        ""
+    };
+    add(&format!("{depth}terms = loss({full}, {batch}{network})"));
+    let share = if pieces > 1 { format!(" / {pieces}") } else { String::new() };
+    match (&dynamic, fixed) {
+        (Some(_), _) => add(&format!("{depth}self.scaler.scale(terms[\"loss\"]{share}).backward()")),
+        (None, Some(_)) => add(&format!("{depth}(terms[\"loss\"]{share} * self.scale).backward()")),
+        (None, None) if pieces > 1 => add(&format!("{depth}(terms[\"loss\"]{share}).backward()")),
+        (None, None) => add(&format!("{depth}terms[\"loss\"].backward()")),
+    }
+    if dynamic.is_some() {
+        add("        self.scaler.unscale_(self.rule)");
+    }
+    if fixed.is_some() {
+        add("        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]");
+        add("        torch._foreach_div_(gradients, self.scale)");
+    }
+    for clip in &recipe.gradients.clip {
+        match clip {
+            Clip::Norm(bound) => {
+                add(&format!("        nn.utils.clip_grad_norm_(self.network.parameters(), {})", real(*bound)));
+            }
+            Clip::Value(bound) => {
+                add(&format!("        nn.utils.clip_grad_value_(self.network.parameters(), {})", real(*bound)));
+            }
+        }
+    }
+    let mut tests = Vec::new();
+    if let Some(bound) = recipe.gradients.skip_loss_above {
+        tests.push(format!("summed(terms[\"loss\"].detach().cpu(), self.device) <= {} * self.ranks", real(bound)));
+    }
+    if fixed.is_some_and(|scale| scale.skip_overflow) {
+        tests.push("all(gradient.isfinite().all() for gradient in gradients)".to_owned());
+    }
+    let step = if dynamic.is_some() { "self.scaler.step(self.rule)" } else { "self.rule.step()" };
+    match tests.is_empty() {
+        true => add(&format!("        {step}")),
+        false => {
+            add(&format!("        if {}:", tests.join(" and ")));
+            add(&format!("            {step}"));
+        }
+    }
+    if dynamic.is_some() {
+        add("        self.scaler.update()");
+    }
+    add("        self.done += 1");
+    if ema {
+        add("        follow(self.average, self.network, self.done)");
+    }
+    if lookahead {
+        add("        pull(self.network, self.slow, self.done, steps)");
+    }
+    add("        return {name: term.detach() for name, term in terms.items()}");
+    let mut state = vec![
+        "\"network\": self.network.state_dict()".to_owned(),
+        "\"rule\": self.rule.state_dict()".to_owned(),
+        "\"done\": self.done".to_owned(),
+    ];
+    let mut load = vec![
+        "        self.network.load_state_dict(state[\"network\"])".to_owned(),
+        "        self.rule.load_state_dict(state[\"rule\"])".to_owned(),
+        "        self.done = state[\"done\"]".to_owned(),
+    ];
+    if dynamic.is_some() {
+        state.push("\"scaler\": self.scaler.state_dict()".to_owned());
+        load.push("        self.scaler.load_state_dict(state[\"scaler\"])".to_owned());
+    }
+    if ema {
+        state.push("\"average\": self.average.state_dict()".to_owned());
+        load.push("        self.average.load_state_dict(state[\"average\"])".to_owned());
+    }
+    if lookahead {
+        state.push("\"slow\": self.slow".to_owned());
+        load.push("        self.slow = state[\"slow\"]".to_owned());
+    }
+    add("");
+    add("    def save(self, path: Path) -> None:");
+    add("        \"\"\"Writes a checkpoint; the file is complete or absent.\"\"\"");
+    add("        state = {");
+    state.iter().for_each(|entry| add(&format!("            {entry},")));
+    add("        }");
+    add("        torch.save(state, path.with_suffix(\".new\"))");
+    add("        path.with_suffix(\".new\").replace(path)");
+    add("");
+    add("    def resume(self, path: Path, per_epoch: int) -> None:");
+    add("        \"\"\"Goes on from a checkpoint.\"\"\"");
+    add("        state = torch.load(path, map_location=self.device, weights_only=True)");
+    add("        self.enter(max(state[\"done\"] - 1, 0) // per_epoch)");
+    load.iter().for_each(|line| add(line));
+    add("");
+    add("    def shared(self) -> nn.Module:");
+    add("        \"\"\"The network as the steps call it: with gradients summed over all processes.\"\"\"");
+    add("        if self.ranks == 1:");
+    add("            return self.network");
+    add("        devices = None if self.device.type == \"cpu\" else [self.device.index]");
+    add("        return DistributedDataParallel(self.network, devices)");
+    Ok(lines.join("\n"))
+}
+
+const TRAINING: &str = r#"
+class Training:
+    """A network in training: what a checkpoint holds, and the step."""
+
+    def __init__(self, network: nn.Module, device: torch.device, precision: str, ranks: int) -> None:
+        self.network, self.device, self.ranks = network, device, ranks
+        self.done, self.epoch = 0, -1
+        self.rule = optimizer(network)
+        self.model = self.shared()
+        self.autocast = torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32")
+"#;
+
+/// The function that reads the options.
+fn options(program: &Program<'_>) -> String {
+    let recipe = program.recipe;
+    let mut source = recipe.data.source.clone();
+    let data = source.location_mut().map(|path| path.display().to_string()).unwrap_or_default();
+    let workers = match recipe.data.source.kind() {
+        SampleKind::Language => "0",
+        SampleKind::Image | SampleKind::Text | SampleKind::LabelMap | SampleKind::Boxes | SampleKind::Video => {
+            "min(os.cpu_count() or 1, 16)"
+        }
+    };
+    let precision = match recipe.npu.precision {
+        Precision::AllowMixPrecision | Precision::AllowFp32ToFp16 | Precision::ForceFp16 => "fp16",
+        Precision::MustKeepOriginDtype | Precision::Fp32 => "fp32",
+        Precision::Bf16 => "bf16",
+    };
+    let what = match recipe.data.source {
+        Source::TextFile(_) => "a text, or a folder of texts",
+        _ => "the folder of the data",
+    };
+    let text = |text: String| Code::text(text);
+    let option = |name: &str, arguments: Vec<Code>| {
+        let name = std::iter::once(Code::text(format!("\"--{name}\"")));
+        Code::call("parser.add_argument", name.chain(arguments).collect())
+    };
+    let help = |help: &str| text(format!("help=\"{help}\""));
+    let path = || text("type=Path".into());
+    let whole = |default: String| vec![text("type=int".into()), text(format!("default={default}"))];
+    let out = format!("default=Path(\"runs/{}\")", recipe.name);
+    let options = [
+        option("data", vec![path(), text(format!("default=Path(\"{data}\")")), help(what)]),
+        option("out", vec![path(), text(out), help("folder for checkpoint.pt and log.jsonl")]),
+        Code::text("parser.add_argument(\"--device\", choices=[\"cpu\", \"cuda\", \"npu\"], default=\"cpu\")"),
+        option(
+            "precision",
+            vec![
+                text("choices=list(PRECISIONS)".into()),
+                help(&format!("by default {precision} on an NPU, otherwise fp32")),
+            ],
+        ),
+        option("seed", whole(recipe.train.seed.to_string())),
+        option("epochs", whole("EPOCHS".into())),
+        option("steps", vec![text("type=int".into()), help("stop after this step, without an evaluation")]),
+        option("workers", [whole(workers.to_owned()), vec![help("processes that read the data")]].concat()),
+        option("weights", vec![path(), help("a state_dict (torch.save) to start from")]),
+        option("resume", vec![text("action=\"store_true\"".into()), help("go on from the checkpoint in --out")]),
+    ];
+    let mut lines = vec![
+        "def arguments() -> argparse.Namespace:".to_owned(),
+        "    \"\"\"The options of the command line.\"\"\"".to_owned(),
+        format!("    parser = argparse.ArgumentParser(description=\"Trains {}.\")", recipe.name),
+    ];
+    options.iter().for_each(|option| option.lines(4, "", "", &mut lines));
+    lines.push("    options = parser.parse_args()".to_owned());
+    let default = format!("(\"{precision}\" if options.device == \"npu\" else \"fp32\")");
+    lines.push(match precision {
+        "fp32" => "    options.precision = options.precision or \"fp32\"".to_owned(),
+        _ => format!("    options.precision = options.precision or {default}"),
+    });
+    lines.push("    return options".to_owned());
+    lines.join("\n")
+}
+
+const PLACE: &str = r#"
+def place(name: str) -> torch.device:
+    """The device of this process; `torchrun` starts several."""
+    if name == "npu":
+        importlib.import_module("torch_npu")
+    if name == "cpu":
+        device = torch.device(name)
+    else:
+        device = torch.device(name, int(os.environ.get("LOCAL_RANK", "0")))
+        getattr(torch, name).set_device(device)
+    if "RANK" in os.environ:
+        distributed.init_process_group({"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}[name])
+    return device
+"#;
+
+const TELL: &str = r#"
+def tell(log: TextIO, event: dict) -> None:
+    """Writes an event to the log, and shows it."""
+    print(", ".join(f"{key} {value:.5g}" for key, value in event.items()), flush=True)
+    log.write(json.dumps(event) + "\n")
+    log.flush()
+"#;
+
+/// The loop.
+fn main(program: &Program<'_>) -> String {
+    let recipe = program.recipe;
+    let train = &recipe.train;
+    let mut steps = "options.epochs * per_epoch".to_owned();
+    if train.max_steps.is_some() {
+        steps = format!("min({steps}, MAX_STEPS)");
+    }
+    let network = if train.sync_bn {
+        format!("nn.SyncBatchNorm.convert_sync_batchnorm({}())", program.network())
+    } else {
+        format!("{}()", program.network())
+    };
+    let mut start = vec!["last = min(steps, options.steps or steps)"];
+    if train.whiten.is_some() {
+        start.extend(["if not options.weights:", "    whiten(network, HeldOut(trained.images))"]);
+    }
+    start.extend([
+        "training = Training(network.to(device), device, options.precision, ranks)",
+        "if options.resume:",
+        "    training.resume(options.out / \"checkpoint.pt\", per_epoch)",
+        "options.out.mkdir(parents=True, exist_ok=True)",
+    ]);
+    let arguments = if train.lookahead.is_some() { ", steps" } else { "" };
+    let of = if train.ema.is_some() { "training.average" } else { "network" };
+    let (evaluation, checkpoint) = (train.eval_every.emit(), train.checkpoint_every.emit());
+    let goal = if recipe.target.is_some() { "0 if not scores or is_reached(scores) else 1" } else { "0" };
+    MAIN.replace("STEPS", &steps)
+        .replace("NETWORK", &network)
+        .replace("# start", &start.join("\n    "))
+        .replace("ARGUMENTS", arguments)
+        .replace("EVALUATED", of)
+        .replace("EVALUATION", &evaluation)
+        .replace("CHECKPOINT", &checkpoint)
+        .replace("GOAL", goal)
+}
+
+const MAIN: &str = r#"
+def main() -> int:
+    """Trains the network; 1 if it misses its target."""
+    options = arguments()
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    device = place(options.device)
+    torch.manual_seed(options.seed)
+    network = NETWORK
+    if options.weights:
+        network.load_state_dict(torch.load(options.weights, map_location="cpu", weights_only=True))
+    trained, held_out = samples(options.data, options.seed)
+    per_epoch = len(trained) // BATCH
+    steps = STEPS
+    # start
+    batches = DataLoader(
+        trained,
+        batch_sampler=Order(len(trained), options.seed, range(training.done, last), rank, ranks),
+        num_workers=options.workers,
+        pin_memory=device.type == "cuda",
+    )
+    tests = DataLoader(held_out, 256, sampler=range(rank, len(held_out), ranks), num_workers=options.workers)
+    evaluation, checkpoint = max(EVALUATION, 1), max(CHECKPOINT, 1)
+    scores: dict[str, float] = {}
+    began, before = time.perf_counter(), training.done
+    log = (options.out / "log.jsonl").open("a" if options.resume else "w") if rank == 0 else None
+    for batch in batches:
+        epoch = training.done // per_epoch
+        if epoch != training.epoch:
+            training.enter(epoch)
+        batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+        torch.manual_seed(hash((options.seed, training.done, rank)))
+        learning_rate = rate(training.done, per_epoch, steps)
+        terms = training.step(batch, learning_rateARGUMENTS)
+        done = training.done
+        if log and (done % 50 == 0 or done == last or done == 1):
+            speed = (done - before) * BATCH / (time.perf_counter() - began)
+            losses = {name: term.item() for name, term in terms.items()}
+            tell(log, {"step": done, "epoch": epoch, **losses, "rate": learning_rate, "samples_per_s": round(speed, 1)})
+        if done == steps or (done % evaluation == 0 and done < last):
+            scores = evaluate(EVALUATED, tests, training.autocast, device)
+            training.epoch = -1
+            if log:
+                tell(log, {"step": done, **scores})
+        if rank == 0 and (done == last or done % checkpoint == 0):
+            training.save(options.out / "checkpoint.pt")
+    return GOAL
+"#;
