@@ -20,6 +20,7 @@ mod check;
 mod diagnostic;
 mod document;
 mod editor_schema;
+pub mod emit;
 pub mod layers;
 mod library;
 mod losses;

@@ -2,7 +2,9 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
-use super::{Description, Module, Step, Word, Work};
+use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Pair;
 
@@ -19,6 +21,14 @@ impl Word for AdaptiveAvgPool {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::AdaptiveAvgPool { out: self.out.0 }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let out = window::pair(at, "out", self.out);
+        at.either(
+            Code::call("nn.AdaptiveAvgPool2d", vec![out.clone()]),
+            Code::applied("functional.adaptive_avg_pool2d", at.x(), vec![out]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
 zoo_settings::settings! {
@@ -22,6 +24,16 @@ impl Word for AddParameter {
         let shape: Vec<usize> = std::iter::once(1).chain(at.shape(x).iter().skip(1).copied()).collect();
         let own = at.parameter("", VariableRole::Weight, &shape, &self.init)?;
         at.unnamed(Formula::define(0, |[x, own]| [x + own]), &[x, own])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let extents: Vec<Code> = std::iter::once(Code::text("1"))
+            .chain((1..at.input().len()).map(|axis| Code::number(at.extent(axis))).collect::<Vec<_>>())
+            .collect();
+        let own = at.parameter(Code::call("torch.zeros", extents))?;
+        let mut pieces = vec![Piece::Value(at.x(), Binding::Sum), Piece::Text(" + ".into())];
+        pieces.extend(own.pieces);
+        Ok(at.function(Code { pieces, binding: Binding::Sum }))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -10,6 +12,20 @@ zoo_settings::settings! {
     /// arXiv 2105.03404). Parameters `alpha` and `beta`, `[1, 1, E]` as in timm.
     pub struct Affine {}
 }
+
+/// In Python.
+const AFFINE: &str = r#"
+class Affine(nn.Module):
+    """A factor and an addend per channel in place of a normalisation (arXiv 2105.03404)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1, 1, dim))
+        self.beta = nn.Parameter(torch.zeros(1, 1, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.alpha * x + self.beta
+"#;
 
 impl Word for Affine {
     const MODULE: Module = Module::Parameters;
@@ -20,6 +36,12 @@ impl Word for Affine {
         let beta = at.parameter("beta", VariableRole::NormBias, &[1, 1, e], &Init::Constant(0.0))?;
         let affine = Formula::define(0, |[x, alpha, beta]| [alpha * x + beta]);
         at.formula(affine, DeviceName::new("Addcmul", "AddcmulGrad"), &[x, alpha, beta])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.helper(AFFINE);
+        let arguments = vec![Code::number(at.last())];
+        at.module(Code::call("Affine", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

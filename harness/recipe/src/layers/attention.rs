@@ -4,6 +4,8 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
 
 use super::dot_product_attention::{Beside, Heads};
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
@@ -31,6 +33,13 @@ zoo_settings::settings! {
         pub out_init: WeightInit = WeightInit::default(),
     }
 }
+
+/// In Python.
+const CAUSAL: &str = r#"
+def causal_mask(x: Tensor) -> Tensor:
+    """True where a token of `[N, T, E]` does not see another: behind it."""
+    return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+"#;
 
 impl Word for Attention {
     const MODULE: Module = Module::Parameters;
@@ -70,6 +79,30 @@ impl Word for Attention {
         // PyTorch's module returns a pair; the second element is ignored.
         at.gives(Gives::Parts(vec![("0".to_owned(), y)]));
         Ok(y)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut arguments = vec![Code::number(at.last()), Code::number(at.size("heads", self.heads.0))];
+        if self.dropout != 0.0 || at.is_written("dropout") {
+            arguments.push(Code::named("dropout", Code::number(at.real("dropout", self.dropout))));
+        }
+        arguments.push(Code::text("batch_first=True"));
+        let child = at.registered(Code::call("nn.MultiheadAttention", arguments))?;
+        let x = at.x();
+        let mut operands = vec![Code::value(x), Code::value(x), Code::value(x)];
+        if let Some(mask) = &self.mask {
+            let mask = Code::of(at.tap(mask), " == 0");
+            operands.push(Code::named("key_padding_mask", mask));
+        }
+        operands.push(Code::text("need_weights=False"));
+        if self.causal {
+            at.helper(CAUSAL);
+            operands.push(Code::named("attn_mask", Code::applied("causal_mask", x, Vec::new())));
+        }
+        let mut pieces = child.pieces;
+        pieces.push(Piece::List("(", operands, ")"));
+        pieces.push(Piece::Text("[0]".into()));
+        Ok(at.function(Code { pieces, binding: Binding::Tight }))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
@@ -36,6 +38,22 @@ impl Word for AvgPool {
         let stride = self.stride.unwrap_or(self.kernel);
         let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
         at.add(ops::AvgPool { window, count_include_pad: self.count_include_pad }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        if !self.count_include_pad && !window::is_symmetric(self.pad) {
+            return Err(at.refuse("nn.AvgPool2d pads as much before as behind"));
+        }
+        let x = window::padded(at, self.pad, "");
+        let mut arguments = vec![window::pair(at, "kernel", self.kernel)];
+        arguments.extend(window::options(at, self.stride.unwrap_or(self.kernel), self.pad, self.kernel));
+        if self.ceil_mode {
+            arguments.push(Code::text("ceil_mode=True"));
+        }
+        if !self.count_include_pad {
+            arguments.push(Code::text("count_include_pad=False"));
+        }
+        at.either_on(x, "nn.AvgPool2d", "functional.avg_pool2d", arguments)
     }
 
     fn describe(&self) -> Description<'_> {

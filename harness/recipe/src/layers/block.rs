@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Scalar;
@@ -38,6 +40,11 @@ impl Word for Block {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.body(&self.body, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let given = self.args.iter().map(|(name, value)| (name.clone(), (*value, "args".to_owned()))).collect();
+        at.block(&self.block, &given, &self.body)
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
@@ -35,6 +37,15 @@ impl BlurPool {
     }
 }
 
+/// In Python.
+const BLUR: &str = r#"
+def blur(x: Tensor, weights: list[float], stride: int) -> Tensor:
+    """Smooths each channel with a binomial filter before a stride (arXiv 1904.11486)."""
+    row = torch.tensor(weights, dtype=x.dtype, device=x.device)
+    kernel = torch.outer(row, row).expand(x.shape[1], 1, -1, -1)
+    return functional.conv2d(x, kernel, stride=stride, groups=x.shape[1])
+"#;
+
 impl Word for BlurPool {
     const MODULE: Module = Module::Function;
 
@@ -66,6 +77,13 @@ impl Word for BlurPool {
         let filters = at.unnamed_part("filters", filters, &[zeros])?;
         let window = ops::Window::new([taps, taps], [self.stride.0, self.stride.0]);
         at.add(ops::Conv2D::new(window, channels), &[x, filters])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let weights: Vec<Code> = Self::weights(self.kernel.0).into_iter().map(Code::real).collect();
+        let stride = Code::number(at.size("stride", self.stride.0));
+        at.helper(BLUR);
+        Ok(at.function(Code::applied("blur", at.x(), vec![Code::list(weights), stride])))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::check::Lints;
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Mode};
 use crate::resolve::Place;
 use crate::schema::{BnInit, Statistics};
@@ -55,6 +57,17 @@ impl Word for Bn {
         at.graph().variables[var.0].next = Some(next[1]);
         let op = ops::BnTrainingUpdate { eps: self.eps, residual: false, relu: None };
         at.add(op, &[x, batch[0], batch[1], gamma, beta])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let class = if at.input().len() == 4 { "nn.BatchNorm2d" } else { "nn.BatchNorm1d" };
+        let mut arguments = vec![Code::number(at.extent(1))];
+        for (key, value, usual) in [("eps", self.eps, 1e-5), ("momentum", self.momentum, 0.1)] {
+            if value != usual || at.is_written(key) {
+                arguments.push(Code::named(key, Code::number(at.real(key, value))));
+            }
+        }
+        at.module(Code::call(class, arguments))
     }
 
     fn describe(&self) -> Description<'_> {

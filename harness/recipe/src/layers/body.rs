@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Layer;
 use crate::resolve::ResolvedLayer;
+use crate::schema::Expression;
 use crate::tree::Node;
 
 /// A list of layers: as written, with expressions, until it is resolved; then the resolved layers.
@@ -15,12 +16,25 @@ pub struct Body {
     written: Vec<Node>,
     /// The layers that are switched on; none before the list is resolved.
     pub layers: Vec<ResolvedLayer>,
+    /// Modules that arguments of the block switch off.
+    pub(crate) off: Vec<Off>,
+}
+
+/// A module that an argument of its block switches off.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Off {
+    /// The number of layers before it that are switched on.
+    pub before: usize,
+    /// Its full name.
+    pub name: String,
+    /// What switches it.
+    pub when: Expression,
 }
 
 impl Body {
     /// Layers with everything decided.
     pub fn resolved(layers: Vec<ResolvedLayer>) -> Self {
-        Self { written: Vec::new(), layers }
+        Self { written: Vec::new(), layers, off: Vec::new() }
     }
 
     /// The layers as written.
@@ -42,7 +56,7 @@ impl Body {
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = Vec::<serde_yaml::Value>::deserialize(deserializer)?;
-        Ok(Self { written: written.into_iter().map(Node::from_yaml).collect(), layers: Vec::new() })
+        Ok(Self { written: written.into_iter().map(Node::from_yaml).collect(), layers: Vec::new(), off: Vec::new() })
     }
 }
 

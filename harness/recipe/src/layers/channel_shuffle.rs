@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
@@ -30,6 +32,13 @@ impl Word for ChannelShuffle {
         let x = at.add_part("split", ops::Reshape { shape: split }, &[x])?;
         let x = at.transposed("turns", &[0, 2, 1, 3, 4], x)?;
         at.add(ops::Reshape { shape }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let groups = Code::number(at.size("groups", self.groups.0));
+        let apart =
+            Code::method(at.x(), "unflatten", vec![Code::text("1"), Code::tuple(vec![groups, Code::text("-1")])]);
+        Ok(at.function(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight)))
     }
 
     fn describe(&self) -> Description<'_> {

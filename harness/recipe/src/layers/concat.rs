@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -52,6 +54,18 @@ impl Word for Concat {
             Axis::Width => 3,
         };
         at.add_part("concat", ops::Concat { axis }, &parts)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let axis = match self.axis {
+            Axis::Channel | Axis::Token => 1,
+            Axis::Height => 2,
+            Axis::Width => 3,
+        };
+        at.inside(|inner, x| {
+            let parts = self.branches.iter().map(|branch| inner.row(branch, x)).collect::<Result<Vec<_>, _>>()?;
+            Ok(inner.concatenated(&parts, axis))
+        })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,7 +4,9 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, Gather, Indices, MatMul, Reshape};
 use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
 
-use super::{Description, Module, RelativePositionBias, Step, Word};
+use super::{Description, Module, RelativePositionBias, Step, Word, relative_position_bias};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Pair, Size, WeightInit};
@@ -53,6 +55,21 @@ impl ContinuousPositionBias {
         Self::offsets(height).into_iter().flat_map(|down| across.iter().map(move |across| [down, *across])).collect()
     }
 }
+
+/// In Python.
+const CONTINUOUS: &str = r#"
+def continuous_bias(network: nn.Module, height: int, width: int) -> Tensor:
+    """Biases of scores from the offsets of pixels, spaced by their logarithm (arXiv 2111.09883)."""
+
+    def offsets(extent: int) -> Tensor:
+        steps = torch.arange(1 - extent, extent, dtype=torch.float32) / (extent - 1) * 8
+        return torch.sign(steps) * torch.log2(steps.abs() + 1.0) / 3.0
+
+    weight = next(network.parameters())
+    table = torch.stack(torch.meshgrid(offsets(height), offsets(width), indexing="ij"), dim=-1)
+    rows = network(table.to(weight.device, weight.dtype).flatten(0, 1))
+    return (16 * torch.sigmoid(rows))[relative_positions(height, width)].permute(2, 0, 1)
+"#;
 
 impl Word for ContinuousPositionBias {
     const MODULE: Module = Module::Parameters;
@@ -104,6 +121,22 @@ impl Word for ContinuousPositionBias {
         let bias = at.transposed("by_head", &[2, 0, 1], by_query)?;
         at.keep(&self.tap, bias);
         Ok(x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let Pair([height, width]) = self.size;
+        let (heads, hidden) = (at.size("heads", self.heads.0), at.size("hidden", self.hidden.0));
+        let first = Code::call("nn.Linear", vec![Code::text("2"), Code::number(hidden.clone())]);
+        let second = Code::call("nn.Linear", vec![Code::number(hidden), Code::number(heads), Code::text("bias=False")]);
+        let child = at.registered(Code::call("nn.Sequential", vec![first, Code::text("nn.ReLU()"), second]))?;
+        at.helper(relative_position_bias::RELATIVE);
+        at.helper(CONTINUOUS);
+        let size = [height, width].map(Code::count).to_vec();
+        let arguments = std::iter::once(child).chain(size).collect();
+        let bias = at.function(Code::call("continuous_bias", arguments));
+        at.shaped(bias, &[self.heads.0, height * width, height * width]);
+        at.keep(&self.tap, bias);
+        Ok(at.x())
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::window::{self, one};
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair, Size, WeightInit};
@@ -49,6 +51,26 @@ impl Word for Conv {
             operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?);
         }
         at.add(ops::Conv2D::new(window, self.groups.0), &operands)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let x = window::padded(at, self.pad, "");
+        let channels = at.extent(1);
+        let mut arguments = vec![Code::number(channels), Code::number(at.size("out", self.out.0))];
+        arguments.push(Code::named("kernel_size", window::pair(at, "kernel", self.kernel)));
+        arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
+        if self.dilation != Pair::ONES {
+            arguments.push(Code::named("dilation", window::pair(at, "dilation", self.dilation)));
+        }
+        if self.groups != Size(1) || at.is_written("groups") {
+            arguments.push(Code::named("groups", Code::number(at.size("groups", self.groups.0))));
+        }
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
+        }
+        let out = at.size("out", self.out.0);
+        at.gives(out);
+        at.module_on(x, Code::call("nn.Conv2d", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

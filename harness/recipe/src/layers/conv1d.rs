@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Count, Size, WeightInit};
@@ -63,6 +65,27 @@ impl Word for Conv1d {
         let shape = at.shape(map);
         let shape = [shape[0], shape[1], shape[3]];
         at.add(ops::Reshape { shape: shape.into() }, &[map])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let out = at.size("out", self.out.0);
+        let mut arguments = vec![Code::number(at.extent(1)), Code::number(out.clone())];
+        arguments.push(Code::named("kernel_size", Code::number(at.size("kernel", self.kernel.0))));
+        for (key, name, value, usual) in [
+            ("stride", "stride", self.stride.0, 1),
+            ("pad", "padding", self.pad.0, 0),
+            ("dilation", "dilation", self.dilation.0, 1),
+            ("groups", "groups", self.groups.0, 1),
+        ] {
+            if value != usual || at.is_written(key) {
+                arguments.push(Code::named(name, Code::number(at.size(key, value))));
+            }
+        }
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
+        }
+        at.gives(out);
+        at.module(Code::call("nn.Conv1d", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair, Size, WeightInit};
@@ -57,6 +59,21 @@ impl Word for ConvTranspose {
         let y = at.add_part("product", op, &[x, weight])?;
         let bias = at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?;
         at.add(ops::BiasAdd, &[y, bias])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let out = at.size("out", self.out.0);
+        let mut arguments = vec![Code::number(at.extent(1)), Code::number(out.clone())];
+        arguments.push(Code::named("kernel_size", window::pair(at, "kernel", self.kernel)));
+        if !window::is_symmetric(self.pad) {
+            return Err(at.refuse("nn.ConvTranspose2d removes as much before as behind"));
+        }
+        arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
+        }
+        at.gives(out);
+        at.module(Code::call("nn.ConvTranspose2d", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

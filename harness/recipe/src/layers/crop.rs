@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
@@ -21,6 +23,23 @@ zoo_settings::settings! {
         pub narrower_than: Option<Size> = None,
     }
 }
+
+/// In Python.
+const CROP_LIKE: &str = r#"
+def crop_like(x: Tensor, like: Tensor) -> Tensor:
+    """The centre of a map, with the height and width of another."""
+    top, left = (x.shape[-2] - like.shape[-2]) // 2, (x.shape[-1] - like.shape[-1]) // 2
+    return x[..., top : top + like.shape[-2], left : left + like.shape[-1]]
+"#;
+
+/// In Python.
+const CROP: &str = r#"
+def crop(x: Tensor, margin: int, narrower_than: int | None = None) -> Tensor:
+    """Removes a margin on all sides, of maps that are narrower than a limit if there is one."""
+    if margin == 0 or (narrower_than is not None and x.shape[-1] >= narrower_than):
+        return x
+    return x[..., margin:-margin, margin:-margin]
+"#;
 
 impl Word for Crop {
     const MODULE: Module = Module::Function;
@@ -64,6 +83,21 @@ impl Word for Crop {
             return Ok(x);
         }
         at.add(ops::Slice { start: vec![0, 0, (h - oh) / 2, (w - ow) / 2], size: vec![n, c, oh, ow] }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        if let Some(like) = &self.like {
+            at.helper(CROP_LIKE);
+            let like = Code::value(at.tap(like));
+            return Ok(at.function(Code::applied("crop_like", at.x(), vec![like])));
+        }
+        let margin = self.margin.map_or(0, |margin| margin.0);
+        let mut arguments = vec![Code::number(at.size("margin", margin))];
+        if let Some(limit) = self.narrower_than {
+            arguments.push(Code::named("narrower_than", Code::number(at.size("narrower_than", limit.0))));
+        }
+        at.helper(CROP);
+        Ok(at.function(Code::applied("crop", at.x(), arguments)))
     }
 
     fn describe(&self) -> Description<'_> {

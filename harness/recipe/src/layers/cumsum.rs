@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Count;
 
@@ -24,6 +26,15 @@ impl Word for Cumsum {
             return Err(at.refuse(format!("there is no axis {} in {}", self.axis.0, at.shape(x))));
         }
         at.add(ops::Cumsum { axis: self.axis.0 + 1, reverse: self.reverse }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let axis = self.axis.0 + 1;
+        let text = match self.reverse {
+            true => format!(".flip({axis}).cumsum({axis}).flip({axis})"),
+            false => format!(".cumsum({axis})"),
+        };
+        Ok(at.function(Code::of(at.x(), text)))
     }
 
     fn describe(&self) -> Description<'_> {

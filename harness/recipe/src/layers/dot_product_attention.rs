@@ -5,6 +5,8 @@ use zoo_graph::ops::{self, DeviceName, MatMul};
 use zoo_graph::{GraphError, Phase, TensorType, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Kind, Number, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
@@ -106,6 +108,58 @@ impl Rotary {
     }
 }
 
+/// In Python.
+const HEADS: &str = r#"
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """`[..., T, heads * d]` as `[..., heads, T, d]`."""
+    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """The reverse of `split_heads`."""
+    return x.transpose(-3, -2).flatten(-2)
+"#;
+
+/// In Python.
+const ROTARY: &str = r#"
+def rotate(x: Tensor, base: float) -> Tensor:
+    """Rotates pairs of channels by angles that grow with the position (arXiv 2104.09864)."""
+    half = x.shape[-1] // 2
+    rates = torch.exp(torch.arange(half, device=x.device, dtype=x.dtype) * (-math.log(base) / half))
+    angles = torch.arange(x.shape[-2], device=x.device, dtype=x.dtype)[:, None] * rates
+    cosines, sines = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+    first, second = x.chunk(2, dim=-1)
+    return x * cosines + torch.cat([-second, first], dim=-1) * sines
+"#;
+
+/// In Python.
+const MASKED: &str = r#"
+def masked_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    segments: Tensor | None = None,
+    bias: Tensor | None = None,
+    masked: float = -torch.inf,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> Tensor:
+    """Attention with a bias of the scores, where a query sees keys of its own segment that are no padding."""
+    seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
+    if causal:
+        seen = seen.tril(k.shape[-2] - q.shape[-2])
+    if mask is not None:
+        seen = seen & (mask != 0).reshape(mask.shape[0], *[1] * (q.dim() - 2), mask.shape[-1])
+    if segments is not None:
+        seen = seen & (segments[..., None, :, None] == segments[..., None, None, :])
+    scores = torch.where(seen, 0.0, masked).to(q.dtype)
+    if bias is not None:
+        scores = scores + bias
+    return functional.scaled_dot_product_attention(q, k, v, scores, dropout_p, scale=scale)
+"#;
+
 impl Word for DotProductAttention {
     const MODULE: Module = Module::Function;
     const CHANCE: Option<&'static str> = Some("dropout");
@@ -166,6 +220,82 @@ impl Word for DotProductAttention {
         heads.attend(at, operands, beside)
     }
 
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut operands = match (&self.key, &self.value) {
+            (Some(key), Some(value)) => [at.x(), at.tap(key), at.tap(value)],
+            _ => {
+                let parts = self.parts(at);
+                let split = Code::method(at.x(), "split", vec![parts, Code::text("dim=-1")]);
+                let width = self.width(at, self.heads.0);
+                at.gives(width);
+                match at.functions(split, 3)[..] {
+                    [q, k, v] => {
+                        [q, k, v].into_iter().zip(["q", "k", "v"]).for_each(|(part, name)| at.named(part, name));
+                        [q, k, v]
+                    }
+                    _ => return Err(at.refuse("a split into three gives three")),
+                }
+            }
+        };
+        at.helper(HEADS);
+        let heads = at.size("heads", self.heads.0);
+        let kv_heads = self.kv_heads.map_or_else(|| heads.clone(), |heads| at.size("kv_heads", heads.0));
+        for (operand, heads) in operands.iter_mut().zip([&heads, &kv_heads, &kv_heads]) {
+            *operand = at.function(Code::applied("split_heads", *operand, vec![Code::number(heads.clone())]));
+        }
+        let name = |at: &mut At<'_, '_>, operands: &[Var; 3]| {
+            operands.iter().zip(["q", "k", "v"]).for_each(|(operand, name)| at.named(*operand, name));
+        };
+        name(at, &operands);
+        if let Some(rotary) = self.rotary {
+            at.helper(ROTARY);
+            let base = Code::number(at.real("rotary.base", rotary.base));
+            for operand in &mut operands[..2] {
+                *operand = at.function(Code::applied("rotate", *operand, vec![base.clone()]));
+            }
+        }
+        if let Some(factor) = &self.cosine {
+            let factor = at.tap(factor);
+            for operand in &mut operands[..2] {
+                *operand = at.function(Code::applied("functional.normalize", *operand, vec![Code::text("dim=-1")]));
+            }
+            operands[0] = at.function(Code::operation(operands[0], "*", factor));
+        }
+        if kv_heads.value != heads.value {
+            let group = heads.value / kv_heads.value;
+            for operand in &mut operands[1..] {
+                let repeat = vec![Code::number(Number::of(group, Kind::Whole)), Code::text("dim=-3")];
+                *operand = at.function(Code::method(*operand, "repeat_interleave", repeat));
+            }
+        }
+        let mut arguments: Vec<Code> = operands.iter().map(|operand| Code::value(*operand)).collect();
+        let plain = self.mask.is_none() && self.segments.is_none() && self.bias.is_none() && self.masked.is_none();
+        for (key, tap) in [("mask", &self.mask), ("segments", &self.segments), ("bias", &self.bias)] {
+            if let Some(tap) = tap {
+                arguments.push(Code::named(key, Code::value(at.tap(tap))));
+            }
+        }
+        if let Some(masked) = self.masked {
+            arguments.push(Code::named("masked", Code::real(masked)));
+        }
+        if self.causal {
+            arguments.push(Code::text(if plain { "is_causal=True" } else { "causal=True" }));
+        }
+        if self.dropout != 0.0 || at.is_written("dropout") {
+            let rate = Code::number(at.real("dropout", self.dropout));
+            arguments.push(Code::named("dropout_p", rate.around("", " if self.training else 0.0", Binding::Loose)));
+        }
+        if self.cosine.is_some() {
+            arguments.push(Code::text("scale=1.0"));
+        }
+        if !plain {
+            at.helper(MASKED);
+        }
+        let function = if plain { "functional.scaled_dot_product_attention" } else { "masked_attention" };
+        let y = at.function(Code::call(function, arguments));
+        Ok(at.function(Code::applied("join_heads", y, Vec::new())))
+    }
+
     fn describe(&self) -> Description<'_> {
         let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias, &self.cosine]
             .into_iter()
@@ -173,6 +303,23 @@ impl Word for DotProductAttention {
             .map(String::as_str)
             .collect();
         Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
+    }
+}
+
+impl DotProductAttention {
+    /// The widths of queries, keys and values in one value, as Python.
+    fn parts(&self, at: &mut At<'_, '_>) -> Code {
+        let (heads, kv_heads) = (self.heads.0, self.kv_heads.unwrap_or(self.heads).0);
+        let [queries, keys] = [heads, kv_heads].map(|heads| Code::number(self.width(at, heads)));
+        if heads == kv_heads { queries } else { Code::list(vec![queries, keys.clone(), keys]) }
+    }
+
+    /// The numbers of so many heads of the present value.
+    fn width(&self, at: &mut At<'_, '_>, heads: usize) -> Number {
+        let all = self.heads.0 + 2 * self.kv_heads.unwrap_or(self.heads).0;
+        let (width, share) = (at.last(), Number::real(heads as f64 / all as f64));
+        let part = width.times(&share).filter(|part| part.value.fract() == 0.0);
+        part.unwrap_or_else(|| Number::real((width.value * share.value).round())).as_whole()
     }
 }
 

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -30,6 +32,12 @@ impl Word for DropPath {
         let ones = at.add_part("ones", ops::Fill { value: 1.0, ty }, &[])?;
         let kept = at.add_part("kept", ops::Dropout { rate: self.rate, stream }, &[ones])?;
         at.formula(Formula::define(0, |[x, kept]| [x * kept]), DeviceName::new("Mul", "MulGrad"), &[x, kept])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let (rate, row) = (Code::number(at.real("rate", self.rate)), Code::text("\"row\""));
+        let training = vec![rate.clone(), row.clone(), Code::text("self.training")];
+        at.either(Code::call("StochasticDepth", vec![rate, row]), Code::applied("stochastic_depth", at.x(), training))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::check::Lints;
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -25,6 +27,12 @@ impl Word for Dropout {
             return Ok(x);
         }
         at.add(ops::Dropout { rate: self.rate, stream }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let rate = Code::number(at.real("rate", self.rate));
+        let training = vec![rate.clone(), Code::text("self.training")];
+        at.either(Code::call("nn.Dropout", vec![rate]), Code::applied("functional.dropout", at.x(), training))
     }
 
     fn describe(&self) -> Description<'_> {

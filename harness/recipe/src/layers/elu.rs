@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -19,6 +21,12 @@ impl Word for Elu {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, (x.min(0.0).exp() - 1.0) * self.alpha)]);
         at.formula(formula, DeviceName::new("Elu", "EluGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let alpha = Code::named("alpha", Code::number(at.real("alpha", self.alpha)));
+        let more = if self.alpha == 1.0 { Vec::new() } else { vec![alpha] };
+        at.either(Code::call("nn.ELU", more.clone()), Code::applied("functional.elu", at.x(), more))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{Count, Size};
 
@@ -34,6 +36,17 @@ impl Word for Embedding {
             Some(None) => return Err(at.refuse(format!("`padding` is not below {}, the number of rows", self.rows.0))),
         };
         at.add(ops::Gather { padding, ..ops::Gather::BY_OPERAND }, &[table, x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let (rows, size) = (at.size("rows", self.rows.0), at.size("size", self.size.0));
+        let mut arguments = vec![Code::number(rows.clone()), Code::number(size.clone())];
+        if let Some(row) = self.padding {
+            arguments.push(Code::named("padding_idx", Code::number(at.size("padding", row.0))));
+        }
+        at.gives(size);
+        at.table(rows);
+        at.module(Code::call("nn.Embedding", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

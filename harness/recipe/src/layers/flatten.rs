@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -18,6 +20,10 @@ impl Word for Flatten {
         let n = shape.first().copied().unwrap_or(1);
         let shape = [n, shape.iter().skip(1).product()].into();
         at.add(ops::Reshape { shape }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.Flatten()"), Code::of(at.x(), ".flatten(1)"))
     }
 
     fn describe(&self) -> Description<'_> {

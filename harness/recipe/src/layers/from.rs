@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -24,6 +26,10 @@ impl Word for FromTap {
 
     fn build(&self, at: &mut Builder<'_, '_>, _x: ValueId) -> Result<ValueId, GraphError> {
         at.tapped(&self.0)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        Ok(at.tap(&self.0))
     }
 
     fn describe(&self) -> Description<'_> {

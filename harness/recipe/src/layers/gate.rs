@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -28,6 +30,13 @@ impl Word for Gate {
         let factor = at.body(&self.body, x)?;
         let formula = Formula::define(0, |[x, factor]| [x * factor]);
         at.formula_part("mul", formula, DeviceName::new("Mul", "MulGrad"), &[x, factor])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.inside(|inner, x| {
+            let factor = inner.row(&self.body, x)?;
+            Ok(inner.function_like(Code::operation(x, "*", factor), x))
+        })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -41,6 +43,14 @@ impl Word for Gelu {
             }),
         };
         at.formula(formula, DeviceName::new("Gelu", "GeluGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let more = match self.approximate {
+            Approximation::None => Vec::new(),
+            Approximation::Tanh => vec![Code::text("approximate=\"tanh\"")],
+        };
+        at.either(Code::call("nn.GELU", more.clone()), Code::applied("functional.gelu", at.x(), more))
     }
 
     fn describe(&self) -> Description<'_> {

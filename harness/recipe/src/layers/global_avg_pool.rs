@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -15,6 +17,13 @@ impl Word for GlobalAvgPool {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::AdaptiveAvgPool { out: [1, 1] }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(
+            Code::text("nn.AdaptiveAvgPool2d(1)"),
+            Code::applied("functional.adaptive_avg_pool2d", at.x(), vec![Code::text("1")]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
@@ -50,6 +52,14 @@ impl Word for GroupNorm {
         let name = ops::DeviceName::new("GroupNorm", "GroupNormGrad");
         let y = at.formula_part("norm", formula, name, &[x, weight, bias])?;
         at.add(ops::Reshape { shape }, &[y])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut arguments = vec![Code::number(at.size("groups", self.groups.0)), Code::number(at.extent(1))];
+        if self.eps != 1e-5 {
+            arguments.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
+        }
+        at.module(Code::call("nn.GroupNorm", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

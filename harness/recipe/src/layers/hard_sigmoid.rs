@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -16,6 +18,10 @@ impl Word for HardSigmoid {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [(x + 3.0).max(0.0).min(6.0) / 6.0]);
         at.formula(formula, DeviceName::new("HardSigmoid", "HardSigmoidGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.Hardsigmoid()"), Code::call("functional.hardsigmoid", vec![Code::value(at.x())]))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -26,6 +28,16 @@ impl Word for InstanceNorm {
             [centred * (centred.square().row_mean() + eps).rsqrt()]
         });
         at.formula(formula, ops::DeviceName::new("InstanceNorm", "InstanceNormGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut eps = Vec::new();
+        if self.eps != 1e-5 {
+            eps.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
+        }
+        let class = if at.input().len() == 4 { "nn.InstanceNorm2d" } else { "nn.InstanceNorm1d" };
+        let arguments = std::iter::once(Code::number(at.extent(1))).chain(eps.clone()).collect();
+        at.either(Code::call(class, arguments), Code::applied("functional.instance_norm", at.x(), eps))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
@@ -34,6 +36,15 @@ fn normalised(x: Expression<'_>, eps: f64) -> Expression<'_> {
     centred * (centred.square().row_mean() + eps).rsqrt()
 }
 
+/// In Python.
+const CHANNELS_FIRST: &str = r#"
+class LayerNorm2d(nn.LayerNorm):
+    """Normalises `[C, H, W]` over the channels of each pixel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+"#;
+
 impl Word for LayerNorm {
     const MODULE: Module = Module::Parameters;
 
@@ -60,6 +71,31 @@ impl Word for LayerNorm {
             at.formula(formula, name, &[x, weight])?
         };
         if self.channels_first { at.transposed("channels_first", &[0, 3, 1, 2], y) } else { Ok(y) }
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let own: Vec<Code> = match self.channels_first {
+            true => vec![Code::number(at.extent(1))],
+            false => {
+                let rank = at.input().len();
+                (rank.saturating_sub(self.axes.0)..rank).map(|axis| Code::number(at.extent(axis))).collect()
+            }
+        };
+        let own = match <[Code; 1]>::try_from(own) {
+            Ok([one]) => one,
+            Err(several) => Code::list(several),
+        };
+        let mut arguments = vec![own];
+        if self.eps != 1e-5 {
+            arguments.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
+        }
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
+        }
+        if self.channels_first {
+            at.helper(CHANNELS_FIRST);
+        }
+        at.module(Code::call(if self.channels_first { "LayerNorm2d" } else { "nn.LayerNorm" }, arguments))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -7,6 +7,8 @@ use zoo_graph::{
 };
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
 zoo_settings::settings! {
@@ -37,6 +39,22 @@ impl Word for LayerScale {
             if kept == seen { factor } else { at.add_part("factor", ops::Reshape { shape: seen.into() }, &[factor])? };
         let name = DeviceName::new("Mul", "MulGrad");
         at.formula(Formula::define(0, |[x, factor]| [x * factor]), name, &[x, factor])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let maps = at.input().len() == 4;
+        let channels = Code::number(if maps { at.extent(1) } else { at.last() });
+        let one = || Code::text("1");
+        let shape = if maps && !self.flat { vec![channels, one(), one()] } else { vec![channels] };
+        let start = Code::number(at.real("start", self.start));
+        let full = Code::call("torch.full", vec![Code::tuple(shape), start]);
+        let own = at.parameter(full)?;
+        let mut pieces = vec![Piece::Value(at.x(), Binding::Product), Piece::Text(" * ".into())];
+        pieces.extend(own.pieces);
+        if maps && self.flat {
+            pieces.push(Piece::Text("[:, None, None]".into()));
+        }
+        Ok(at.function(Code { pieces, binding: Binding::Product }))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -19,6 +21,14 @@ impl Word for LeakyRelu {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, x * self.slope)]);
         at.formula(formula, DeviceName::new("LeakyRelu", "LeakyReluGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let slope = Code::number(at.real("slope", self.slope));
+        at.either(
+            Code::call("nn.LeakyReLU", vec![slope.clone()]),
+            Code::applied("functional.leaky_relu", at.x(), vec![slope]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,6 +5,8 @@ use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
@@ -32,6 +34,27 @@ zoo_settings::settings! {
         pub init: WeightInit = WeightInit::default(),
     }
 }
+
+/// In Python.
+const TRANSPOSED: &str = r#"
+class TransposedLinear(nn.Linear):
+    """A dense layer with a weight `[in, out]`."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__(in_features, out_features, bias)
+        self.weight = nn.Parameter(self.weight.detach().t().contiguous())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight.t(), self.bias)
+"#;
+
+/// In Python.
+const PARTLY: &str = r#"
+def partly_biased(x: Tensor, linear: nn.Linear, parts: list[bool]) -> Tensor:
+    """A dense layer whose bias is added to some of as many equal parts of its outputs."""
+    used = torch.tensor(parts, dtype=x.dtype, device=x.device).repeat_interleave(linear.out_features // len(parts))
+    return functional.linear(x, linear.weight, linear.bias * used)
+"#;
 
 impl Word for Linear {
     const MODULE: Module = Module::Parameters;
@@ -67,6 +90,29 @@ impl Word for Linear {
             operands.push(if self.bias_of.iter().all(|part| *part) { bias } else { self.partly(at, bias)? });
         }
         at.add(ops::MatMul { transpose_a: false, transpose_b: !self.transposed }, &operands)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let (inputs, out) = (at.last(), at.size("out", self.out.0));
+        let mut arguments = vec![Code::number(inputs), Code::number(out.clone())];
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
+        }
+        at.gives(out);
+        if self.transposed {
+            at.helper(TRANSPOSED);
+        }
+        let linear = Code::call(if self.transposed { "TransposedLinear" } else { "nn.Linear" }, arguments);
+        if self.bias_of.iter().all(|part| *part) {
+            return at.module(linear);
+        }
+        if self.transposed {
+            return Err(at.refuse("a transposed weight with a bias of some parts has no form in PyTorch yet"));
+        }
+        at.helper(PARTLY);
+        let child = at.registered(linear)?;
+        let parts = self.bias_of.iter().map(|part| Code::switch(*part)).collect();
+        Ok(at.function(Code::applied("partly_biased", at.x(), vec![child, Code::list(parts)])))
     }
 
     fn describe(&self) -> Description<'_> {

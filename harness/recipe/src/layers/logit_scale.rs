@@ -4,6 +4,8 @@ use zoo_graph::formula::Formula;
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::Size;
@@ -53,6 +55,21 @@ impl Word for LogitScale {
         let factor = at.unnamed_part("factor", factor, &[logarithm])?;
         at.keep(&self.tap, factor);
         Ok(x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let start = Code::text("torch.zeros");
+        let shape = vec![Code::number(at.size("heads", self.heads.0)), Code::text("1"), Code::text("1")];
+        let own =
+            at.parameter(Code { pieces: [start.pieces, Code::tuple(shape).pieces].concat(), binding: Binding::Tight })?;
+        let mut pieces = own.pieces;
+        pieces.push(Piece::Text(".clamp(max=math.log(".into()));
+        pieces.push(Piece::Number(at.real("most", self.most)));
+        pieces.push(Piece::Text(")).exp()".into()));
+        let factor = at.function(Code { pieces, binding: Binding::Tight });
+        at.shaped(factor, &[self.heads.0, 1, 1]);
+        at.keep(&self.tap, factor);
+        Ok(at.x())
     }
 
     fn describe(&self) -> Description<'_> {

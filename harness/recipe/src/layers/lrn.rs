@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
@@ -30,6 +32,19 @@ impl Word for Lrn {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::Lrn { size: self.size.0, alpha: self.alpha, beta: self.beta, k: self.k }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut arguments = vec![Code::number(at.size("size", self.size.0))];
+        for (key, value, usual) in [("alpha", self.alpha, 1e-4), ("beta", self.beta, 0.75), ("k", self.k, 1.0)] {
+            if value != usual || at.is_written(key) {
+                arguments.push(Code::named(key, Code::number(at.real(key, value))));
+            }
+        }
+        at.either(
+            Code::call("nn.LocalResponseNorm", arguments.clone()),
+            Code::applied("functional.local_response_norm", at.x(), arguments),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -7,6 +7,8 @@ use zoo_graph::formula::parse;
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -60,6 +62,14 @@ impl Word for Map {
         let rank = operands.iter().map(|value| at.shape(*value).len()).max().unwrap_or(0);
         let formula = parse(&self.formula, &self.operands(), rank).map_err(|error| at.refuse(error.to_string()))?;
         at.unnamed(formula, &operands)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let taps: Vec<Var> = self.taps.values().map(|tap| at.tap(tap)).collect();
+        let operands: Vec<Var> = std::iter::once(at.x()).chain(taps).collect();
+        let rank = operands.iter().map(|value| at.dims(*value).len()).max().unwrap_or(0);
+        let formula = parse(&self.formula, &self.operands(), rank).map_err(|error| at.refuse(error.to_string()))?;
+        at.formula(&formula, &operands)
     }
 
     fn describe(&self) -> Description<'_> {

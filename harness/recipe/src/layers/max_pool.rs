@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
@@ -34,6 +36,16 @@ impl Word for MaxPool {
         let stride = self.stride.unwrap_or(self.kernel);
         let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
         at.add(ops::MaxPool { window }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let x = window::padded(at, self.pad, ", value=-torch.inf");
+        let mut arguments = vec![window::pair(at, "kernel", self.kernel)];
+        arguments.extend(window::options(at, self.stride.unwrap_or(self.kernel), self.pad, self.kernel));
+        if self.ceil_mode {
+            arguments.push(Code::text("ceil_mode=True"));
+        }
+        at.either_on(x, "nn.MaxPool2d", "functional.max_pool2d", arguments)
     }
 
     fn describe(&self) -> Description<'_> {

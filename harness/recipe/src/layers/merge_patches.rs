@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Number, Var};
 use crate::lower::Builder;
 use crate::schema::Pair;
 
@@ -15,6 +17,15 @@ zoo_settings::settings! {
         pub size: Pair = Pair([2, 2]),
     }
 }
+
+/// In Python.
+const MERGE: &str = r#"
+def merge_patches(x: Tensor, down: int, across: int) -> Tensor:
+    """`[H, W, C]`: adjacent pixels become one, their channels column by column (arXiv 2103.14030)."""
+    x = functional.pad(x, (0, 0, 0, -x.shape[2] % across, 0, -x.shape[1] % down))
+    x = x.unflatten(2, (-1, across)).unflatten(1, (-1, down))
+    return x.permute(0, 1, 3, 4, 2, 5).flatten(3)
+"#;
 
 impl Word for MergePatches {
     const MODULE: Module = Module::Function;
@@ -32,6 +43,15 @@ impl Word for MergePatches {
         let apart = at.add_part("apart", apart, &[x])?;
         let together = at.transposed("together", &[0, 1, 3, 4, 2, 5], apart)?;
         at.add_part("merged", ops::Reshape { shape: [n, rows, columns, across * down * c].into() }, &[together])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.helper(MERGE);
+        let Pair([down, across]) = self.size;
+        let size = vec![Code::count(down), Code::count(across)];
+        let channels = at.last().times(&Number::count(down * across));
+        channels.into_iter().for_each(|channels| at.gives(channels));
+        Ok(at.function(Code::applied("merge_patches", at.x(), size)))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -87,6 +87,7 @@ mod windows;
 mod xcorr;
 
 pub use body::Body;
+pub(crate) use body::Off;
 pub use concat::Axis;
 pub use gelu::Approximation;
 pub(crate) use schema::schema_of;
@@ -98,6 +99,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use crate::check::Lints;
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::{Place, ResolvedLayer};
 
@@ -166,6 +169,12 @@ macro_rules! layers {
             pub(crate) fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
                 match self {
                     $(Self::$name(word) => word.build(at, x),)*
+                }
+            }
+
+            pub(crate) fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+                match self {
+                    $(Self::$name(word) => word.emit(at),)*
                 }
             }
 
@@ -278,6 +287,9 @@ pub(crate) trait Word {
 
     /// Adds its nodes, from the value `x`.
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError>;
+
+    /// Writes it as PyTorch; returns its result.
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic>;
 
     /// What it is to a reader.
     fn describe(&self) -> Description<'_>;

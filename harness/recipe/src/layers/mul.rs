@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -25,6 +27,11 @@ impl Word for Mul {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let other = at.tapped(&self.0)?;
         at.formula(Formula::define(0, |[x, other]| [x * other]), DeviceName::new("Mul", "MulGrad"), &[x, other])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let other = at.tap(&self.0);
+        Ok(at.function(Code::operation(at.x(), "*", other)))
     }
 
     fn describe(&self) -> Description<'_> {

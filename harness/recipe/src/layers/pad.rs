@@ -4,6 +4,8 @@ use zoo_graph::{GraphError, ValueId, ops};
 use zoo_settings::PadMode;
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Padding;
 
@@ -34,6 +36,21 @@ impl Word for Pad {
                 let x = mirrored(at, "rows", 2, [top, bottom], x)?;
                 mirrored(at, "columns", 3, [left, right], x)
             }
+        }
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let [top, bottom, left, right] = self.size.0;
+        let sides = Code::tuple([left, right, top, bottom].map(Code::count).to_vec());
+        match self.mode {
+            PadMode::Zeros => at.either(
+                Code::call("nn.ZeroPad2d", vec![sides.clone()]),
+                Code::applied("functional.pad", at.x(), vec![sides]),
+            ),
+            PadMode::Reflect => at.either(
+                Code::call("nn.ReflectionPad2d", vec![sides.clone()]),
+                Code::applied("functional.pad", at.x(), vec![sides, Code::text("mode=\"reflect\"")]),
+            ),
         }
     }
 

@@ -7,6 +7,8 @@ use zoo_graph::{
 };
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -25,6 +27,11 @@ impl Word for PairLogSoftmax {
         let pairs = at.add_part("pairs", Transpose { permutation: vec![0, 2, 3, 4, 1] }, &[sides])?;
         let formula = Formula::define(1, |[x]| [x - x.row_log_sum_exp()]);
         at.formula(formula, DeviceName::new("LogSoftmaxV2", "LogSoftmaxGrad"), &[pairs])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let pairs = Code::of(at.x(), ".unflatten(1, (2, -1)).permute(0, 2, 3, 4, 1)");
+        Ok(at.function(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")])))
     }
 
     fn describe(&self) -> Description<'_> {

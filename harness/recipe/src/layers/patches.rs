@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{Padding, Pair};
 
@@ -19,11 +21,33 @@ zoo_settings::settings! {
     }
 }
 
+/// In Python.
+const PATCHES: &str = r#"
+def extract_patches(
+    x: Tensor,
+    kernel: int | tuple[int, int],
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+) -> Tensor:
+    """Windows of each map as maps: all of the first sample, row by row, then those of the next."""
+    height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
+    windows = functional.unfold(x, (height, width), stride=stride, padding=padding)
+    return windows.transpose(1, 2).reshape(-1, x.shape[1], height, width)
+"#;
+
 impl Word for Patches {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::ExtractPatches { window: window::window(self.kernel, self.stride, self.pad) }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.helper(PATCHES);
+        let x = window::padded(at, self.pad, "");
+        let mut arguments = vec![window::pair(at, "kernel", self.kernel)];
+        arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
+        Ok(at.function(Code::applied("extract_patches", x, arguments)))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -21,6 +23,11 @@ impl Word for Permute {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let order: Vec<usize> = std::iter::once(0).chain(self.order.iter().map(|axis| axis + 1)).collect();
         at.transposed("permute", &order, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let order = std::iter::once(0).chain(self.order.iter().map(|axis| axis + 1)).map(Code::count);
+        Ok(at.function(Code::method(at.x(), "permute", order.collect())))
     }
 
     fn describe(&self) -> Description<'_> {

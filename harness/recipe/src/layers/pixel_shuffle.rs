@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
@@ -30,6 +32,11 @@ impl Word for PixelShuffle {
         let x = at.add_part("split", ops::Reshape { shape: [n, channels, r, r, h, w].into() }, &[x])?;
         let x = at.transposed("squares", &[0, 1, 4, 2, 5, 3], x)?;
         at.add(ops::Reshape { shape: [n, channels, h * r, w * r].into() }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let by = vec![Code::number(at.size("by", self.by.0))];
+        at.either(Code::call("nn.PixelShuffle", by.clone()), Code::applied("functional.pixel_shuffle", at.x(), by))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::schema::Size;
 
@@ -30,6 +32,21 @@ impl Word for Positions {
         let rows = if t < self.rows.0 { at.add_part("rows", cut, &[table])? } else { table };
         at.gives(Gives::Value(rows));
         at.unnamed(Formula::define(0, |[x, rows]| [x + rows]), &[x, rows])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let rows = at.size("rows", self.rows.0);
+        let arguments = vec![Code::number(rows), Code::number(at.last())];
+        let child = at.registered(Code::call("nn.Embedding", arguments))?;
+        let x = at.x();
+        let mut pieces = vec![Piece::Value(x, Binding::Sum), Piece::Text(" + ".into())];
+        pieces.extend(child.pieces);
+        pieces.push(Piece::Text("(torch.arange(".into()));
+        pieces.push(Piece::Value(x, Binding::Tight));
+        pieces.push(Piece::Text(".shape[1], device=".into()));
+        pieces.push(Piece::Value(x, Binding::Tight));
+        pieces.push(Piece::Text(".device))".into()));
+        Ok(at.function(Code { pieces, binding: Binding::Sum }))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
 zoo_settings::settings! {
@@ -24,6 +26,19 @@ impl Word for Prepend {
         let each = ops::Map::with_space(Formula::define(0, |[token]| [token]), [n, 1, e].into());
         let first = at.add_part("first", each, &[token])?;
         at.add_part("prepend", ops::Concat { axis: 1 }, &[first, x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let start = Code::call("torch.zeros", vec![Code::text("1"), Code::text("1"), Code::number(at.last())]);
+        let token = at.parameter(start)?;
+        let x = at.x();
+        let mut pieces = token.pieces;
+        pieces.push(Piece::Text(".expand(".into()));
+        pieces.push(Piece::Value(x, Binding::Tight));
+        pieces.push(Piece::Text(".shape[0], -1, -1)".into()));
+        let each = Code { pieces, binding: Binding::Tight };
+        let arguments = vec![Code::list(vec![each, Code::value(x)]), Code::text("dim=1")];
+        Ok(at.function(Code::call("torch.cat", arguments)))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use zoo_graph::ops::{Gather, Indices, Reshape};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Pair, Size};
@@ -38,6 +40,15 @@ impl RelativePositionBias {
     }
 }
 
+/// In Python.
+pub(super) const RELATIVE: &str = r#"
+def relative_positions(height: int, width: int) -> Tensor:
+    """By query and key of a window, the row of a table with one row for each offset between two pixels."""
+    rows, columns = torch.arange(height).repeat_interleave(width), torch.arange(width).repeat(height)
+    down = rows[:, None] - rows[None, :] + height - 1
+    return down * (2 * width - 1) + columns[:, None] - columns[None, :] + width - 1
+"#;
+
 impl Word for RelativePositionBias {
     const MODULE: Module = Module::Parameters;
 
@@ -61,6 +72,20 @@ impl Word for RelativePositionBias {
         let bias = at.transposed("by_head", &[2, 0, 1], by_query)?;
         at.keep(&self.tap, bias);
         Ok(x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let Pair([height, width]) = self.size;
+        let rows = (2 * height - 1) * (2 * width - 1);
+        let heads = Code::number(at.size("heads", self.heads.0));
+        let table = at.parameter(Code::call("torch.zeros", vec![Code::count(rows), heads]))?;
+        at.helper(RELATIVE);
+        let mut pieces = table.pieces;
+        pieces.push(Piece::Text(format!("[relative_positions({height}, {width})].permute(2, 0, 1)")));
+        let bias = at.function(Code { pieces, binding: Binding::Tight });
+        at.shaped(bias, &[self.heads.0, height * width, height * width]);
+        at.keep(&self.tap, bias);
+        Ok(at.x())
     }
 
     fn describe(&self) -> Description<'_> {

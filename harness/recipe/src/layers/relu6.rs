@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -15,6 +17,10 @@ impl Word for Relu6 {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::Relu { rectifier: ops::Rectifier::Relu6 }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.ReLU6()"), Code::call("functional.relu6", vec![Code::value(at.x())]))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
@@ -22,6 +24,13 @@ impl Word for Reshape {
         let batch = at.shape(x).first().copied().unwrap_or(1);
         let shape: Vec<usize> = std::iter::once(batch).chain(self.to.iter().map(|extent| extent.0)).collect();
         at.add(ops::Reshape { shape: shape.into() }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let to =
+            self.to.iter().enumerate().map(|(index, extent)| Code::number(at.size(&format!("to[{index}]"), extent.0)));
+        let shape = std::iter::once(Code::text("-1")).chain(to).collect();
+        Ok(at.function(Code::method(at.x(), "reshape", shape)))
     }
 
     fn describe(&self) -> Description<'_> {

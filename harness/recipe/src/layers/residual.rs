@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -31,6 +33,15 @@ impl Word for Residual {
         let main = at.body(&self.main, x)?;
         let shortcut = at.body(&self.shortcut, x)?;
         at.add_part("add", ops::Add, &[main, shortcut])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.inside(|inner, x| {
+            let main = inner.row(&self.main, x)?;
+            let shortcut = inner.row(&self.shortcut, x)?;
+            let sum = if shortcut == x { [shortcut, main] } else { [main, shortcut] };
+            Ok(inner.function_like(Code::operation(sum[0], "+", sum[1]), main))
+        })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -23,6 +25,12 @@ impl Word for RmsNorm {
         let weight = at.parameter("weight", VariableRole::NormWeight, &[shape], &Init::Constant(1.0))?;
         let formula = Formula::define(1, |[x, weight]| [x * (x.square().row_mean() + eps).rsqrt() * weight]);
         at.formula(formula, DeviceName::new("RmsNorm", "RmsNormGrad"), &[x, weight])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let eps = Code::named("eps", Code::number(at.real("eps", self.eps)));
+        let arguments = vec![Code::number(at.last()), eps];
+        at.module(Code::call("nn.RMSNorm", arguments))
     }
 
     fn describe(&self) -> Description<'_> {

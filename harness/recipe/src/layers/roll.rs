@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Phase, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -28,6 +30,13 @@ impl Word for Roll {
             let by = i64::from(*by).rem_euclid(*extent as i64);
             rolled(at, &format!("axis_{axis}"), axis, by as usize, x)
         })
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let shifts = self.by.iter().map(|by| Code::text(by.to_string())).collect();
+        let axes = (1..=self.by.len()).map(Code::count).collect();
+        let arguments = vec![Code::tuple(shifts), Code::tuple(axes)];
+        Ok(at.function(Code::applied("torch.roll", at.x(), arguments)))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -18,6 +20,12 @@ impl Word for Scale {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.add(ops::Scale { factor: self.by }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let by = at.real("by", self.by);
+        let pieces = vec![Piece::Value(at.x(), Binding::Product), Piece::Text(" * ".into()), Piece::Factor(by)];
+        Ok(at.function(Code { pieces, binding: Binding::Product }))
     }
 
     fn describe(&self) -> Description<'_> {

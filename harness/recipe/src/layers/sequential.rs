@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -32,6 +34,10 @@ impl Word for Sequential {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.body(&self.body, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.inside(|inner, x| inner.row(&self.body, x))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -15,6 +17,16 @@ zoo_settings::settings! {
         pub base: f64 = 10000.0,
     }
 }
+
+/// In Python.
+const SINES: &str = r#"
+def add_sine_positions(x: Tensor, base: float) -> Tensor:
+    """Adds sines and cosines of positions to tokens (arXiv 1706.03762, section 3.5)."""
+    places = torch.arange(x.shape[1], device=x.device, dtype=x.dtype)[:, None]
+    pairs = torch.arange(0, x.shape[2], 2, device=x.device, dtype=x.dtype)
+    angles = places * torch.exp(pairs * (-math.log(base) / x.shape[2]))
+    return x + torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+"#;
 
 impl Word for SinePositions {
     const MODULE: Module = Module::Function;
@@ -35,6 +47,12 @@ impl Word for SinePositions {
         let table = at.unnamed_part("table", table, &[places])?;
         let table = at.add_part("rows", ops::Reshape { shape: [1, t, e].into() }, &[table])?;
         at.unnamed(Formula::define(0, |[x, table]| [x + table]), &[x, table])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.helper(SINES);
+        let base = Code::number(at.real("base", self.base));
+        Ok(at.function(Code::applied("add_sine_positions", at.x(), vec![base])))
     }
 
     fn describe(&self) -> Description<'_> {

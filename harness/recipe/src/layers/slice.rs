@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::{Count, Size};
 
@@ -31,6 +33,19 @@ impl Word for Slice {
         let mut start = vec![0; size.len()];
         (start[axis], size[axis]) = (from, count);
         at.add(ops::Slice { start, size }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let (from, size) = (at.size("from", self.from.0), at.size("size", self.size.0));
+        let end = from.plus(&size);
+        let axes = ":, ".repeat(self.axis.0 + 1);
+        let start = if self.from.0 == 0 && from.is_literal() { Code::text("") } else { Code::number(from) };
+        let mut pieces = vec![Piece::Value(at.x(), Binding::Tight), Piece::Text(format!("[{axes}"))];
+        pieces.extend(start.pieces);
+        pieces.push(Piece::Text(":".into()));
+        pieces.push(Piece::Number(end));
+        pieces.push(Piece::Text("]".into()));
+        Ok(at.function(Code { pieces, binding: Binding::Tight }))
     }
 
     fn describe(&self) -> Description<'_> {

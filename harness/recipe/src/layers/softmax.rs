@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -15,6 +17,13 @@ impl Word for Softmax {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.formula(Formula::define(1, |[x]| [x.softmax()]), DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(
+            Code::text("nn.Softmax(dim=-1)"),
+            Code::call("functional.softmax", vec![Code::value(at.x()), Code::text("dim=-1")]),
+        )
     }
 
     fn describe(&self) -> Description<'_> {

@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Layer, Module, Sequential, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Given, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Repeat, Scalar};
@@ -59,6 +61,28 @@ impl Word for Stack {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.body(&self.uses, x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut items = Vec::new();
+        for (index, item) in self.uses.layers.iter().enumerate() {
+            let Layer::Sequential(use_) = &item.kind else { continue };
+            let mut given = Given::new();
+            let mut give = |args: &IndexMap<String, Scalar>, key: &str| {
+                args.iter().for_each(|(name, value)| _ = given.insert(name.clone(), (*value, key.to_owned())));
+            };
+            give(&self.args, "args");
+            let counted =
+                self.count.iter().map(|(name, first)| (name.clone(), Scalar::Int(i64::from(*first) + index as i64)));
+            give(&counted.collect(), "");
+            let turn = index % self.turns.len().max(1);
+            self.turns.get(turn).into_iter().for_each(|args| give(args, &format!("turns[{turn}]")));
+            if index == 0 {
+                give(&self.first, "first");
+            }
+            items.push((item, given, &use_.body));
+        }
+        at.stack(&self.block, &items)
     }
 
     fn describe(&self) -> Description<'_> {

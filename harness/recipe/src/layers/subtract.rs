@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -25,6 +27,11 @@ impl Word for Subtract {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let other = at.tapped(&self.0)?;
         at.add(ops::WeightedSum { weights: vec![1.0, -1.0] }, &[x, other])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let other = at.tap(&self.0);
+        Ok(at.function(Code::operation(at.x(), "-", other)))
     }
 
     fn describe(&self) -> Description<'_> {

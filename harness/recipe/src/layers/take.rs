@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::Count;
 
@@ -30,6 +32,14 @@ impl Word for Take {
         let cut = at.add_part("cut", ops::Slice { start, size: size.clone() }, &[x])?;
         size.remove(axis);
         at.add_part("take", ops::Reshape { shape: size.into() }, &[cut])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let axes = ":, ".repeat(self.axis.0 + 1);
+        let mut pieces = vec![Piece::Value(at.x(), Binding::Tight), Piece::Text(format!("[{axes}"))];
+        pieces.push(Piece::Number(at.size("index", self.index.0)));
+        pieces.push(Piece::Text("]".into()));
+        Ok(at.function(Code { pieces, binding: Binding::Tight }))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
 zoo_settings::settings! {
@@ -16,6 +18,10 @@ impl Word for Tanh {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let formula = Formula::define(0, |[x]| [x.tanh()]);
         at.formula(formula, DeviceName::new("Tanh", "TanhGrad"), &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.either(Code::text("nn.Tanh()"), Code::call("torch.tanh", vec![Code::value(at.x())]))
     }
 
     fn describe(&self) -> Description<'_> {

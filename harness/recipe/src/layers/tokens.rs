@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
@@ -34,6 +36,21 @@ impl Word for Tokens {
                                                        token"
             ))),
         }
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let tokens = Code::of(at.x(), ".flatten(2).transpose(1, 2)");
+        Ok(match self.size {
+            None => at.function(tokens),
+            Some(size) => {
+                let size = Code::number(at.size("size", size.0));
+                let mut split = tokens;
+                split.pieces.push(Piece::Text(".unflatten(2, (-1, ".into()));
+                split.pieces.extend(size.pieces);
+                split.pieces.push(Piece::Text(")).flatten(1, 2)".into()));
+                at.function(split)
+            }
+        })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Number, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -39,6 +41,24 @@ impl Word for Unembed {
             operands.push(at.parameter_called(bias.clone(), VariableRole::Bias, &[rows], &Init::Constant(0.0))?);
         }
         at.add(ops::MatMul { transpose_a: false, transpose_b: true }, &operands)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let weight = format!("{}.weight", self.table);
+        let out = at.rows_of(&weight).unwrap_or_else(|| Number::count(at.output().last().copied().unwrap_or(0)));
+        let inputs = at.last();
+        at.gives(out.clone());
+        if let (None, Some(name)) = (&self.bias, at.name().map(str::to_owned)) {
+            at.tie(format!("{name}.weight"), weight);
+            let arguments = vec![Code::number(inputs), Code::number(out), Code::text("bias=False")];
+            return at.module(Code::call("nn.Linear", arguments));
+        }
+        let mut arguments = vec![at.parameter_named(&weight)?];
+        if let Some(bias) = &self.bias {
+            let start = Code::call("torch.zeros", vec![Code::number(out)]);
+            arguments.push(at.parameter_beside(bias, start)?);
+        }
+        Ok(at.function(Code::applied("functional.linear", at.x(), arguments)))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -3,6 +3,8 @@
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
@@ -26,6 +28,11 @@ impl Word for Unused {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.declare(&self.body, x)?;
         Ok(x)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        at.unused(&self.body)?;
+        Ok(at.x())
     }
 
     fn describe(&self) -> Description<'_> {

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::window::one;
-use super::{Description, Module, Step, Word, Work};
+use super::{Description, Module, Step, Word, Work, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Pair;
@@ -76,6 +78,28 @@ impl Word for Upsample {
             UpsampleMode::Bilinear => ops::Interpolation::Bilinear { align_corners: self.align_corners },
         };
         at.add(ops::Resize { out, interpolation }, &[x])
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut options = match self.mode {
+            UpsampleMode::Nearest => Vec::new(),
+            UpsampleMode::Bilinear => vec![Code::text("mode=\"bilinear\"")],
+        };
+        if self.align_corners && self.mode == UpsampleMode::Bilinear {
+            options.push(Code::text("align_corners=True"));
+        }
+        if let Some(like) = &self.like {
+            let size = Code::of(at.tap(like), ".shape[-2:]");
+            options.insert(0, Code::named("size", size));
+            return Ok(at.function(Code::applied("functional.interpolate", at.x(), options)));
+        }
+        let by = match (self.scale, self.size) {
+            (Some(scale), _) => Code::named("scale_factor", window::pair(at, "scale", scale)),
+            (None, Some(size)) => Code::named("size", window::pair(at, "size", size)),
+            (None, None) => return Ok(at.x()),
+        };
+        options.insert(0, by);
+        at.either(Code::call("nn.Upsample", options.clone()), Code::applied("functional.interpolate", at.x(), options))
     }
 
     fn describe(&self) -> Description<'_> {

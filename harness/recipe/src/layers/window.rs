@@ -2,6 +2,7 @@
 
 use zoo_graph::ops;
 
+use crate::emit::{At, Code, Var};
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
 
@@ -25,6 +26,45 @@ pub(super) fn text(kernel: Pair, stride: Pair, pad: Padding, usual: Pair) -> Str
 /// One number if height and width are equal.
 pub(super) fn one(Pair([height, width]): Pair) -> String {
     if height == width { height.to_string() } else { format!("{:?}", [height, width]) }
+}
+
+/// A size as Python: one number if height and width are equal.
+pub(super) fn pair(at: &mut At<'_, '_>, key: &str, Pair([height, width]): Pair) -> Code {
+    if height == width {
+        return Code::number(at.size(key, height));
+    }
+    Code::tuple([height, width].map(Code::count).to_vec())
+}
+
+/// Whether PyTorch's layers can pad like this.
+pub(super) fn is_symmetric(Padding([top, bottom, left, right]): Padding) -> bool {
+    top == bottom && left == right
+}
+
+/// The present value, padded beforehand if PyTorch's layers cannot; `fill` is a further argument.
+pub(super) fn padded(at: &mut At<'_, '_>, pad: Padding, fill: &str) -> Var {
+    if is_symmetric(pad) {
+        return at.x();
+    }
+    let [top, bottom, left, right] = pad.0;
+    let x = at.x();
+    let dims = at.input().to_vec();
+    let sides = Code::text(format!("({left}, {right}, {top}, {bottom}){fill}"));
+    let padded = at.function(Code::applied("functional.pad", x, vec![sides]));
+    at.shaped(padded, &dims);
+    padded
+}
+
+/// Stride and padding as arguments, unless they are as usual.
+pub(super) fn options(at: &mut At<'_, '_>, stride: Pair, pad: Padding, usual: Pair) -> Vec<Code> {
+    let mut options = Vec::new();
+    if stride != usual || at.is_written("stride") {
+        options.push(Code::named("stride", pair(at, "stride", stride)));
+    }
+    if is_symmetric(pad) && (pad != Padding::default() || at.is_written("pad")) {
+        options.push(Code::named("padding", pair(at, "pad", Pair([pad.0[0], pad.0[2]]))));
+    }
+    options
 }
 
 /// A window with only padding has no maximum and no mean.

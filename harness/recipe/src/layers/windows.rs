@@ -3,7 +3,9 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::roll::rolled;
-use super::{Body, Description, Module, Word};
+use super::{Body, Description, Module, Word, window};
+use crate::diagnostic::Diagnostic;
+use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Count, Pair};
@@ -99,6 +101,40 @@ impl Grid {
     }
 }
 
+/// In Python.
+const WINDOWS: &str = r#"
+def window_shifts(shape: torch.Size, size: tuple[int, int], shift: int) -> list[int]:
+    """The shift of each axis: none along an axis with a single window."""
+    return [shift % window if extent > window else 0 for extent, window in zip(shape[1:3], size, strict=True)]
+
+
+def cut_windows(x: Tensor, size: tuple[int, int], shift: int) -> Tensor:
+    """`[N, H, W, C]` as windows of tokens, `[N, windows, T, C]`, shifted and filled up with zeros."""
+    shifts = window_shifts(x.shape, size, shift)
+    x = functional.pad(x, (0, 0, 0, -x.shape[2] % size[1], 0, -x.shape[1] % size[0]))
+    x = torch.roll(x, [-by for by in shifts], (1, 2))
+    x = x.unflatten(2, (-1, size[1])).unflatten(1, (-1, size[0]))
+    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+
+def join_windows(windows: Tensor, shape: torch.Size, size: tuple[int, int], shift: int) -> Tensor:
+    """The reverse of `cut_windows`, for a map of this shape."""
+    rows, columns = (-(-extent // window) for extent, window in zip(shape[1:3], size, strict=True))
+    x = windows.unflatten(2, size).unflatten(1, (rows, columns)).transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    x = torch.roll(x, window_shifts(shape, size, shift), (1, 2))
+    return x[:, : shape[1], : shape[2]]
+
+
+def window_segments(x: Tensor, size: tuple[int, int], shift: int) -> Tensor:
+    """By token of each window, the number of its part of the map: a shift brings parts together."""
+    shifts = window_shifts(x.shape, size, shift)
+    extents = [-(-extent // window) * window for extent, window in zip(x.shape[1:3], size, strict=True)]
+    wrapped = [torch.arange(extent) >= extent - by for extent, by in zip(extents, shifts, strict=True)]
+    parts = wrapped[0][:, None] * 2 + wrapped[1][None, :] * 1
+    parts = parts.to(x.device).unflatten(1, (-1, size[1])).unflatten(0, (-1, size[0]))
+    return parts.transpose(1, 2).flatten(2, 3).flatten(0, 1).unsqueeze(0)
+"#;
+
 impl Word for Windows {
     const MODULE: Module = Module::Container;
 
@@ -141,6 +177,27 @@ impl Word for Windows {
             y = at.add_part("cut_off", ops::Slice { start: vec![0; 4], size }, &[y])?;
         }
         Ok(y)
+    }
+
+    fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let size = window::pair(at, "size", self.size);
+        let size = if self.size.0[0] == self.size.0[1] { Code::tuple(vec![size.clone(), size]) } else { size };
+        let shift = Code::number(at.size("shift", self.shift.0));
+        at.helper(WINDOWS);
+        let (x, extents) = (at.x(), at.input().to_vec());
+        let [_, height, width, channels] = extents[..] else { return Ok(x) };
+        let windows = at.function(Code::applied("cut_windows", x, vec![size.clone(), shift.clone()]));
+        let Pair([h, w]) = self.size;
+        let count = height.div_ceil(h) * width.div_ceil(w);
+        at.shaped(windows, &[1, count, h * w, channels]);
+        if let Some(tap) = &self.segments {
+            let segments = at.function(Code::applied("window_segments", x, vec![size.clone(), shift.clone()]));
+            at.shaped(segments, &[1, count, h * w]);
+            at.keep(tap, segments);
+        }
+        let y = at.body(&self.body, windows)?;
+        let shape = Code::of(x, ".shape");
+        Ok(at.function(Code::applied("join_windows", y, vec![shape, size, shift])))
     }
 
     fn describe(&self) -> Description<'_> {

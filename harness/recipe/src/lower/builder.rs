@@ -15,13 +15,14 @@ use zoo_graph::{
 /// Name of the output of a network with a single output.
 pub(crate) const LOGITS: &str = "logits";
 
-/// Adds inputs and network, and names its outputs.
+/// Adds inputs and network, and names its outputs. Returns the shapes of the input and the output of each layer, in the
+/// order of their calls, those of containers before those of what is inside.
 pub(super) fn lower(
     graph: &mut Graph,
     model: &ResolvedModel,
     parts: &[Part],
     options: &BuildOptions,
-) -> Result<(), GraphError> {
+) -> Result<Vec<[Shape; 2]>, GraphError> {
     let mut taps = HashMap::new();
     let mut first = None;
     for (name, input) in &model.inputs {
@@ -47,12 +48,13 @@ pub(super) fn lower(
         calls: HashMap::new(),
         streams: 0,
         again: false,
+        shapes: Vec::new(),
     };
     let last = network.body(&model.body, input)?;
     if model.outputs.is_empty() {
         network.tap(super::ROOT, last, None);
         network.graph.outputs.push((LOGITS.into(), last));
-        return Ok(());
+        return Ok(network.shapes);
     }
     for (name, tap) in &model.outputs {
         let Some(value) = network.taps.get(tap).copied() else {
@@ -60,7 +62,7 @@ pub(super) fn lower(
         };
         network.graph.outputs.push((name.clone(), value));
     }
-    Ok(())
+    Ok(network.shapes)
 }
 
 /// A network that is being built.
@@ -79,6 +81,8 @@ struct Network<'n> {
     streams: u64,
     /// Whether a module is called again, so that its parameters already exist.
     again: bool,
+    /// Shapes of the input and the output of each layer, in the order of their calls.
+    shapes: Vec<[Shape; 2]>,
 }
 
 impl Network<'_> {
@@ -94,8 +98,11 @@ impl Network<'_> {
             _ => module.clone(),
         };
         let scope = Scope { phase: Phase::Forward, origin: Some(origin.clone()) };
+        let (shape, place) = (self.graph.ty(x).shape.clone(), self.shapes.len());
+        self.shapes.push([shape.clone(), shape]);
         let mut builder = Builder { network: self, module, name, scope, gives: Gives::Result };
         let y = layer.kind.build(&mut builder, x)?;
+        builder.network.shapes[place][1] = builder.shape(y).clone();
         let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
         let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
         let gives = if returned.is_empty() { builder.gives } else { Gives::Parts(returned) };
@@ -327,9 +334,11 @@ impl Builder<'_, '_> {
             taps: self.network.taps.clone(),
             variables: self.network.variables.clone(),
             calls: self.network.calls.clone(),
+            shapes: std::mem::take(&mut self.network.shapes),
             ..*self.network
         };
         network.body(&body.layers, x)?;
+        self.network.shapes = std::mem::take(&mut network.shapes);
         for variable in &elsewhere.variables[known..] {
             let ty = elsewhere.ty(variable.value).clone();
             let (name, role) = (variable.name.clone(), variable.role.clone());

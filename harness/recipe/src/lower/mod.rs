@@ -7,7 +7,7 @@ mod ranks;
 
 use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean, schema::Training};
 use zoo_graph::{
-    DType, Graph, GraphError, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, differentiate,
+    DType, Graph, GraphError, Origin, Phase, Scope, Shape, Tap, TapState, ValueId, VariableId, differentiate,
     passes::PrecisionPolicy, verify,
 };
 
@@ -88,6 +88,15 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     root_taps(&mut graph, recipe);
     verify(&graph, None)?;
     Ok(graph)
+}
+
+/// Shapes of the input and the output of each layer for one sample, batch included, in the order of their calls;
+/// containers come before what is inside.
+///
+/// # Errors
+/// Layers that do not fit each other.
+pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<Vec<[Shape; 2]>, GraphError> {
+    builder::lower(&mut Graph::default(), model, &recipe.train.parts, &BuildOptions::eval(1))
 }
 
 /// An error if `train.parts` or `train.whiten` names nothing of the network.

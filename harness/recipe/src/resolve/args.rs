@@ -24,20 +24,23 @@ impl ArgError {
 }
 
 /// Replaces all expressions in `node`, which is at `path` and has the shape `id`; layers inside it are not changed,
-/// because they may be disabled. Reports every expression without a value.
+/// because they may be disabled. Reports every expression: as it was, or why it has no value.
 pub(super) fn substitute(
     node: &mut Node,
     id: ShapeId,
     path: &ConfigPath,
     args: &Args,
-    report: &mut dyn FnMut(&ConfigPath, ArgError),
+    report: &mut dyn FnMut(&ConfigPath, Result<Expression, ArgError>),
 ) {
     let shapes = Shapes::get();
     let Some(chosen) = shapes.choose(id, node) else { return };
     match (shapes.shape(chosen), &mut node.value) {
         (Shape::Text(TextShape::Expression), Value::Text(text)) => match evaluate(text, id, args) {
-            Ok(value) => node.value = value,
-            Err(error) => report(path, error),
+            Ok((expression, value)) => {
+                node.value = value;
+                report(path, Ok(expression));
+            }
+            Err(error) => report(path, Err(error)),
         },
         (Shape::Struct(_) | Shape::Dict(_) | Shape::Union { .. }, Value::Map(map)) if !shapes.is_layer(chosen) => {
             for (key, entry) in map {
@@ -56,17 +59,18 @@ pub(super) fn substitute(
 }
 
 /// The value of an expression in place of a value of shape `id`.
-fn evaluate(text: &str, id: ShapeId, args: &Args) -> Result<Value, ArgError> {
+fn evaluate(text: &str, id: ShapeId, args: &Args) -> Result<(Expression, Value), ArgError> {
     let expression = Expression::try_from(text).map_err(|error| ArgError::new(error.to_string()))?;
     let value = compute(&expression, args)?;
     let mut options = Shapes::get().options(id);
-    options.find_map(|shape| fit(value, shape)).ok_or_else(|| {
+    let fitting = options.find_map(|shape| fit(value, shape)).ok_or_else(|| {
         let given = expression.arguments().filter_map(|name| args.get(name).map(|value| format!("{name} = {value}")));
         let given: Vec<_> = given.collect();
         let wanted: Vec<_> = Shapes::get().options(id).filter_map(wanted).collect();
         let wanted = wanted.join(", or ");
         ArgError::new(format!("`{expression}` is {value} ({}), expected {wanted}", given.join(", ")))
-    })
+    })?;
+    Ok((expression, fitting))
 }
 
 /// A value as one of this shape.

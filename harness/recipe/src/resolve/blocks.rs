@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use super::ResolvedLayer;
 use super::args::Args;
 use super::expand::{Expander, Scope};
 use crate::diagnostic::suggest_or;
+use crate::layers::Body;
 use crate::schema::{Block, Expression, Scalar};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
@@ -44,7 +44,7 @@ impl Expander<'_> {
         name: Option<&str>,
         path: &ConfigPath,
         scope: &Scope,
-    ) -> Option<Vec<ResolvedLayer>> {
+    ) -> Option<Body> {
         let model = self.model;
         let Some(block) = model.blocks.get(block_name) else {
             let known = model.blocks.keys().map(String::as_str);

@@ -1,6 +1,6 @@
 //! Resolves the architecture.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
@@ -9,8 +9,8 @@ use super::args::{Args, substitute};
 use super::place::Place;
 use super::{ResolvedLayer, ResolvedModel};
 use crate::diagnostic::{Diagnostic, suggest};
-use crate::layers::{Description, Layer, Module};
-use crate::schema::{InitDefaults, Model, Scalar};
+use crate::layers::{Body, Description, Layer, Module, Off};
+use crate::schema::{Expression, InitDefaults, Model, Scalar};
 use crate::shape::{ShapeId, Shapes};
 use crate::span::{ConfigPath, Span, SpanTable};
 use crate::tree::{Entry, Map, Node, Value};
@@ -47,7 +47,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
     expander.declarations();
     let args = expander.with_classes(Args::new());
     let root = Scope { prefix: String::new(), args, init: model.init.clone(), indexed: false };
-    let body = expander.layers(model.body.written(), &ConfigPath::from("model").key("body"), &root);
+    let body = expander.layers(model.body.written(), &ConfigPath::from("model").key("body"), &root).layers;
     let outputs = expander.named_taps(&model.outputs, &ConfigPath::from("model").key("outputs"), &root);
     for input in model.inputs.keys().filter(|input| !expander.used_inputs.contains(*input)) {
         let path = ConfigPath::from("model").key("inputs").key(input);
@@ -75,6 +75,13 @@ pub(super) struct Scope {
     pub(super) init: InitDefaults,
     /// Whether layers without a name are named by their index.
     pub(super) indexed: bool,
+}
+
+/// A layer of a list.
+enum Present {
+    On(Box<ResolvedLayer>),
+    /// A module that an argument of its block switches off: its full name, and the expression.
+    Off(String, Expression),
 }
 
 /// The meaning of a module name.
@@ -117,15 +124,21 @@ impl Expander<'_> {
         args
     }
 
-    pub(super) fn layers(&mut self, written: &[Node], path: &ConfigPath, scope: &Scope) -> Vec<ResolvedLayer> {
+    pub(super) fn layers(&mut self, written: &[Node], path: &ConfigPath, scope: &Scope) -> Body {
+        let mut body = Body::default();
         if self.refuse_nesting(1, path).is_none() {
-            return Vec::new();
+            return body;
         }
         self.nested += 1;
-        let layer = |(index, node)| self.layer(node, index, &path.index(index), scope);
-        let layers = written.iter().enumerate().filter_map(layer).collect();
+        for (index, node) in written.iter().enumerate() {
+            match self.layer(node, index, &path.index(index), scope) {
+                Some(Present::On(layer)) => body.layers.push(*layer),
+                Some(Present::Off(name, when)) => body.off.push(Off { before: body.layers.len(), name, when }),
+                None => {}
+            }
+        }
         self.nested -= 1;
-        layers
+        body
     }
 
     /// Counts more layers; `None` if they are too many, which is reported once.
@@ -157,8 +170,8 @@ impl Expander<'_> {
         self.refuse_nesting(size.levels + 1, path)
     }
 
-    /// One layer; `None` if it is switched off or wrong.
-    fn layer(&mut self, written: &Node, index: usize, path: &ConfigPath, scope: &Scope) -> Option<ResolvedLayer> {
+    /// One layer; `None` if it is switched off for good or wrong.
+    fn layer(&mut self, written: &Node, index: usize, path: &ConfigPath, scope: &Scope) -> Option<Present> {
         let before = self.count;
         self.count(1, path)?;
         let (tag, mut content) = written.as_map()?.first().map(|(tag, entry)| (tag.as_str(), entry.node.clone()))?;
@@ -169,18 +182,20 @@ impl Expander<'_> {
             _ => [None, None],
         };
         let [name, enabled] = [name, enabled].map(|entry| entry.map(|entry| entry.node));
-        if let Some(mut enabled) = enabled {
-            let shape = Shapes::get().key(shape, "enabled")?;
-            self.substitute(&mut enabled, shape, &inner.key("enabled"), scope)?;
-            if enabled.value == Value::Bool(false) {
-                return None;
-            }
-        }
         let own = match name.as_ref().and_then(Node::as_text) {
             Some(name) => Some(name.to_owned()),
             None if scope.indexed && module != Module::None => Some(index.to_string()),
             None => None,
         };
+        let mut expressions = BTreeMap::new();
+        if let Some(mut enabled) = enabled {
+            let shape = Shapes::get().key(shape, "enabled")?;
+            self.substitute(&mut enabled, shape, &inner, "enabled", scope, &mut expressions)?;
+            if enabled.value == Value::Bool(false) {
+                let name = format!("{}{}", scope.prefix, own?);
+                return Some(Present::Off(name, expressions.remove("enabled")?));
+            }
+        }
         let is_module = own.as_deref() != Some(OWN);
         let full = match own {
             Some(own) if is_module => Some(self.full_name(&own, &inner, scope)?),
@@ -190,30 +205,45 @@ impl Expander<'_> {
         if is_module {
             self.register(module, full.as_deref(), &inner, path);
         }
-        self.substitute(&mut content, shape, &inner, scope)?;
+        self.substitute(&mut content, shape, &inner, "", scope, &mut expressions)?;
         let mut kind = self.read(tag, content, path)?;
         let mut place = Place::new(self, scope, path, inner, full);
         kind.resolve(&mut place)?;
         let (name, returns) = place.into_parts();
-        let resolved = ResolvedLayer { name, is_module, path: path.clone(), span: self.spans.get(path), kind, returns };
+        let (path, span) = (path.clone(), self.spans.get(path));
+        let resolved = ResolvedLayer { name, is_module, path, span, kind, returns, expressions };
         let parameters = Layer::module(tag) == Some(Module::Parameters);
         let again = parameters || matches!(resolved.kind.describe(), Description::Row(_));
         if let Some(name) = resolved.name.as_ref().filter(|_| again) {
             self.kept += self.count - before;
             if self.kept > MAX_CALLABLE {
-                self.error(path, format!("more than {MAX_CALLABLE} layers in modules inside each other"));
+                self.error(&resolved.path, format!("more than {MAX_CALLABLE} layers in modules inside each other"));
                 return None;
             }
             self.callable.insert(name.clone(), resolved.clone());
         }
-        Some(resolved)
+        Some(Present::On(Box::new(resolved)))
     }
 
-    /// Values for expressions, except those of layers inside.
-    fn substitute(&mut self, node: &mut Node, shape: ShapeId, path: &ConfigPath, scope: &Scope) -> Option<()> {
+    /// Values for expressions, except those of layers inside. The node is at `key` of the layer whose content is at
+    /// `inner`; adds the expressions by the keys that lead to them.
+    fn substitute(
+        &mut self,
+        node: &mut Node,
+        shape: ShapeId,
+        inner: &ConfigPath,
+        key: &str,
+        scope: &Scope,
+        expressions: &mut BTreeMap<String, Expression>,
+    ) -> Option<()> {
         let before = self.errors.len();
-        substitute(node, shape, path, &scope.args, &mut |path, error| {
-            self.error(path, error.message).hint = error.hint;
+        let path = if key.is_empty() { inner.clone() } else { inner.key(key) };
+        substitute(node, shape, &path, &scope.args, &mut |path, found| match found {
+            Ok(expression) => {
+                let keys = path.as_str().strip_prefix(inner.as_str()).unwrap_or_default();
+                expressions.insert(keys.trim_start_matches('.').to_owned(), expression);
+            }
+            Err(error) => self.error(path, error.message).hint = error.hint,
         });
         (self.errors.len() == before).then_some(())
     }

@@ -13,10 +13,12 @@ mod place;
 pub(crate) use expand::expand;
 pub(crate) use place::Place;
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 
 use crate::layers::Layer;
-use crate::schema::InputShape;
+use crate::schema::{Expression, InputShape};
 use crate::span::{ConfigPath, Span};
 
 /// The architecture with everything decided.
@@ -49,4 +51,6 @@ pub struct ResolvedLayer {
     pub kind: Layer,
     /// Taps that it returns to its caller, by key, if it returns more than its last value.
     pub returns: IndexMap<String, String>,
+    /// The expressions of block arguments in it, by the keys that lead there (`out`, `args.width`).
+    pub expressions: BTreeMap<String, Expression>,
 }

@@ -1,5 +1,7 @@
 //! The context in which a layer is resolved.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 
 use super::expand::{Expander, Scope};
@@ -73,7 +75,7 @@ impl<'p, 'a> Place<'p, 'a> {
     }
 
     fn list(&mut self, key: &str, body: &mut Body, scope: Scope) {
-        *body = Body::resolved(self.expander.layers(body.written(), &self.at(key), &scope));
+        *body = self.expander.layers(body.written(), &self.at(key), &scope);
     }
 
     /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in
@@ -90,8 +92,7 @@ impl<'p, 'a> Place<'p, 'a> {
             Some(item) => Some(self.part_name(item)?),
             None => self.name.clone(),
         };
-        let layers = self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)?;
-        Some(Body::resolved(layers))
+        self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)
     }
 
     /// A module inside this one.
@@ -103,6 +104,7 @@ impl<'p, 'a> Place<'p, 'a> {
             span: self.expander.spans.get(self.path),
             kind,
             returns: IndexMap::new(),
+            expressions: BTreeMap::new(),
         })
     }
 

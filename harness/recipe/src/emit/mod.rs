@@ -1,0 +1,143 @@
+//! Programs for other frameworks: a network as PyTorch.
+//!
+//! [`network`] walks through the resolved network as it is built: each layer says how it is written. The result are
+//! uses of classes; [`classes`] makes one class of uses that differ in numbers only, and [`print`] writes it.
+
+mod classes;
+mod code;
+mod formula;
+mod forward;
+mod network;
+mod number;
+mod print;
+mod usage;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::{ConfigPath, Recipe, ResolvedModel, lower};
+
+use usage::Usage;
+
+pub(crate) use code::{Binding, Code, Piece, Var};
+pub(crate) use network::{At, Given};
+pub(crate) use number::{Kind, Number};
+
+/// `model.py`: the network as a PyTorch module.
+///
+/// # Errors
+/// What PyTorch cannot express, with the line of the recipe.
+pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
+    let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
+    let shapes = lower::shapes(recipe, resolved)
+        .map_err(|error| fail(Diagnostic::error(recipe.span("model"), ConfigPath::from("model"), error.to_string())))?;
+    let written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
+    let mut uses = written.uses;
+    trim(&mut uses);
+    let classes = classes::classes(uses, &recipe.name);
+    let mut body: Vec<String> = Vec::new();
+    for helper in &written.helpers {
+        body.extend(["".to_owned(), "".to_owned()]);
+        body.extend(helper.trim().lines().map(str::to_owned));
+    }
+    for (index, class) in classes.iter().enumerate() {
+        let root = index + 1 == classes.len();
+        let doc = match root {
+            true => recipe.description.clone().unwrap_or_else(|| recipe.name.clone()),
+            false => format!("`{}` of {}.", class.content.label, recipe.name),
+        };
+        body.extend(["".to_owned(), "".to_owned()]);
+        body.extend(print::class(class, &doc, root, &[], &[]));
+    }
+    let text = body.join("\n");
+    let mut imports = Vec::new();
+    for (module, line) in [("math.", "import math"), ("OrderedDict(", "from collections import OrderedDict")] {
+        if text.contains(module) {
+            imports.push(line.to_owned());
+        }
+    }
+    if !imports.is_empty() {
+        imports.push(String::new());
+    }
+    if text.contains("torch.") {
+        imports.push("import torch".to_owned());
+    }
+    imports.push("from torch import Tensor, nn".to_owned());
+    if text.contains("functional.") {
+        imports.push("from torch.nn import functional".to_owned());
+    }
+    let depth = ["StochasticDepth", "stochastic_depth"].into_iter().filter(|name| text.contains(&format!("{name}(")));
+    let depth: Vec<&str> = depth.collect();
+    if !depth.is_empty() {
+        imports.push(format!("from torchvision.ops import {}", depth.join(", ")));
+    }
+    let mut lines = Vec::new();
+    print::docstring(&format!("The network of {}.", recipe.name), 0, &mut lines);
+    lines.push(String::new());
+    lines.extend(imports);
+    Ok(format!("{}\n{text}\n", lines.join("\n")))
+}
+
+/// Results of classes that something needs, by the key of the class.
+type Needed = HashMap<String, HashSet<usize>>;
+
+/// Removes what nothing needs: calls, and results of classes.
+fn trim(uses: &mut Vec<Usage>) {
+    let mut needed = Needed::new();
+    needed.insert("model".to_owned(), (0..uses.last().map_or(0, |root| root.outputs.len())).collect());
+    loop {
+        let known = needed.clone();
+        let mut trimmed = uses.clone();
+        for index in (0..uses.len()).rev() {
+            trim_one(&mut trimmed, index, &mut needed);
+        }
+        if needed == known {
+            *uses = trimmed;
+            return;
+        }
+    }
+}
+
+fn trim_one(uses: &mut [Usage], index: usize, needed: &mut Needed) {
+    let wanted = needed.get(&uses[index].key).cloned().unwrap_or_default();
+    let mut place = 0;
+    uses[index].outputs.retain(|_| {
+        place += 1;
+        wanted.contains(&(place - 1))
+    });
+    forward::prune(&mut uses[index]);
+    let mut usage = uses[index].clone();
+    let outputs = usage.outputs.iter().map(|(_, var)| *var);
+    let used: HashSet<Var> =
+        usage.statements.iter().flat_map(|statement| statement.code.values()).chain(outputs).collect();
+    for child in &usage.children {
+        let Some(code) = &child.code else { continue };
+        let whole = match code.pieces[..] {
+            [Piece::New(inner)] => Some(uses[inner].key.clone()),
+            _ => None,
+        };
+        let mut inside = Vec::new();
+        code.visit(&mut |piece| {
+            if let Piece::New(inner) = piece {
+                inside.push(uses[*inner].key.clone());
+            }
+        });
+        for key in inside.into_iter().filter(|key| Some(key) != whole.as_ref()) {
+            needed.entry(key).or_default().insert(0);
+        }
+        let Some(key) = whole else { continue };
+        let results = needed.entry(key).or_default();
+        let called = |code: &Code| matches!(code.pieces.first(), Some(Piece::Child(path)) if *path == child.path);
+        let calls = usage.statements.iter_mut().filter(|statement| called(&statement.code));
+        for call in calls {
+            let live = call.targets.iter().enumerate().filter(|(_, target)| used.contains(target));
+            results.extend(live.map(|(place, _)| place));
+            let mut place = 0;
+            call.targets.retain(|_| {
+                place += 1;
+                results.contains(&(place - 1))
+            });
+        }
+    }
+    uses[index] = usage;
+}

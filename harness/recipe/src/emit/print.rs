@@ -1,0 +1,322 @@
+//! Classes as text.
+
+use super::classes::{Argument, Class, tight};
+use super::code::{COLUMNS, Code, Piece};
+use super::forward::forward;
+use super::number::{Kind, Number, plain};
+use super::usage::{Child, Usage};
+
+/// The lines of a class. `doc` is its docstring, `more` are lines at the end of its constructor and methods after it.
+pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], methods: &[String]) -> Vec<String> {
+    let mut out = vec![format!("class {}(nn.Module):", class.name)];
+    docstring(doc, 4, &mut out);
+    out.push(String::new());
+    let arguments: Vec<Code> =
+        std::iter::once(Code::text("self")).chain(class.arguments.iter().map(argument)).collect();
+    Code::call("def __init__", arguments).lines(4, "", " -> None:", &mut out);
+    out.push("        super().__init__()".to_owned());
+    let mut content = class.content.clone();
+    for argument in kept(&mut content) {
+        out.push(format!("        self.{} = {}", attribute(&argument, &content), legal(&argument)));
+    }
+    content.numbers_mut(&mut |number| number.renamed(&legal));
+    let tree = Tree::of(&content.children);
+    tree.construct(&mut out);
+    out.extend(more.iter().cloned());
+    out.push(String::new());
+    let reference = |path: &str| tree.reference(path);
+    let (code, returns) = returned(&content, root);
+    let forward = forward(&content, &reference, code, root);
+    let names = forward.arguments.iter().map(|name| Code::text(format!("{name}: Tensor")));
+    let arguments = std::iter::once(Code::text("self")).chain(names).collect();
+    Code::call("def forward", arguments).lines(4, "", &format!(" -> {returns}:"), &mut out);
+    for (start, code) in &forward.statements {
+        code.lines(8, start, "", &mut out);
+    }
+    out.extend(methods.iter().cloned());
+    out
+}
+
+/// Lines of a docstring that fit.
+pub(super) fn docstring(text: &str, indent: usize, out: &mut Vec<String>) {
+    let margin = " ".repeat(indent);
+    let text = text.replace('\\', "/").replace('"', "'");
+    let mut lines: Vec<String> = vec![format!("{margin}\"\"\"")];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut();
+        match last {
+            Some(line) if line.chars().count() + word.chars().count() + 5 <= COLUMNS => {
+                if !line.ends_with("\"\"\"") || lines.len() > 1 {
+                    let index = lines.len() - 1;
+                    if lines[index].trim() != "\"\"\"" && !lines[index].trim().is_empty() {
+                        lines[index].push(' ');
+                    }
+                }
+                let index = lines.len() - 1;
+                lines[index] += word;
+            }
+            _ => lines.push(format!("{margin}{word}")),
+        }
+    }
+    match lines.len() {
+        1 => lines[0] += "\"\"\"",
+        _ => lines.push(format!("{margin}\"\"\"")),
+    }
+    out.extend(lines);
+}
+
+fn argument(argument: &Argument) -> Code {
+    let kind = match argument.kind {
+        Kind::Whole => "int",
+        Kind::Real => "float",
+        Kind::Switch => "bool",
+    };
+    let default = argument.default.map(|default| Number::scalar(default).value);
+    let default = default.map(|default| format!(" = {}", plain(default, argument.kind))).unwrap_or_default();
+    Code::text(format!("{}: {kind}{default}", legal(&argument.name)))
+}
+
+/// A name that is no word of Python.
+pub(super) fn legal(name: &str) -> String {
+    const WORDS: [&str; 12] =
+        ["in", "is", "if", "or", "and", "not", "for", "from", "lambda", "class", "global", "self"];
+    if WORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
+}
+
+/// The attribute that keeps an argument for `forward`.
+fn attribute(argument: &str, content: &Usage) -> String {
+    let taken = content.children.iter().any(|child| child.path.split('.').next() == Some(argument));
+    if taken { format!("{argument}_") } else { legal(argument) }
+}
+
+/// Makes `forward` use attributes for the arguments that it needs; returns these.
+fn kept(content: &mut Usage) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    let names = content.clone();
+    for statement in &mut content.statements {
+        statement.code.visit_mut(&mut |piece| {
+            if let Piece::Number(number) | Piece::Factor(number) = piece {
+                kept.extend(number.names().map(str::to_owned));
+                number.renamed(&|name: &str| format!("self.{}", attribute(name, &names)));
+            }
+        });
+    }
+    kept.sort();
+    kept.dedup();
+    kept
+}
+
+/// What `forward` returns, and its type.
+fn returned(usage: &Usage, root: bool) -> (Code, String) {
+    match &usage.outputs[..] {
+        [(_, var)] => (Code::value(*var), "Tensor".to_owned()),
+        outputs if root => {
+            let entry = |(name, var): &(String, super::code::Var)| {
+                Code::value(*var).around(&format!("\"{name}\": "), "", super::code::Binding::Loose)
+            };
+            let entries = outputs.iter().map(entry).collect();
+            (tight(vec![Piece::List("{", entries, "}")]), "dict[str, Tensor]".to_owned())
+        }
+        outputs => {
+            let values = outputs.iter().map(|(_, var)| Code::value(*var)).collect();
+            let types = vec!["Tensor"; outputs.len()].join(", ");
+            (tight(vec![Piece::List("", values, "")]), format!("tuple[{types}]"))
+        }
+    }
+}
+
+/// Modules by their paths.
+struct Tree<'c> {
+    nodes: Vec<(String, Node<'c>)>,
+}
+
+enum Node<'c> {
+    Leaf(&'c Child),
+    Space(Tree<'c>),
+}
+
+impl<'c> Tree<'c> {
+    fn of(children: &'c [Child]) -> Self {
+        let paths: Vec<(&str, &Child)> = children.iter().map(|child| (child.path.as_str(), child)).collect();
+        Self::grown(&paths)
+    }
+
+    fn grown(children: &[(&str, &'c Child)]) -> Self {
+        let mut nodes: Vec<(String, Node<'c>)> = Vec::new();
+        for (path, child) in children {
+            let Some((first, _)) = path.split_once('.') else {
+                nodes.push(((*path).to_owned(), Node::Leaf(child)));
+                continue;
+            };
+            if nodes.iter().all(|(name, _)| name != first) {
+                let inside = children.iter().filter_map(|(path, child)| {
+                    let (name, rest) = path.split_once('.')?;
+                    (name == first).then_some((rest, *child))
+                });
+                let inside: Vec<_> = inside.collect();
+                nodes.push((first.to_owned(), Node::Space(Self::grown(&inside))));
+            }
+        }
+        Self { nodes }
+    }
+
+    /// Whether it is a list of modules, without names.
+    fn is_list(&self) -> bool {
+        self.nodes.iter().enumerate().all(|(index, (name, _))| *name == index.to_string())
+    }
+
+    /// Whether it can be written as one expression.
+    fn is_plain(&self) -> bool {
+        self.nodes.iter().all(|(_, node)| match node {
+            Node::Leaf(child) => !child.parameter && child.when.is_none(),
+            Node::Space(tree) => tree.is_plain(),
+        })
+    }
+
+    fn construct(&self, out: &mut Vec<String>) {
+        for (name, node) in &self.nodes {
+            node.assign(&place("self", name), name, "self", 8, out);
+        }
+    }
+
+    /// The reference to a module.
+    fn reference(&self, path: &str) -> String {
+        let mut parts = path.split('.');
+        let mut text = place("self", parts.next().unwrap_or_default());
+        let mut tree = self;
+        let mut name = path.split('.').next().unwrap_or_default();
+        for part in parts {
+            let space = tree.nodes.iter().find(|(known, _)| known == name).map(|(_, node)| node);
+            match space {
+                Some(Node::Space(inner)) if inner.is_plain() && inner.is_list() => {
+                    text += &format!("[{part}]");
+                    tree = inner;
+                }
+                Some(Node::Space(inner)) => {
+                    text = place(&text, part);
+                    tree = inner;
+                }
+                // Inside a module: its attribute.
+                Some(Node::Leaf(_)) | None => text = place(&text, part),
+            }
+            name = part;
+        }
+        text
+    }
+
+    fn code(&self) -> Code {
+        let items = |list: bool| -> Vec<Code> {
+            let code = |(name, node): &(String, Node<'_>)| {
+                let code = match node {
+                    Node::Leaf(child) => child.code.as_ref().map_or_else(|| Code::text("nn.Identity()"), rows),
+                    Node::Space(tree) => tree.code(),
+                };
+                if list { code } else { code.around(&format!("\"{name}\": "), "", super::code::Binding::Loose) }
+            };
+            self.nodes.iter().map(code).collect()
+        };
+        match self.is_list() {
+            true => Code::call("nn.ModuleList", vec![Code::list(items(true))]),
+            false => Code::call("nn.ModuleDict", vec![tight(vec![Piece::List("{", items(false), "}")])]),
+        }
+    }
+}
+
+impl Node<'_> {
+    fn assign(&self, place_: &str, name: &str, owner: &str, indent: usize, out: &mut Vec<String>) {
+        let assign = |code: &Code, indent: usize, out: &mut Vec<String>| {
+            if is_identifier(name) {
+                code.lines(indent, &format!("{place_} = "), "", out);
+            } else {
+                let arguments = vec![Code::text(format!("\"{name}\"")), code.clone()];
+                Code::call(format!("{owner}.add_module"), arguments).lines(indent, "", "", out);
+            }
+        };
+        match self {
+            Node::Leaf(child) => {
+                let code = child.code.as_ref().map_or_else(|| Code::text("nn.Identity()"), rows);
+                match &child.when {
+                    Some(when) => {
+                        assign(&Code::text("nn.Identity()"), indent, out);
+                        out.push(format!("{}if {}:", " ".repeat(indent), legal(when)));
+                        assign(&code, indent + 4, out);
+                    }
+                    None => assign(&code, indent, out),
+                }
+            }
+            Node::Space(tree) if tree.is_plain() => assign(&tree.code(), indent, out),
+            Node::Space(tree) => {
+                assign(&Code::text("nn.Module()"), indent, out);
+                for (name, node) in &tree.nodes {
+                    node.assign(&place(place_, name), name, place_, indent, out);
+                }
+            }
+        }
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn place(owner: &str, name: &str) -> String {
+    if is_identifier(name) { format!("{owner}.{name}") } else { format!("{owner}.get_submodule(\"{name}\")") }
+}
+
+/// With modules in a row written out.
+fn rows(code: &Code) -> Code {
+    code.filled(&|piece| match piece {
+        Piece::Row(items) => Some(row(items)),
+        Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
+        Piece::Child(_) | Piece::New(_) => None,
+    })
+}
+
+fn row(items: &[(String, Code)]) -> Code {
+    let items: Vec<(String, Code)> = items.iter().map(|(name, code)| (name.clone(), rows(code))).collect();
+    if items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string()) {
+        let mut arguments = Vec::new();
+        for run in items.chunk_by(|(_, a), (_, b)| a == b) {
+            let (_, code) = &run[0];
+            match run.len() {
+                1 => arguments.push(code.clone()),
+                count => {
+                    let end = format!(" for _ in range({count})]");
+                    arguments.push(code.clone().around("*[", &end, super::code::Binding::Loose));
+                }
+            }
+        }
+        return Code::call("nn.Sequential", arguments);
+    }
+    if let Some(text) = numbered(&items) {
+        return text;
+    }
+    let named = |(name, code): &(String, Code)| match is_identifier(name) {
+        true => Code::named(name, code.clone()),
+        false => code.clone(),
+    };
+    if items.iter().all(|(name, _)| is_identifier(name)) {
+        let arguments = items.iter().map(named).collect();
+        return Code::call("nn.Sequential", vec![Code::call("OrderedDict", arguments)]);
+    }
+    let pair = |(name, code): &(String, Code)| Code::tuple(vec![Code::text(format!("\"{name}\"")), code.clone()]);
+    let pairs = Code::list(items.iter().map(pair).collect());
+    Code::call("nn.Sequential", vec![Code::call("OrderedDict", vec![pairs])])
+}
+
+/// Equal modules with numbered names.
+fn numbered(items: &[(String, Code)]) -> Option<Code> {
+    let (first, code) = items.first()?;
+    let stem = first.trim_end_matches(|c: char| c.is_ascii_digit());
+    let start: usize = first[stem.len()..].parse().ok()?;
+    let fits =
+        |(index, (name, other)): (usize, &(String, Code))| *name == format!("{stem}{}", start + index) && other == code;
+    if items.len() < 2 || !items.iter().enumerate().all(fits) {
+        return None;
+    }
+    let range = if start == 0 { items.len().to_string() } else { format!("{start}, {}", start + items.len()) };
+    let before = format!("(f\"{stem}{{i}}\", ");
+    let item = code.clone().around(&before, &format!(") for i in range({range})"), super::code::Binding::Loose);
+    Some(Code::call("nn.Sequential", vec![Code::call("OrderedDict", vec![item])]))
+}
