@@ -20,8 +20,7 @@ zoo_settings::settings! {
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
         /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub mask: Option<String> = None,
+        pub mask?: String,
         /// Share of the probabilities set to zero in training.
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
         pub dropout: f64 = 0.0,

@@ -13,14 +13,11 @@ zoo_settings::settings! {
     /// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.
     pub struct Crop {
         /// Rows and columns to remove on each side.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub margin: Option<Size> = None,
+        pub margin?: Size,
         /// A tap or an input of the model with the height and width of the result.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub like: Option<String> = None,
+        pub like?: String,
         /// Only crop maps that are narrower than this.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub narrower_than: Option<Size> = None,
+        pub narrower_than?: Size,
     }
 }
 

@@ -15,8 +15,7 @@ zoo_settings::settings! {
         /// Size of the window.
         pub kernel: Pair,
         /// Step of the window; by default the size of the window.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub stride: Option<Pair> = None,
+        pub stride?: Pair,
         /// Rows and columns around the image, never the maximum.
         pub pad: Padding = Padding::default(),
         /// Round the output size up instead of down.
