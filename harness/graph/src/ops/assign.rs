@@ -85,7 +85,7 @@ impl Assign {
             Term::Operand(_) | Term::Row(..) => Some(0.0),
             Term::Step(scalar) => Some(self.step(*scalar, 1.0, 1.0)),
             // Row sizes include padding, and coordinates and softmax do not keep zeros.
-            Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) => None,
+            Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) | Term::LogSoftmax(_) => None,
             Term::Constant(_) | Term::Unary(..) | Term::Binary(..) | Term::Select(..) => None,
         });
         self.formula.results().iter().all(|result| values[result.term.0] == Some(0.0))

@@ -83,7 +83,7 @@ impl Word for BlurPool {
         let weights: Vec<Code> = Self::weights(self.kernel.0).into_iter().map(Code::real).collect();
         let stride = Code::number(at.size("stride", self.stride.0));
         at.helper(BLUR);
-        Ok(at.function(Code::applied("blur", at.x(), vec![Code::list(weights), stride])))
+        at.pure(Code::applied("blur", at.x(), vec![Code::list(weights), stride]))
     }
 
     fn describe(&self) -> Description<'_> {

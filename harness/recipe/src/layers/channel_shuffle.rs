@@ -38,7 +38,7 @@ impl Word for ChannelShuffle {
         let groups = Code::number(at.size("groups", self.groups.0));
         let apart =
             Code::method(at.x(), "unflatten", vec![Code::text("1"), Code::tuple(vec![groups, Code::text("-1")])]);
-        Ok(at.function(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight)))
+        at.pure(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -94,7 +94,7 @@ impl Word for Crop {
             arguments.push(Code::named("narrower_than", Code::number(at.size("narrower_than", limit.0))));
         }
         at.helper(CROP);
-        Ok(at.function(Code::applied("crop", at.x(), arguments)))
+        at.pure(Code::applied("crop", at.x(), arguments))
     }
 
     fn describe(&self) -> Description<'_> {

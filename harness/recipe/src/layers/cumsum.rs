@@ -34,7 +34,7 @@ impl Word for Cumsum {
             true => format!(".flip({axis}).cumsum({axis}).flip({axis})"),
             false => format!(".cumsum({axis})"),
         };
-        Ok(at.function(Code::of(at.x(), text)))
+        at.pure(Code::of(at.x(), text))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -19,7 +19,7 @@ impl Word for Elu {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, (x.min(0.0).exp() - 1.0) * self.alpha)]);
+        let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, x.min(0.0).expm1() * self.alpha)]);
         at.formula(formula, DeviceName::new("Elu", "EluGrad"), &[x])
     }
 

@@ -51,7 +51,7 @@ impl Word for MergePatches {
         let size = vec![Code::count(down), Code::count(across)];
         let channels = at.last().times(&Number::count(down * across));
         channels.into_iter().for_each(|channels| at.gives(channels));
-        Ok(at.function(Code::applied("merge_patches", at.x(), size)))
+        at.pure(Code::applied("merge_patches", at.x(), size))
     }
 
     fn describe(&self) -> Description<'_> {

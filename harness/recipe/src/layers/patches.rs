@@ -47,7 +47,7 @@ impl Word for Patches {
         let x = window::padded(at, self.pad, "");
         let mut arguments = vec![window::pair(at, "kernel", self.kernel)];
         arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
-        Ok(at.function(Code::applied("extract_patches", x, arguments)))
+        at.pure(Code::applied("extract_patches", x, arguments))
     }
 
     fn describe(&self) -> Description<'_> {

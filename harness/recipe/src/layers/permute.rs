@@ -27,7 +27,7 @@ impl Word for Permute {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let order = std::iter::once(0).chain(self.order.iter().map(|axis| axis + 1)).map(Code::count);
-        Ok(at.function(Code::method(at.x(), "permute", order.collect())))
+        at.pure(Code::method(at.x(), "permute", order.collect()))
     }
 
     fn describe(&self) -> Description<'_> {

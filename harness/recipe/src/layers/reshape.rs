@@ -30,7 +30,7 @@ impl Word for Reshape {
         let to =
             self.to.iter().enumerate().map(|(index, extent)| Code::number(at.size(&format!("to[{index}]"), extent.0)));
         let shape = std::iter::once(Code::text("-1")).chain(to).collect();
-        Ok(at.function(Code::method(at.x(), "reshape", shape)))
+        at.pure(Code::method(at.x(), "reshape", shape))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -36,7 +36,7 @@ impl Word for Roll {
         let shifts = self.by.iter().map(|by| Code::text(by.to_string())).collect();
         let axes = (1..=self.by.len()).map(Code::count).collect();
         let arguments = vec![Code::tuple(shifts), Code::tuple(axes)];
-        Ok(at.function(Code::applied("torch.roll", at.x(), arguments)))
+        at.pure(Code::applied("torch.roll", at.x(), arguments))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -25,7 +25,7 @@ impl Word for Scale {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let by = at.real("by", self.by);
         let pieces = vec![Piece::Value(at.x(), Binding::Product), Piece::Text(" * ".into()), Piece::Factor(by)];
-        Ok(at.function(Code { pieces, binding: Binding::Product }))
+        at.pure(Code { pieces, binding: Binding::Product })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -52,7 +52,7 @@ impl Word for SinePositions {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.helper(SINES);
         let base = Code::number(at.real("base", self.base));
-        Ok(at.function(Code::applied("add_sine_positions", at.x(), vec![base])))
+        at.pure(Code::applied("add_sine_positions", at.x(), vec![base]))
     }
 
     fn describe(&self) -> Description<'_> {

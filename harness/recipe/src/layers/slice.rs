@@ -45,7 +45,7 @@ impl Word for Slice {
         pieces.push(Piece::Text(":".into()));
         pieces.push(Piece::Number(end));
         pieces.push(Piece::Text("]".into()));
-        Ok(at.function(Code { pieces, binding: Binding::Tight }))
+        at.pure(Code { pieces, binding: Binding::Tight })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -39,7 +39,7 @@ impl Word for Take {
         let mut pieces = vec![Piece::Value(at.x(), Binding::Tight), Piece::Text(format!("[{axes}"))];
         pieces.push(Piece::Number(at.size("index", self.index.0)));
         pieces.push(Piece::Text("]".into()));
-        Ok(at.function(Code { pieces, binding: Binding::Tight }))
+        at.pure(Code { pieces, binding: Binding::Tight })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -39,17 +39,17 @@ impl Word for Tokens {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let tokens = Code::of(at.x(), ".flatten(2).transpose(1, 2)");
-        Ok(match self.size {
-            None => at.function(tokens),
+        match self.size {
+            None => at.pure(tokens),
             Some(size) => {
                 let size = Code::number(at.size("size", size.0));
                 let mut split = tokens;
                 split.pieces.push(Piece::Text(".unflatten(2, (-1, ".into()));
                 split.pieces.extend(size.pieces);
                 split.pieces.push(Piece::Text(")).flatten(1, 2)".into()));
-                at.function(split)
+                at.pure(split)
             }
-        })
+        }
     }
 
     fn describe(&self) -> Description<'_> {
