@@ -104,7 +104,7 @@ impl Word for Attention {
         Ok(at.function(Code { pieces, binding: Binding::Tight }))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let reads = self.mask.iter().map(String::as_str).collect();
         Step { reads, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }

@@ -55,7 +55,7 @@ impl Word for AvgPool {
         at.either_on(x, "nn.AvgPool2d", "functional.avg_pool2d", arguments)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let window = window::text(self.kernel, self.stride.unwrap_or(self.kernel), self.pad, self.kernel);
         Step::new(Work::Size, format!("avg_pool {window}")).into()
     }

@@ -97,7 +97,7 @@ impl Word for Crop {
         at.pure(Code::applied("crop", at.x(), arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let by = self.margin.map(|margin| margin.0.to_string());
         let like = self.like.as_ref().map(|like| format!("like {like}"));
         Step::new(Work::Size, format!("crop {}", by.or(like).unwrap_or_default())).into()

@@ -287,7 +287,7 @@ impl Word for DotProductAttention {
         Ok(at.function(Code::applied("join_heads", y, Vec::new())))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias, &self.cosine]
             .into_iter()
             .flatten()

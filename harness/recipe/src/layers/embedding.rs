@@ -48,7 +48,7 @@ impl Word for Embedding {
         at.module(Code::call("nn.Embedding", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, "embedding").into()
     }
 }

@@ -47,7 +47,7 @@ impl Word for MaxPool {
         at.either_on(x, "nn.MaxPool2d", "functional.max_pool2d", arguments)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let window = window::text(self.kernel, self.stride.unwrap_or(self.kernel), self.pad, self.kernel);
         Step::new(Work::Size, format!("max_pool {window}")).into()
     }

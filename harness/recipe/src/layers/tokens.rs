@@ -52,7 +52,7 @@ impl Word for Tokens {
         }
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let size = self.size.map(|Size(size)| format!(" of {size}"));
         Step::new(Work::Size, format!("tokens{}", size.unwrap_or_default())).into()
     }

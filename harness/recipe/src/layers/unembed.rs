@@ -60,7 +60,7 @@ impl Word for Unembed {
         Ok(at.function(Code::applied("functional.linear", at.x(), arguments)))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, format!("unembed {}", self.table)).into()
     }
 }

@@ -99,7 +99,7 @@ impl Word for Upsample {
         at.either(Code::call("nn.Upsample", options.clone()), Code::applied("functional.interpolate", at.x(), options))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let mode = match (self.mode, self.align_corners) {
             (UpsampleMode::Nearest, _) => "nearest",
             (UpsampleMode::Bilinear, true) => "bilinear, aligned corners",

@@ -199,7 +199,7 @@ impl Word for Windows {
         Ok(at.function(Code::applied("join_windows", y, vec![shape, size, shift])))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.body.layers)
     }
 
