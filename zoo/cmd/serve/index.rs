@@ -1,7 +1,7 @@
 //! The page with the list of all runs.
 
 use super::{address::href, folders::Row};
-use crate::Failure;
+use crate::{Failure, numbers::counted};
 use std::path::Path;
 use zoo_pages::{Cell, Grid, Page, Section, Verdict};
 use zoo_train::{RunsError, report::ComparedRun};
@@ -30,8 +30,7 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
     }
     let going = rows.iter().filter(|row| row.run.as_ref().is_ok_and(|run| run.state == "open")).count();
     let short = match (rows.len(), going) {
-        (1, 0) => "1 run".to_owned(),
-        (all, 0) => format!("{all} runs"),
+        (all, 0) => counted(all as u64, "run"),
         (all, going) => format!("{all} runs, {going} of them not finished"),
     };
     let title = format!("Runs in {}", root.display());
