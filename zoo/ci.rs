@@ -78,9 +78,6 @@ impl Ci {
         let mut suites = self.suites.clone();
         suites.extend(unfinished(verb, end));
         let unwritable = |source| Failure::Unwritable { path: file.to_owned(), source };
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder).map_err(unwritable)?;
-        }
         let report = junit::report(verb, &suites);
         let write = |out: &mut dyn std::io::Write| report.serialize(out).map_err(std::io::Error::other);
         zoo_datasets::atomic::replace(file, write).map_err(unwritable)

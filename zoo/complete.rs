@@ -103,18 +103,8 @@ fn profile_names() -> Vec<String> {
 
 /// Run folders below `runs` in the working directory.
 fn run_folders() -> Vec<String> {
-    let mut found = Vec::new();
-    collect(Path::new("runs"), DEPTH, &mut found);
+    let folders = RunFolder::below(Path::new("runs"), DEPTH);
+    let mut found: Vec<String> = folders.iter().filter_map(|folder| folder.to_str()).map(str::to_owned).collect();
     found.sort();
     found
-}
-
-fn collect(folder: &Path, depth: usize, found: &mut Vec<String>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if RunFolder::is_run(&entry) {
-            found.extend(entry.to_str().map(str::to_owned));
-        } else if depth > 1 && entry.is_dir() {
-            collect(&entry, depth - 1, found);
-        }
-    }
 }

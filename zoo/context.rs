@@ -1,12 +1,13 @@
 //! What all commands share: where results go, and where recipes are found.
 
-use crate::Failure;
 use crate::catalog::Catalog;
 use crate::ci::Ci;
 use crate::console::Console;
 use crate::options::{Change, Format, Global};
 use crate::progress::Progress;
+use crate::{Exit, Failure};
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use tracing::warn;
 use zoo_npu::DeviceLibrary;
@@ -54,6 +55,7 @@ pub struct Context {
     /// The command line of all commands, for manual pages.
     pub grammar: fn() -> clap::Command,
     recipes: Vec<PathBuf>,
+    catalog: OnceCell<Catalog>,
 }
 
 impl Context {
@@ -68,6 +70,7 @@ impl Context {
             ranks: Ranks::alone(),
             grammar,
             recipes: global.recipes.clone(),
+            catalog: OnceCell::new(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Context {
         for folder in folders {
             if folder.is_dir() && !self.recipes.contains(&folder) {
                 self.recipes.push(folder);
+                self.catalog.take();
             }
         }
     }
@@ -105,8 +109,14 @@ impl Context {
     ///
     /// # Errors
     /// A folder of `--recipes` that does not exist.
-    pub fn catalog(&self) -> Result<Catalog, Failure> {
-        Catalog::new(&self.recipes)
+    pub fn catalog(&self) -> Result<&Catalog, Failure> {
+        match self.catalog.get() {
+            Some(catalog) => Ok(catalog),
+            None => {
+                let catalog = Catalog::new(&self.recipes)?;
+                Ok(self.catalog.get_or_init(|| catalog))
+            }
+        }
     }
 
     /// The library of devices, next to the recipes.
@@ -121,8 +131,8 @@ impl Context {
     ///
     /// # Errors
     /// All mistakes in the recipe.
-    pub fn load(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<Loaded, Failure> {
-        let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
+    pub fn load(&self, name: &str, change: &Change) -> Result<Loaded, Failure> {
+        let loaded = self.catalog()?.load(name, change.profile.as_deref(), &change.sets)?;
         self.warn(&loaded.warnings);
         Ok(loaded)
     }
@@ -141,14 +151,9 @@ impl Context {
     ///
     /// # Errors
     /// All mistakes in the recipe.
-    pub fn load_to_train(
-        &self,
-        catalog: &Catalog,
-        name: &str,
-        change: &Change,
-    ) -> Result<(Option<String>, Loaded), Failure> {
+    pub fn load_to_train(&self, name: &str, change: &Change) -> Result<(Option<String>, Loaded), Failure> {
         let options = |profile: Option<&str>| Change { profile: profile.map(str::to_owned), sets: change.sets.clone() };
-        let known = catalog.load(name, None, &[])?.profiles;
+        let known = self.catalog()?.load(name, None, &[])?.profiles;
         let is_known = |profile: &str| known.iter().any(|name| name == profile);
         let (name_of, profile) = match change.profile.as_deref() {
             Some(FULL) if !is_known(FULL) => (Some(FULL), None),
@@ -157,10 +162,10 @@ impl Context {
             None => (Some(FULL), None),
         };
         let name_of = name_of.filter(|_| !known.is_empty()).map(str::to_owned);
-        Ok((name_of, self.load(catalog, name, &options(profile))?))
+        Ok((name_of, self.load(name, &options(profile))?))
     }
 
-    /// Prints the report of a command: as JSON, with the version of all such output, or as `text`.
+    /// Prints the report of a command, which has passed: as JSON, with the version of all such output, or as `text`.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -168,11 +173,12 @@ impl Context {
         &mut self,
         report: &impl Serialize,
         text: impl FnOnce(&mut Console) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Exit, Failure> {
         match self.format {
-            Format::Json => Ok(self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report })?),
-            Format::Text => text(&mut self.out),
+            Format::Json => self.out.json(&Versioned { schema_version: SCHEMA_VERSION, report })?,
+            Format::Text => text(&mut self.out)?,
         }
+        Ok(Exit::Pass)
     }
 
     /// Reports the error of a command: on stderr, and as JSON on stdout with `--format json`.

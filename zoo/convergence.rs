@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zoo_train::convergence::{self, Rules};
 use zoo_train::event::{Convergence, ConvergenceVerdict, RunScore};
-use zoo_train::{Event, GoldenVerdict, RunRecord};
+use zoo_train::{Event, RunRecord};
 
 /// The form of the verdict in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), Failure> {
         table.row([
             run.folder.display().into(),
             run.seed.into(),
-            golden(run.golden).into(),
+            run.golden.name().into(),
             achieved.into(),
             run.seconds.map(|seconds| Seconds(seconds).to_string()).unwrap_or_default().into(),
             remark(run),
@@ -110,15 +110,6 @@ fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), Failure> {
     let verdict_word = paint(style, word(verdict.verdict));
     writeln!(out, "\n{}: {verdict_word}, {}{}", verdict.recipe, verdict.because, more(verdict))?;
     Ok(())
-}
-
-pub fn golden(verdict: GoldenVerdict) -> &'static str {
-    match verdict {
-        GoldenVerdict::Pass => "pass",
-        GoldenVerdict::Baseline => "baseline",
-        GoldenVerdict::Fail => "fail",
-        GoldenVerdict::Absent => "absent",
-    }
 }
 
 fn remark(run: &RunScore) -> Cell {

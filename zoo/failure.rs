@@ -14,12 +14,7 @@ use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_tasks::InputError;
-use zoo_train::{
-    CheckpointError, ListenError, TrainError, WeightsError,
-    convergence::ConvergenceError,
-    elsewhere::ElsewhereError,
-    report::{ComparisonError, ResultsError},
-};
+use zoo_train::{CheckpointError, ListenError, RunsError, TrainError, WeightsError};
 
 /// Errors of commands.
 #[derive(Debug, Error)]
@@ -80,18 +75,9 @@ pub enum Failure {
     /// Processes that were started together but cannot work together.
     #[error(transparent)]
     Ranks(#[from] RanksError),
-    /// Runs that cannot be judged together.
+    /// Runs that cannot be judged, compared or reported.
     #[error(transparent)]
-    Convergence(#[from] ConvergenceError),
-    /// Runs that cannot be compared.
-    #[error(transparent)]
-    Comparison(#[from] ComparisonError),
-    /// Trainings with other frameworks that cannot be read.
-    #[error(transparent)]
-    Elsewhere(#[from] ElsewhereError),
-    /// Runs for which no page of results can be written.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
+    Runs(#[from] RunsError),
     /// Weights that cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -179,20 +165,10 @@ impl Failure {
                 source: ImportError::Refused(_) | ImportError::Invalid(_) | ImportError::Differs(_),
                 ..
             } => Exit::Invalid,
-            Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
-            Self::Convergence(
-                ConvergenceError::Empty
-                | ConvergenceError::NoTarget { .. }
-                | ConvergenceError::Different { .. }
-                | ConvergenceError::SameSeed { .. }
-                | ConvergenceError::NotDone { .. }
-                | ConvergenceError::NoMargin
-                | ConvergenceError::Margin { .. },
-            )
-            | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
-            Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
-            Self::Elsewhere(error) | Self::Convergence(ConvergenceError::Elsewhere(error)) => elsewhere(error),
-            Self::Results(ResultsError::NotDone(_) | ResultsError::NoValue { .. }) => Exit::Invalid,
+            Self::Train(error) => train(error),
+            Self::Runs(RunsError::Unfit(_)) => Exit::Invalid,
+            Self::Runs(RunsError::Malformed { .. }) => Exit::Missing,
+            Self::Runs(RunsError::Page(_)) => Exit::Internal,
             Self::Engine(error) => engine(error),
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(RanksError::Gone | RanksError::Apart(_)) => Exit::Internal,
@@ -228,13 +204,6 @@ fn line(error: &OnnxError) -> String {
     }
 }
 
-fn elsewhere(error: &ElsewhereError) -> Exit {
-    match error {
-        ElsewhereError::Unreadable { .. } | ElsewhereError::Line { .. } => Exit::Missing,
-        ElsewhereError::TooFew { .. } => Exit::Invalid,
-    }
-}
-
 fn graph(error: &GraphError) -> Exit {
     match error {
         GraphError::Shape { .. } | GraphError::Model { .. } => Exit::Invalid,
@@ -248,41 +217,10 @@ fn data(error: &DataError) -> Exit {
         DataError::Io { .. }
         | DataError::Decode { .. }
         | DataError::Absent { .. }
-        | DataError::UnknownLayout { .. }
         | DataError::Unavailable { .. }
-        | DataError::NoClasses(_)
-        | DataError::EmptyClass(_)
-        | DataError::Stray { .. }
-        | DataError::ClassMismatch { .. }
+        | DataError::Unusable { .. }
+        | DataError::Malformed { .. }
         | DataError::Ambiguous { .. }
-        | DataError::UnseenLabels { .. }
-        | DataError::UnlistedClass { .. }
-        | DataError::CifarSize { .. }
-        | DataError::CifarLabel { .. }
-        | DataError::Idx { .. }
-        | DataError::EmptySplit { .. }
-        | DataError::NoImages(_)
-        | DataError::NoneLeft { .. }
-        | DataError::NothingToLearn { .. }
-        | DataError::NoAnnotation { .. }
-        | DataError::NoLabelMap { .. }
-        | DataError::Annotation { .. }
-        | DataError::Entry { .. }
-        | DataError::ImageSize { .. }
-        | DataError::Stretched { .. }
-        | DataError::Label { .. }
-        | DataError::NoTarget { .. }
-        | DataError::MaskSize { .. }
-        | DataError::SeveralTargets { .. }
-        | DataError::MissingFrame { .. }
-        | DataError::EmptyText(_)
-        | DataError::NotUtf8 { .. }
-        | DataError::Encoding { .. }
-        | DataError::UnknownCharacter { .. }
-        | DataError::NoTexts(_)
-        | DataError::FewDocuments { .. }
-        | DataError::Tokenizer { .. }
-        | DataError::ShortText { .. }
         | DataError::NothingReadable { .. } => Exit::Missing,
     }
 }
@@ -329,14 +267,10 @@ fn train(error: &TrainError) -> Exit {
 fn checkpoint(error: &CheckpointError) -> Exit {
     match error {
         CheckpointError::Unwritable { source, .. } => unwritable(source),
-        CheckpointError::Unfit { .. }
+        CheckpointError::Unusable { .. }
         | CheckpointError::Io { .. }
-        | CheckpointError::Format { .. }
         | CheckpointError::Foreign { .. }
-        | CheckpointError::Garbled { .. }
         | CheckpointError::Damaged { .. }
-        | CheckpointError::Version { .. }
-        | CheckpointError::Tensor { .. }
         | CheckpointError::NoneUsable { .. } => Exit::Missing,
     }
 }
@@ -344,7 +278,7 @@ fn checkpoint(error: &CheckpointError) -> Exit {
 fn weights(error: &WeightsError) -> Exit {
     match error {
         WeightsError::Checkpoint(error) => checkpoint(error),
-        WeightsError::NoCheckpoint { .. } | WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
+        WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
         WeightsError::Unwritable { source, .. } => unwritable(source),
     }
 }

@@ -1,7 +1,6 @@
 //! The simulated machine for which a step is predicted.
 
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::complete;
 use crate::context::Context;
 use crate::options::Change;
@@ -27,20 +26,14 @@ pub struct Machine {
 
 impl Machine {
     /// Loads a recipe for the selected machine; options of the software stack are applied before those of `change`.
-    pub fn load(
-        &self,
-        name: &str,
-        change: &Change,
-        catalog: &Catalog,
-        context: &Context,
-    ) -> Result<(Recipe, Device), Failure> {
-        let mut recipe = context.load(catalog, name, change)?.recipe;
+    pub fn load(&self, name: &str, change: &Change, context: &Context) -> Result<(Recipe, Device), Failure> {
+        let mut recipe = context.load(name, change)?.recipe;
         let device = self.apply(&mut recipe, context)?;
         let stack = device.stacks.iter().find(|stack| self.stack.as_ref() == Some(&stack.name));
         if let Some(stack) = stack.filter(|stack| !stack.set.is_empty()) {
             let mut change = change.clone();
             change.sets.splice(0..0, stack.set.iter().cloned());
-            recipe = context.load(catalog, name, &change)?.recipe;
+            recipe = context.load(name, &change)?.recipe;
             self.apply(&mut recipe, context)?;
         }
         Ok((recipe, device))

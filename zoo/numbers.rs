@@ -4,15 +4,7 @@ use std::fmt;
 
 /// A count with its digits in groups of three.
 pub fn grouped(n: impl Into<u64>) -> String {
-    let digits = n.into().to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    zoo_pages::grouped(n.into()).replace('\u{202f}', " ")
 }
 
 /// A number with its noun: `1 epoch`, `2 epochs`.

@@ -1,7 +1,8 @@
 //! Files of results: a path, or `-` for standard output.
 
-use crate::Failure;
 use crate::context::Context;
+use crate::options::JunitArgs;
+use crate::{Exit, Failure};
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
@@ -37,6 +38,25 @@ pub fn write(path: &Path, text: &str, context: &mut Context) -> Result<(), Failu
     expect_folder(path)?;
     let unwritable = |source| Failure::Unwritable { path: path.to_owned(), source };
     atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(unwritable)
+}
+
+/// Runs a command that judges, on the first rank with its test cases written at the end, even if it fails.
+///
+/// # Errors
+/// Those of the command; a file of test cases that cannot be written.
+pub fn judged(
+    verb: &str,
+    junit: &JunitArgs,
+    context: &mut Context,
+    command: impl FnOnce(&mut Context) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let file = junit.junit.as_deref().filter(|_| context.ranks.is_first());
+    file.map_or(Ok(()), expect_folder)?;
+    let end = command(context);
+    if let Some(file) = file {
+        context.ci.write_junit(verb, file, &end)?;
+    }
+    end
 }
 
 /// Creates the folder of a file.

@@ -4,7 +4,6 @@ pub mod cases;
 pub mod report;
 
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::context::Context;
 use crate::memory::{self, MemoryArgs};
 use crate::simulated::Simulated;
@@ -26,14 +25,13 @@ const STEPS_ON_DEVICE: usize = 2;
 /// # Errors
 /// A golden that is missing or unreadable, or an engine that fails.
 pub fn check(
-    catalog: &Catalog,
     loaded: &Loaded,
     other: Option<&Path>,
     precision: Precision,
     memory: MemoryArgs,
     context: &Context,
 ) -> Result<Report, Failure> {
-    let (golden, folder) = golden(catalog, loaded, other)?;
+    let (golden, folder) = golden(loaded, other, context)?;
     let recipe = &loaded.recipe;
     let (limit, before) = (memory.limit(), memory::beyond_now(Bytes(0)));
     let room = limit.as_ref().map(|limit| Bytes(limit.bytes.0.saturating_sub(before.0)));
@@ -88,9 +86,9 @@ pub fn on_device(
 ///
 /// # Errors
 /// A golden that is missing or unreadable.
-pub fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
+pub fn golden(loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<(Golden, PathBuf), Failure> {
     let recipe = &loaded.recipe;
-    let own = catalog.golden(recipe, &loaded.path);
+    let own = context.catalog()?.golden(recipe, &loaded.path);
     let (manifest, folder) = match other {
         Some(other) => (other.to_owned(), folder_of(recipe, own.ok().flatten().as_deref().unwrap_or(other))),
         None => {

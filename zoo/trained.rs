@@ -2,7 +2,6 @@
 //! from a file.
 
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::complete;
 use crate::context::{Context, FULL};
 use crate::options::Change;
@@ -97,10 +96,9 @@ impl TrainedArgs {
     }
 
     fn of_recipe(&self, usual: Usual, checkpoint: Option<PathBuf>, context: &mut Context) -> Result<Trained, Failure> {
-        let catalog: Catalog = context.catalog()?;
         let loaded = match usual {
-            Usual::Trained => context.load_to_train(&catalog, &self.recipe, &self.change)?.1,
-            Usual::AsWritten => context.load(&catalog, &self.recipe, &self.change)?,
+            Usual::Trained => context.load_to_train(&self.recipe, &self.change)?.1,
+            Usual::AsWritten => context.load(&self.recipe, &self.change)?,
         };
         Ok(Trained { loaded, checkpoint, run: None })
     }

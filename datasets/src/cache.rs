@@ -8,16 +8,16 @@ use crate::{DataError, Dataset, Image, Size, Source};
 /// A data set whose images are kept, decoded, from their first use on, up to a number of bytes.
 ///
 /// The contents of the cache depend on the order of use, but results do not.
-pub struct Cached<D> {
-    inner: D,
+pub struct Cached {
+    inner: Arc<dyn Dataset>,
     images: Vec<OnceLock<Arc<Image>>>,
     /// Bytes of pixels that may still be kept.
     room: AtomicUsize,
 }
 
-impl<D: Dataset> Cached<D> {
+impl Cached {
     /// Keeps up to `max_bytes` of pixels of `inner`.
-    pub fn new(inner: D, max_bytes: usize) -> Self {
+    pub fn new(inner: Arc<dyn Dataset>, max_bytes: usize) -> Self {
         let images = std::iter::repeat_with(OnceLock::new).take(inner.len()).collect();
         Self { inner, images, room: AtomicUsize::new(max_bytes) }
     }
@@ -28,7 +28,7 @@ impl<D: Dataset> Cached<D> {
     }
 }
 
-impl<D: Dataset> Dataset for Cached<D> {
+impl Dataset for Cached {
     fn len(&self) -> usize {
         self.inner.len()
     }
@@ -71,32 +71,6 @@ impl<D: Dataset> Dataset for Cached<D> {
     }
 }
 
-impl<D: Dataset + ?Sized> Dataset for Arc<D> {
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn classes(&self) -> &[String] {
-        (**self).classes()
-    }
-
-    fn label(&self, index: usize) -> u32 {
-        (**self).label(index)
-    }
-
-    fn name(&self, index: usize) -> String {
-        (**self).name(index)
-    }
-
-    fn image_size(&self) -> Option<Size> {
-        (**self).image_size()
-    }
-
-    fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
-        (**self).source(index)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +80,7 @@ mod tests {
     fn the_cache_stays_below_its_limit_and_changes_nothing() {
         let plain = Characters::new(&Default::default(), 0, 5).unwrap();
         let bytes = plain.image(0).unwrap().pixels().len();
-        let cached = Cached::new(plain.clone(), 2 * bytes + 1);
+        let cached = Cached::new(Arc::new(plain.clone()), 2 * bytes + 1);
         for _ in 0..2 {
             for index in 0..5 {
                 assert_eq!(cached.image(index).unwrap(), plain.image(index).unwrap());

@@ -57,8 +57,8 @@ pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes, linear_baseline_samples};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
-    BoxFolder, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, ImageFolder, LabelFolder, Layout, LineError, Part,
-    Root, TextFolder, open_class_folders, open_divided, open_root, parse_text_regions, read_image,
+    BoxFolder, Cifar10, Crop511, FrameFolders, IdxImages, ImageFolder, LabelFolder, Layout, LineError, Part, Root,
+    TextFolder, open_class_folders, open_divided, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

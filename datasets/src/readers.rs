@@ -26,7 +26,7 @@ pub use cifar10::Cifar10;
 pub use crop511::Crop511;
 pub use folder::{ImageFolder, read_image};
 pub use frames::FrameFolders;
-pub use idx::{IdxError, IdxImages};
+pub use idx::IdxImages;
 pub use label_folder::LabelFolder;
 pub use parts::Part;
 pub use root::{Layout, Root, open_class_folders, open_divided, open_root};

@@ -1,5 +1,7 @@
 //! The generated set: determinism, balance, and how hard it is.
 
+use std::sync::Arc;
+
 use zoo_datasets::hash::{fnv1a64, h};
 use zoo_datasets::{
     Cached, Characters, DataError, Dataset, Image, OnError, Rng, Size, contact_sheet, linear_baseline,
@@ -54,7 +56,7 @@ fn classes_are_balanced_and_complete() {
 
 #[test]
 fn a_linear_classifier_stays_near_chance() {
-    let (train, val) = (Cached::new(digits(0, 3000), usize::MAX), digits(Characters::HELD_OUT, 1000));
+    let (train, val) = (Cached::new(Arc::new(digits(0, 3000)), usize::MAX), digits(Characters::HELD_OUT, 1000));
     let accuracy = linear_baseline(&train, &val, Size::square(64), OnError::Fail, &mut |_, _| ()).unwrap();
     assert!((0.08..0.20).contains(&accuracy), "{accuracy}");
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();

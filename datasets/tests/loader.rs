@@ -1,6 +1,5 @@
 //! Order, completeness, errors and resumption of loaders.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,7 +48,7 @@ impl Dataset for Flats {
     fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
         self.read.fetch_add(1, Ordering::Relaxed);
         if self.broken.contains(&index) {
-            return Err(DataError::NoImages(Path::new(&self.name(index)).to_owned()));
+            return Err(DataError::Unusable { place: self.name(index), reason: "broken".to_owned() });
         }
         let pixels = (0..36_u8).flat_map(|i| [index as u8, i, 2 * i]).collect();
         Ok(Source::Decoded(Image::new(Size::square(6), pixels).unwrap()))
@@ -173,7 +172,7 @@ fn the_first_unreadable_sample_ends_the_epoch() {
     let loader = Loader::new(Flats::new(16, &[7, 5, 14]), plain(), config).unwrap();
     let mut epoch = loader.epoch(0, 0).unwrap();
     assert_eq!(epoch.next().unwrap().unwrap().n, 4);
-    assert_eq!(epoch.next().unwrap().unwrap_err().to_string(), "flat/5: no usable image (.png, .jpg, .jpeg)");
+    assert_eq!(epoch.next().unwrap().unwrap_err().to_string(), "flat/5: broken");
     assert!(epoch.next().is_none());
 }
 

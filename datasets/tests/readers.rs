@@ -44,16 +44,15 @@ fn samples_are_sorted_bytewise_and_labels_follow_class_names() {
 
 #[test]
 fn defects_are_named_or_counted() {
-    type Matches = fn(&DataError) -> bool;
     let leftovers =
         [".DS_Store", "Thumbs.db", "a/._1.png", "a/desktop.ini", ".ipynb_checkpoints/1.png", "__MACOSX/a/1.png"];
-    let cases: [(&str, Matches); 4] = [
-        ("a/notes.md", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("a/notes.md"))),
-        ("readme.png", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("readme.png"))),
-        ("a/noextension", |e| matches!(e, DataError::Stray { .. })),
-        ("empty/", |e| matches!(e, DataError::EmptyClass(path) if path.ends_with("empty"))),
+    let cases = [
+        ("a/notes.md", "a/notes.md: not an image"),
+        ("readme.png", "readme.png: a file next to the class folders"),
+        ("a/noextension", "a/noextension: not an image"),
+        ("empty/", "empty: class folder without images"),
     ];
-    for (stray, matches) in cases {
+    for (stray, expected) in cases {
         let dir = folder(&["a/1.png", "b/2.png"]);
         leftovers.iter().for_each(|leftover| picture(dir.path(), leftover, 0));
         let path = dir.path().join(stray);
@@ -63,7 +62,7 @@ fn defects_are_named_or_counted() {
             fs::write(&path, "x").unwrap()
         }
         let failure = error(ImageFolder::open(dir.path(), OnError::Fail));
-        assert!(matches(&failure), "{stray}: {failure}");
+        assert!(failure.can_be_left_out() && failure.to_string().contains(expected), "{stray}: {failure}");
         let set = ImageFolder::open(dir.path(), OnError::Skip).unwrap();
         assert_eq!((set.len(), set.skipped(), set.classes().len()), (2, 1, 2), "{stray}");
     }
@@ -86,10 +85,14 @@ fn broken_images_are_found_when_used() {
 #[test]
 fn folders_without_classes_are_refused() {
     let dir = folder(&[]);
-    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Skip)), DataError::NoClasses(_)));
-    assert!(matches!(error(ImageFolder::open(&dir.path().join("x"), OnError::Skip)), DataError::Absent { .. }));
+    let refused = |folder: &Path, reason: &str| {
+        let failure = error(ImageFolder::open(folder, OnError::Skip));
+        assert!(matches!(&failure, DataError::Absent { reason: given, .. } if given.contains(reason)), "{failure}");
+    };
+    refused(dir.path(), "no class folders");
+    refused(&dir.path().join("x"), "not found");
     fs::create_dir(dir.path().join("only")).unwrap();
-    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Skip)), DataError::NoClasses(_)));
+    refused(dir.path(), "no class folders");
 }
 
 #[cfg(unix)]
@@ -103,7 +106,8 @@ fn loops_of_links_and_foreign_names_are_refused() {
     assert_eq!(ImageFolder::open(dir.path(), OnError::Skip).unwrap().skipped(), 1);
     fs::remove_file(dir.path().join("a/loop")).unwrap();
     fs::write(dir.path().join("a").join(std::ffi::OsStr::from_bytes(b"\xff.png")), "x").unwrap();
-    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Fail)), DataError::Stray { .. }));
+    let failure = error(ImageFolder::open(dir.path(), OnError::Fail));
+    assert!(failure.to_string().contains("the name is not UTF-8"), "{failure}");
 }
 
 /// Two links per folder to the next folder: 2^30 paths, 30 folders.
@@ -131,11 +135,7 @@ fn train_and_val_must_have_the_same_classes() {
     assert_eq!(root.train.classes(), root.val.classes());
     picture(dir.path(), "val/c/5.png", 1);
     let failure = error(open_root(dir.path(), OnError::Skip));
-    let expected = |class: &str, only_in: &Path| class == "c" && only_in == Path::new("val");
-    assert!(
-        matches!(&failure, DataError::ClassMismatch { class, only_in, .. } if expected(class, only_in)),
-        "{failure}"
-    );
+    assert!(failure.to_string().ends_with(": class 'c' is only in val/"), "{failure}");
 }
 
 /// The class of each sample by its name below the root, and the classes.
@@ -193,7 +193,8 @@ fn a_folder_of_classes_is_split_by_hash() {
     picture(dir.path(), "a/new.png", 0);
     assert!(names(&*open_root(dir.path(), OnError::Fail).unwrap().val).is_superset(&before));
     let tiny = folder(&["a/1.png"]);
-    assert!(matches!(error(open_root(tiny.path(), OnError::Fail)), DataError::EmptySplit { .. }));
+    let failure = error(open_root(tiny.path(), OnError::Fail));
+    assert!(failure.to_string().contains("splitting 1 images by hash leaves no"), "{failure}");
 }
 
 #[test]

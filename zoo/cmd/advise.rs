@@ -41,16 +41,14 @@ const INSTEAD: &str = "= instead:";
 
 /// Prints the advice.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
+    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, context)?;
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: predicting a step on {}, with and without each pattern", recipe.name, device.name));
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
     let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
     drop(spinner);
     let report = Report { recipe: recipe.name.clone(), device: device.name, step_ms, advice };
-    context.show(&report, |out| print(&report, &args.recipe.change.sets, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, &args.recipe.change.sets, out))
 }
 
 fn print(report: &Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {

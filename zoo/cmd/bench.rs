@@ -111,8 +111,7 @@ struct Report {
 /// Measures and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
-    let catalog = context.catalog()?;
-    let mut recipe = context.load(&catalog, &args.recipe, &args.change)?.recipe;
+    let mut recipe = context.load(&args.recipe, &args.change)?.recipe;
     if let Some(threads) = args.threads {
         recipe.engine.threads = Some(usize::from(threads));
     }
@@ -125,8 +124,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
-    context.show(&report, |out| print(&report, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, out))
 }
 
 fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context: &Context) -> Result<Report, Failure> {

@@ -53,9 +53,8 @@ struct Report {
 
 /// Searches; missed if the step fails even with all suspects in fp32.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let mut recipe = loaded.recipe;
     let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
     let Some(mut simulated) = Simulated::find(Some(&name), Work::Train, &mut recipe, context)? else {

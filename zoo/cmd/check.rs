@@ -4,12 +4,12 @@ mod device;
 mod mutants;
 mod picture;
 
-use crate::catalog::Catalog;
 use crate::ci::Suite;
 use crate::complete;
 use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::options::{Change, Format, JunitArgs};
+use crate::output;
 use crate::proof::{
     self,
     cases::{self, Checked},
@@ -114,11 +114,7 @@ struct Reports {
 
 /// Checks each recipe; missed if one fails.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let end = check_all(args, context);
-    if let Some(file) = &args.junit.junit {
-        context.ci.write_junit("check", file, &end)?;
-    }
-    end
+    output::judged("check", &args.junit, context, |context| check_all(args, context))
 }
 
 fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
@@ -126,28 +122,27 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         let message = format!("--plant and --nodes need a simulated device, and `--device {HOST}` is this machine");
         return Err(Failure::Usage(message));
     }
-    let catalog = context.catalog()?;
     let names: Vec<String> = if args.all {
-        catalog.library().list().into_iter().map(|(name, _)| name).collect()
+        context.catalog()?.library().list().into_iter().map(|(name, _)| name).collect()
     } else {
         args.recipes.clone()
     };
     let mut reports = Vec::new();
     let mut passed = true;
     for name in &names {
-        let loaded = context.load(&catalog, name, &args.change)?;
+        let loaded = context.load(name, &args.change)?;
         if args.all && loaded.recipe.golden.is_none() {
             context.progress.line(&format!("{name}: no golden, not checked"));
             context.ci.record(Suite::absent(format!("{name} golden"), "the recipe has no golden"));
             continue;
         }
         if let Some(device) = args.device.as_deref().filter(|device| *device != HOST) {
-            passed &= on_device(args, device, &catalog, loaded, context)?;
+            passed &= on_device(args, device, loaded, context)?;
             continue;
         }
         if args.mutants {
             let begun = Instant::now();
-            let planting = plant(&catalog, &loaded, args, context)?;
+            let planting = plant(&loaded, args, context)?;
             let name = format!("{} planted faults", loaded.recipe.name);
             let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
             context.ci.record(cases::mutants(checked, &planting)?);
@@ -155,7 +150,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         let begun = Instant::now();
-        let report = proof::check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), args.memory, context)?;
+        let report = proof::check(&loaded, args.golden.as_deref(), args.dtype.into(), args.memory, context)?;
         if context.format == Format::Text {
             if !reports.is_empty() {
                 writeln!(context.out)?;
@@ -173,27 +168,21 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         passed &= report.passed();
         reports.push(report);
         if let Some(folder) = &args.dump {
-            write_dump(args, Arithmetics::Host(args.dtype.into()), &catalog, &loaded, folder, context)?;
+            write_dump(args, Arithmetics::Host(args.dtype.into()), &loaded, folder, context)?;
         }
     }
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
-            _ => context.show(&Reports { reports }, |_| Ok(()))?,
+            _ => drop(context.show(&Reports { reports }, |_| Ok(()))?),
         }
     }
     Ok(if passed { Exit::Pass } else { Exit::Missed })
 }
 
 /// Runs the step on a simulated device; returns whether the check passes.
-fn on_device(
-    args: &Args,
-    device: &str,
-    catalog: &Catalog,
-    loaded: Loaded,
-    context: &mut Context,
-) -> Result<bool, Failure> {
-    let (golden, _) = proof::golden(catalog, &loaded, args.golden.as_deref())?;
+fn on_device(args: &Args, device: &str, loaded: Loaded, context: &mut Context) -> Result<bool, Failure> {
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let mut loaded = loaded;
     let Some(mut simulated) = Simulated::find(Some(device), Work::Train, &mut loaded.recipe, context)? else {
         return Ok(true);
@@ -209,7 +198,7 @@ fn on_device(
         Format::Text => device::print(&report, args.nodes, &args.change.sets, &mut context.out)?,
     }
     if let Some(folder) = &args.dump {
-        write_dump(args, Arithmetics::Device(simulated.options(&loaded.recipe)), catalog, &loaded, folder, context)?;
+        write_dump(args, Arithmetics::Device(simulated.options(&loaded.recipe)), &loaded, folder, context)?;
     }
     Ok(report.verdict != Verdict::Fail)
 }
@@ -218,12 +207,11 @@ fn on_device(
 fn write_dump(
     args: &Args,
     arithmetic: Arithmetics<'_>,
-    catalog: &Catalog,
     loaded: &Loaded,
     folder: &Path,
     context: &Context,
 ) -> Result<(), Failure> {
-    let (golden, _) = proof::golden(catalog, loaded, args.golden.as_deref())?;
+    let (golden, _) = proof::golden(loaded, args.golden.as_deref(), context)?;
     let recipe = &loaded.recipe;
     let options = DumpOptions { arithmetic, engine: Options::of(recipe) };
     let written = dump(recipe, &golden, &options, folder, &mut context.progress.foreseen(&recipe.name))?;
@@ -233,8 +221,8 @@ fn write_dump(
 }
 
 /// Plants every known mistake that applies to the recipe.
-fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Planting, Failure> {
-    let (golden, folder) = proof::golden(catalog, loaded, args.golden.as_deref())?;
+fn plant(loaded: &Loaded, args: &Args, context: &Context) -> Result<Planting, Failure> {
+    let (golden, folder) = proof::golden(loaded, args.golden.as_deref(), context)?;
     let recipe = &loaded.recipe;
     let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
     proof::expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;

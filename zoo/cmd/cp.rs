@@ -44,12 +44,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unreadable = |source| Failure::Unreadable { path: loaded.path.clone(), source };
     let text = std::fs::read_to_string(&loaded.path).map_err(unreadable)?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
-    let moved = |folder: &Path| recipe_file::reference::moved(&catalog, &text, &loaded.path, folder);
-    recipe_file::write_valid(&catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
+    let moved = |folder: &Path| recipe_file::reference::moved(catalog, &text, &loaded.path, folder);
+    recipe_file::write_valid(catalog, &path, |folder| Ok(renamed(&moved(folder)?, &args.name)))?;
     recipe_file::put_schema(path.parent().unwrap_or(Path::new("")))?;
     let report = Report { recipe: &args.name, copy_of: &loaded.recipe.name, path: &path };
-    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| Ok(writeln!(out, "{}", path.display())?))
 }
 
 /// The text of a recipe under another name, which it may have inherited before.

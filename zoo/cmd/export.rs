@@ -99,8 +99,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         weights,
         sample: args.sample.as_deref(),
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, out))
 }
 
 fn graph_for(recipe: &Recipe, samples: usize) -> Result<Graph, Failure> {

@@ -87,8 +87,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         same: imported.proof,
         text: args.out.is_none().then_some(imported.text.as_str()),
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, out))
 }
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {

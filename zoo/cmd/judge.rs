@@ -136,20 +136,12 @@ fn positive(text: &str) -> Result<f64, String> {
 
 /// Judges; missed if something differs.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    if let Some(file) = &args.junit.junit {
-        output::expect_folder(file)?;
-    }
-    let end = judged(args, context);
-    if let Some(file) = &args.junit.junit {
-        context.ci.write_junit("judge", file, &end)?;
-    }
-    end
+    output::judged("judge", &args.junit, context, |context| judged(args, context))
 }
 
 fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let mut loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, folder) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let mut loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, folder) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let half = match args.arithmetic.as_str() {
         "f32" | "fp32" => Some(Declared::F32),
         "f16" | "fp16" => Some(Declared::Half { dtype: DType::F16, loss_scale: args.loss_scale }),

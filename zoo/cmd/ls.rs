@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
                 target: None,
                 error: None,
             };
-            if let Err(error) = fill(&mut row, &catalog, &name) {
+            if let Err(error) = fill(&mut row, catalog, &name) {
                 let first = error.to_string();
                 row.error = first.lines().next().map(str::to_owned);
             }
@@ -131,8 +131,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             description,
         ]);
     }
-    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))?;
-    Ok(Exit::Pass)
+    context.show(&List { recipes: &rows }, |out| Ok(write!(out, "{table}")?))
 }
 
 fn fill(row: &mut Row, catalog: &crate::catalog::Catalog, name: &str) -> Result<(), Failure> {

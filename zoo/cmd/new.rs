@@ -59,9 +59,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     match &args.from {
         Some(parent) => {
             let loaded = catalog.load(parent, None, &[])?;
-            let extends = |folder: &Path| reference::from_folder(&catalog, parent, &loaded.path, folder);
-            recipe_file::write_valid(&catalog, &path, |folder| {
-                extending(&catalog, (&args.name, &given), &loaded, &extends(folder)?)
+            let extends = |folder: &Path| reference::from_folder(catalog, parent, &loaded.path, folder);
+            recipe_file::write_valid(catalog, &path, |folder| {
+                extending(catalog, (&args.name, &given), &loaded, &extends(folder)?)
             })?;
         }
         None => {
@@ -73,8 +73,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.show(&Report { recipe: &args.name, path: &path }, |out| {
         writeln!(out, "{}\n\nnext:\n  zoo validate {given}\n  zoo show {given}", path.display())?;
         Ok(writeln!(out, "  zoo run {given}")?)
-    })?;
-    Ok(Exit::Pass)
+    })
 }
 
 /// Sections that are often changed, in the order of a recipe.

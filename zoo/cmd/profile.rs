@@ -55,10 +55,9 @@ pub struct Args {
 
 /// Predicts the cost and prints it.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
+    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, context)?;
     let work = if args.eval { Work::Eval } else { Work::Train };
-    let against = args.against.profile(&recipe, &args.machine, work, &catalog, context)?;
+    let against = args.against.profile(&recipe, &args.machine, work, context)?;
     let spinner = context.progress.spinner();
     let options = if args.what_if { " with each option" } else { "" };
     spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));
@@ -78,11 +77,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(other) = &against {
         let report = against::Report::new([&profile, &other.profile], [&title, &other.title]);
-        context.show(&report, |out| report.print(out))?;
-        return Ok(Exit::Pass);
+        return context.show(&report, |out| report.print(out));
     }
     let what_if = args.what_if.then_some(options);
     let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    context.show(&report, |out| report.print(out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| report.print(out))
 }

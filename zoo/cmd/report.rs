@@ -3,7 +3,6 @@
 use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
 use crate::context::Context;
-use crate::convergence;
 use crate::numbers::Seconds;
 use crate::options::Format;
 use crate::output;
@@ -89,7 +88,7 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             run.folder.display().into(),
             run.recipe.as_str().into(),
             run.seed.into(),
-            convergence::golden(run.golden).into(),
+            run.golden.name().into(),
             run.achieved.map(|value| format!("{metric} {}", shown(value))).unwrap_or_default().into(),
             run.target.map(shown).unwrap_or_default().into(),
             verdict,

@@ -39,20 +39,15 @@ use zoo_tasks::{Baseline, Sight};
 use zoo_train::convergence::Rules;
 use zoo_train::{
     CheckpointStore, Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult,
-    TrainError, Trainer, event::Reached,
+    TrainError, Trainer,
 };
 
 /// Trains; [`Exit::Missed`] if the golden or the target is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
-    if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
-        output::expect_folder(file)?;
-    }
-    let end = Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context));
-    if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
-        context.ci.write_junit("run", file, &end)?;
-    }
-    end
+    output::judged("run", &args.junit, context, |context| {
+        Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context))
+    })
 }
 
 /// Opens the data, proves the step, trains once or with several seeds. Cheap checks come first.
@@ -92,7 +87,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     // The log of a resumed run already contains these results.
     let anew = first && begins_anew(plan)?;
     let rehearsed = match simulated.as_ref().filter(|_| !launch.no_check && anew) {
-        Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, &plan.catalog, limit, context)?,
+        Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, limit, context)?,
         None => None,
     };
     let cost = if first { price(&recipe, context) } else { None };
@@ -269,7 +264,7 @@ fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof,
     }
     // `full` is the recipe as written.
     let profile = plan.launch.profile.as_deref().filter(|profile| *profile != FULL);
-    golden::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
+    golden::prove(&plan.launch.recipe, profile, &plan.loaded, limit, context)
 }
 
 /// The failed check has been reported; prints that nothing was trained.
@@ -314,12 +309,16 @@ fn reached(result: &RunResult, metric: Metric, achieved: Option<f64>) -> String 
     }
 }
 
+/// The metrics of the target with their targets, and what was achieved.
+fn goals(result: &RunResult) -> impl Iterator<Item = (Metric, f64, Option<f64>)> + '_ {
+    let first = result.target.map(|target| (result.metric, target, result.achieved));
+    first.into_iter().chain(result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved)))
+}
+
 /// A case per metric of the target.
 fn targets(name: String, result: &RunResult) -> Suite {
-    let first = result.target.map(|target| (result.metric, target, result.achieved));
-    let also = result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved));
     let mut cases: Vec<Case> = Vec::new();
-    for (metric, target, achieved) in first.into_iter().chain(also) {
+    for (metric, target, achieved) in goals(result) {
         let fault = || Fault {
             message: format!("{metric} {}, target {}", reached(result, metric, achieved), metric.format(target)),
             first: true,
@@ -363,26 +362,22 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
                 linear.clone().filter(|_| metric == Metric::Top1).into_iter().chain(trivial).collect();
             if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
         };
-        let verdict = |metric: Metric, target: f64, met: bool| {
+        let mut line = |metric: Metric, achieved: Option<f64>, verdict: &str| {
+            writeln!(context.out, "{metric} {}{}, {verdict}", reached(result, metric, achieved), beside(metric))
+        };
+        if result.target.is_none() {
+            line(result.metric, result.achieved, "no target")?;
+        }
+        for (metric, target, achieved) in goals(result) {
+            let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
             let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
-            format!(", target {}: {word}", metric.format(target))
-        };
-        let time = Seconds(result.seconds);
-        let (metric, achieved) = (result.metric, result.achieved);
-        let first = match result.target {
-            Some(target) => verdict(metric, target, achieved.is_some_and(|achieved| metric.reaches(achieved, target))),
-            None => ", no target".to_owned(),
-        };
-        writeln!(context.out, "{metric} {}{}{first}", reached(result, metric, achieved), beside(metric))?;
-        for Reached { metric, target, achieved, met } in result.also.iter().copied() {
-            let verdict = verdict(metric, target, met);
-            writeln!(context.out, "{metric} {}{}{verdict}", reached(result, metric, achieved), beside(metric))?;
+            line(metric, achieved, &format!("target {}: {word}", metric.format(target)))?;
         }
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
         }
         let (epochs, golden) = (counted(result.epochs, "epoch"), golden::word(result.golden));
-        writeln!(context.out, "{epochs} in {time}, golden {golden}")?;
+        writeln!(context.out, "{epochs} in {}, golden {golden}", Seconds(result.seconds))?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
     }
     if let Some(fault) = fault {

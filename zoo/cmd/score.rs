@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let paths: Vec<PathBuf> = if args.files.is_empty() {
         score::list(catalog.dirs()).into_iter().map(|(_, path)| path).collect()
     } else {
-        args.files.iter().map(|given| find(given, &catalog)).collect::<Result<_, Failure>>()?
+        args.files.iter().map(|given| find(given, catalog)).collect::<Result<_, Failure>>()?
     };
     let mut rows = Vec::new();
     for path in &paths {
@@ -72,8 +72,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let rows = scored.collect::<Result<Vec<_>, Failure>>()?;
     drop(bar);
     let report = Report { summary: summary(&rows), rows };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| print(&report, out))
 }
 
 /// Finds a throughput file by path, by a path below a folder of recipes (`recipes/throughput/NAME.yaml` from any

@@ -72,30 +72,27 @@ pub struct Args {
 
 /// Shows one view of the recipe.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
     if args.diff {
-        difference::show(&args.recipe, args.other.as_deref(), &catalog, context)?;
-        return Ok(Exit::Pass);
+        return difference::show(&args.recipe, args.other.as_deref(), context);
     }
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
     let recipe = &loaded.recipe;
     let batch = args.batch as usize;
     if args.resolved {
-        resolved(recipe, context)?;
+        resolved(recipe, context)
     } else if args.pictures.wanted() {
-        picture::draw(recipe, &args.pictures, context)?;
+        picture::draw(recipe, &args.pictures, context)
     } else if args.schedule {
-        schedule::show(recipe, args.steps_per_epoch, context)?;
+        schedule::show(recipe, args.steps_per_epoch, context)
     } else if args.precision {
         let device = args.device.as_deref().unwrap_or(&recipe.npu.device);
-        precision::show(recipe, device, batch, context)?;
+        precision::show(recipe, device, batch, context)
     } else if args.graph {
         let passes = args.passes.then_some(args.passes_until.unwrap_or(usize::MAX));
-        graph::show(recipe, batch, passes, context)?;
+        graph::show(recipe, batch, passes, context)
     } else {
-        layers::show(recipe, batch, context)?;
+        layers::show(recipe, batch, context)
     }
-    Ok(Exit::Pass)
 }
 
 /// The resolved recipe as JSON.
@@ -105,7 +102,7 @@ struct Resolved<'a> {
 }
 
 /// Prints the recipe with inherited values and defaults.
-fn resolved(recipe: &Recipe, context: &mut Context) -> Result<(), Failure> {
+fn resolved(recipe: &Recipe, context: &mut Context) -> Result<Exit, Failure> {
     let unwritten = |error| Failure::Usage(format!("this recipe cannot be written: {error}"));
     context.show(&Resolved { recipe }, |out| Ok(write!(out, "{}", recipe.to_yaml().map_err(unwritten)?)?))
 }

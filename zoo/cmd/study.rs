@@ -73,17 +73,16 @@ struct Listed {
 
 /// Replays the study and prints the results.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let known = study::list(catalog.dirs());
+    let known = study::list(context.catalog()?.dirs());
     let Some(name) = &args.name else { return list(&known, context) };
     let Some((_, path)) = known.iter().find(|(known, _)| known == name) else {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
         return Err(Failure::Usage(format!("there is no study `{name}`; known: {}", names.join(", "))));
     };
     let study = study::read(path)?;
-    let outcomes = if study.tables.is_empty() { Vec::new() } else { clock::run(&study, &catalog, context)? };
+    let outcomes = if study.tables.is_empty() { Vec::new() } else { clock::run(&study, context)? };
     let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(format!("study-{name}")));
-    let Some(trained) = training::run(&study, !args.no_train, &out, args.memory, &catalog, context)? else {
+    let Some(trained) = training::run(&study, !args.no_train, &out, args.memory, context)? else {
         return Ok(Exit::Interrupted);
     };
     let report = Report { study: &study.name, source: &study.source, rows: &outcomes, trainings: &trained };
@@ -106,8 +105,7 @@ fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Fail
     for study in &studies {
         table.row([(&study.name).into(), (&study.description).into()]);
     }
-    context.show(&List { studies }, |out| Ok(write!(out, "{table}")?))?;
-    Ok(Exit::Pass)
+    context.show(&List { studies }, |out| Ok(write!(out, "{table}")?))
 }
 
 fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], out: &mut Console) -> Result<(), Failure> {

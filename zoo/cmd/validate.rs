@@ -41,9 +41,8 @@ struct Report<'a> {
 
 /// Reports every error and warning; invalid if there is an error.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
     let names = match args.recipes.as_slice() {
-        [] => catalog.library().list().into_iter().map(|(name, _)| name).collect(),
+        [] => context.catalog()?.library().list().into_iter().map(|(name, _)| name).collect(),
         given => given.to_vec(),
     };
     let devices = context.devices()?;
@@ -53,9 +52,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         bar.position(index as u64);
         bar.message(name.clone());
         expect_text(name)?;
+        let catalog = context.catalog()?;
         let mut diagnostics: Vec<Diagnostic> = catalog.library().validate(name).into_iter().collect();
         if diagnostics.iter().all(|d| d.severity != Severity::Error) {
-            diagnostics.extend(misfits(name, &catalog, &devices)?);
+            diagnostics.extend(misfits(name, catalog, &devices)?);
         }
         if context.format == Format::Text && diagnostics.iter().all(|d| d.severity != Severity::Error) {
             writeln!(context.out, "{name}: {}", paint(GOOD, "ok"))?;

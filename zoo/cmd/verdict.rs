@@ -4,6 +4,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::convergence;
 use crate::options::JunitArgs;
+use crate::output;
 use crate::{Exit, Failure};
 use std::path::PathBuf;
 use zoo_train::convergence::Rules;
@@ -60,11 +61,10 @@ fn level(text: &str) -> Result<f64, String> {
 
 /// Judges; missed unless the runs pass.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let end = rules(args).and_then(|rules| convergence::judge(&args.runs, &rules, convergence::Form::Report, context));
-    if let Some(file) = &args.junit.junit {
-        context.ci.write_junit("verdict", file, &end)?;
-    }
-    end
+    let judge = |rules: Rules, context: &mut Context| {
+        convergence::judge(&args.runs, &rules, convergence::Form::Report, context)
+    };
+    output::judged("verdict", &args.junit, context, |context| judge(rules(args)?, context))
 }
 
 fn rules(args: &Args) -> Result<Rules, Failure> {

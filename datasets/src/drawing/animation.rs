@@ -17,7 +17,7 @@ const SPEED: i32 = 10;
 /// # Errors
 /// If there are no frames, they differ in size or are beyond 65535 pixels a side, or the file cannot be written.
 pub fn write_gif(frames: &[Image], hundredths: u16, path: &Path) -> Result<(), DataError> {
-    let io_error = |source| DataError::Io { path: path.to_owned(), source };
+    let io_error = DataError::io(path);
     let first = frames.first().ok_or_else(|| DataError::Config("an animation without frames".into()))?;
     if let Some(other) = frames.iter().find(|frame| frame.size() != first.size()) {
         let sizes = format!("{} and {}", first.size(), other.size());

@@ -11,7 +11,7 @@ use crate::DataError;
 /// # Errors
 /// A folder that cannot be read.
 pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let io = |source| DataError::Io { path: folder.to_owned(), source };
+    let io = DataError::io(folder);
     let mut leftovers = Leftovers::below(folder);
     let mut paths = std::fs::read_dir(folder)
         .map_err(io)?

@@ -13,7 +13,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, DataError> {
     let text = String::from_utf8(bytes(path, most)?).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-        DataError::NotUtf8 { path: path.to_owned(), line, byte: valid.len() }
+        DataError::line(path, line, format!("invalid UTF-8 at byte {}", valid.len()))
     })?;
     Ok(plain(text))
 }
@@ -28,9 +28,12 @@ pub fn read_text_lossy(path: &Path, most: u64) -> Result<String, DataError> {
 }
 
 fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, DataError> {
-    let bytes = super::read(path, most).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let bytes = super::read(path, most).map_err(DataError::io(path))?;
     match wide(&bytes) {
-        Some(encoding) => Err(DataError::Encoding { path: path.to_owned(), encoding }),
+        Some(encoding) => {
+            let reason = format!("a text in {encoding}, expected UTF-8: convert it (iconv -f {encoding} -t UTF-8)");
+            Err(DataError::malformed(path.display(), reason))
+        }
         None => Ok(bytes),
     }
 }

@@ -15,7 +15,7 @@ use crate::DataError;
 /// # Errors
 /// If the file cannot be written.
 pub fn write_png(image: &Image, path: &Path) -> Result<(), DataError> {
-    let io_error = |source| DataError::Io { path: path.to_owned(), source };
+    let io_error = DataError::io(path);
     let file = BufWriter::new(File::create(path).map_err(io_error)?);
     // Sides come from images in memory, so they fit; an image beyond u32 is refused by the encoder's size check.
     let side = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

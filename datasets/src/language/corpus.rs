@@ -45,7 +45,7 @@ impl Corpus {
         let mut corpus = Self { name: path.display().to_string(), content: String::new(), files: Vec::new() };
         if !path.exists() {
             let expected = "a text file, or a folder with text files (*.txt)";
-            return Err(DataError::Absent { path: path.to_owned(), expected });
+            return Err(DataError::absent(path, expected));
         }
         if !path.is_dir() {
             corpus.add(path)?;
@@ -56,7 +56,7 @@ impl Corpus {
         for entry in walk.filter_entry(|entry| entry.depth() == 0 || !leftovers.take(entry.path())) {
             let entry = entry.map_err(|error| {
                 let path = error.path().unwrap_or(path).to_owned();
-                DataError::Io { path, source: error.into() }
+                DataError::io(&path)(error.into())
             })?;
             if entry.file_type().is_file()
                 && entry.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
@@ -67,14 +67,18 @@ impl Corpus {
                 }
             }
         }
-        if corpus.files.is_empty() { Err(DataError::NoTexts(path.to_owned())) } else { Ok(corpus) }
+        if corpus.files.is_empty() {
+            let reason = "no files *.txt found in this folder".to_owned();
+            return Err(DataError::Absent { path: path.to_owned(), reason });
+        }
+        Ok(corpus)
     }
 
     fn add(&mut self, path: &Path) -> Result<(), DataError> {
         let left = MOST_BYTES.saturating_sub(self.content.len() as u64);
         let content = files::read_text(path, left)?;
         if content.is_empty() {
-            return Err(DataError::EmptyText(path.to_owned()));
+            return Err(DataError::malformed(path.display(), "the file is empty"));
         }
         self.files.push((self.content.len(), path.display().to_string()));
         self.content.push_str(&content);
@@ -172,7 +176,8 @@ impl Excerpt<'_> {
             Unencodable::Character { byte, character } => {
                 let (name, line, column) = self.corpus.place(self.bytes.start + start + byte);
                 let known = vocabulary.len();
-                DataError::UnknownCharacter { name: name.to_owned(), line, column, character, known }
+                let reason = format!("{character:?} is not in the vocabulary of {known} characters");
+                DataError::malformed(format_args!("{name}:{line}:{column}"), reason)
             }
             Unencodable::Tokenizer(message) => {
                 DataError::Config(format!("{}: the tokenizer cannot encode the text: {message}", self.name))

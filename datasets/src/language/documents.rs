@@ -38,7 +38,11 @@ impl Documents {
             }
         }
         if documents.len() < 2 {
-            return Err(DataError::FewDocuments { name: part.name().to_owned(), documents: documents.len() });
+            let documents = if documents.len() == 1 { "1 document" } else { "0 documents" };
+            let reason = format!(
+                "{documents}; pairs of sentences take at least 2: a sentence per line, an empty line after each document"
+            );
+            return Err(DataError::malformed(part.name(), reason));
         }
         let encode = |line: &&str| {
             let start = line.as_ptr() as usize - text.as_ptr() as usize;

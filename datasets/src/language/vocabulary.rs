@@ -5,6 +5,7 @@ mod subwords;
 
 pub use characters::CharacterSet;
 pub use subwords::Subwords;
+use subwords::invalid;
 
 use crate::{DataError, hash::fnv1a64};
 
@@ -103,10 +104,9 @@ impl Vocabulary {
             Self::Characters(characters) => {
                 characters.special(token).ok_or_else(|| DataError::Config(format!("the characters have no `{one}`")))
             }
-            Self::Subwords(subwords) => subwords.special(token).ok_or_else(|| DataError::Tokenizer {
-                path: subwords.path().to_owned(),
-                message: format!("it has no token `{one}` or `{other}`"),
-            }),
+            Self::Subwords(subwords) => subwords
+                .special(token)
+                .ok_or_else(|| invalid(subwords.path(), &format!("it has no token `{one}` or `{other}`"))),
         }
     }
 

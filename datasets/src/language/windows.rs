@@ -26,7 +26,11 @@ fn expect_window(text: &Text, length: usize) -> Result<(), DataError> {
     match length {
         0 => Err(DataError::Config("windows of no tokens".to_owned())),
         _ if text.tokens.len() > length => Ok(()),
-        _ => Err(DataError::ShortText { name: text.name.clone(), tokens: text.tokens.len(), needed: length + 1 }),
+        _ => {
+            let (tokens, needed) = (text.tokens.len(), length + 1);
+            let reason = format!("{tokens} tokens are too few: a window and the token after it take {needed}");
+            Err(DataError::malformed(&text.name, reason))
+        }
     }
 }
 

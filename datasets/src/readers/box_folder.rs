@@ -1,5 +1,6 @@
 //! Folders of images with annotated boxes: COCO and PASCAL VOC.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::folder::read_image;
@@ -85,10 +86,8 @@ impl BoxFolder {
             let boxes: usize = folder.images.iter().map(|image| image.objects.len()).sum();
             folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
             if folder.images.is_empty() {
-                return Err(DataError::NothingToLearn {
-                    path: root.to_owned(),
-                    reason: folder.without_objects(images, boxes),
-                });
+                let reason = format!("nothing to learn: {}", folder.without_objects(images, boxes));
+                return Err(DataError::malformed(root.display(), reason));
             }
         }
         Ok(folder)
@@ -114,7 +113,7 @@ impl BoxFolder {
         let name = name.trim_start_matches(INSTANCES);
         let places = [root.join(name), root.join("images").join(name), root.join("images")];
         let Some(folder) = places.iter().find(|place| place.is_dir()) else {
-            return Err(DataError::Absent { path: places[0].clone(), expected: "the images of this part" });
+            return Err(DataError::absent(&places[0], "the images of this part"));
         };
         let mut skipped = 0;
         let (images, classes) = coco::read(file, folder, on_error, &mut skipped)?;
@@ -132,8 +131,8 @@ impl BoxFolder {
         let mut of_descriptions = Stems::of(&descriptions, &["xml"]);
         for name in lines(list)? {
             let Some(path) = of_photographs.find(&name)? else {
-                let (path, source) = (photographs.join(format!("{name}.jpg")), std::io::ErrorKind::NotFound.into());
-                DataError::Io { path, source }.leave_out(on_error, &mut skipped)?;
+                let missing = DataError::io(&photographs.join(format!("{name}.jpg")))(ErrorKind::NotFound.into());
+                missing.leave_out(on_error, &mut skipped)?;
                 continue;
             };
             let annotation = of_descriptions.find(&name)?.unwrap_or_else(|| descriptions.join(format!("{name}.xml")));
@@ -198,8 +197,9 @@ impl Annotated<Vec<Object>> for BoxFolder {
         let BoxedImage { path, annotation, size, objects } = &self.images[index];
         let image = read_image(path)?;
         if image.size() != *size {
-            let (image, found) = (path.clone(), image.size());
-            return Err(DataError::ImageSize { image, found, annotation: annotation.clone(), expected: *size });
+            let (found, annotation) = (image.size(), annotation.display());
+            let reason = format!("{found} pixels, but {size} according to {annotation}");
+            return Err(DataError::unusable(path.display(), reason));
         }
         Ok((image, objects.clone()))
     }

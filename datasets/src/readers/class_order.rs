@@ -31,7 +31,7 @@ impl ClassOrder {
     pub fn apply(&self, folder: ImageFolder) -> Result<ImageFolder, DataError> {
         let mut places = HashMap::with_capacity(self.lines.len());
         for (place, (line, class)) in self.lines.iter().enumerate() {
-            let refuse = |reason: String| DataError::Annotation { path: self.path.clone(), line: *line, reason };
+            let refuse = |reason: String| DataError::line(&self.path, *line, reason);
             if !folder.classes().contains(class) {
                 let root = folder.root().display();
                 return Err(refuse(format!("{root} has no class folder '{class}' with images")));
@@ -40,7 +40,8 @@ impl ClassOrder {
                 return Err(refuse(format!("'{class}' is also in line {}", self.lines[before].0)));
             }
         }
-        let unlisted = |class: &String| DataError::UnlistedClass { list: self.path.clone(), class: class.clone() };
+        let unlisted =
+            |class: &String| DataError::malformed(self.path.display(), format!("class '{class}' is not listed"));
         let place = |class: &String| places.get(class.as_str()).copied().ok_or_else(|| unlisted(class));
         let places = folder.classes().iter().map(place).collect::<Result<Vec<usize>, _>>()?;
         Ok(folder.reordered(&places))

@@ -85,18 +85,14 @@ pub(super) fn read(
     skipped: &mut usize,
 ) -> Result<(Vec<BoxedImage>, Vec<String>), DataError> {
     let text = files::read_text(path, MAX_FILE)?;
-    let refuse = |error: serde_json::Error| DataError::Annotation {
-        path: path.to_owned(),
-        line: error.line().max(1),
-        reason: error.to_string(),
-    };
+    let refuse = |error: serde_json::Error| DataError::line(path, error.line().max(1), error.to_string());
     let file: File = match serde_json::from_str(&text) {
         Ok(file) => file,
         Err(_) => serde_json::from_slice(&without_nan(&text)).map_err(refuse)?,
     };
     drop(text);
     let mut leave_out = |entry: String, reason: String| {
-        DataError::Entry { path: path.to_owned(), entry, reason }.leave_out(on_error, skipped)
+        DataError::unusable(format_args!("{}: {entry}", path.display()), reason).leave_out(on_error, skipped)
     };
 
     let mut classes = vec!["background".to_owned()];

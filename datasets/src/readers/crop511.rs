@@ -51,13 +51,14 @@ impl Crop511 {
     /// tools.
     pub fn open(root: &Path, index: &Path, has_masks: bool, on_error: OnError) -> Result<Self, DataError> {
         expect_folder(root, "crops, VIDEO/FRAME.TRACK.x.jpg")?;
-        let refuse = |line: usize, reason: String| DataError::Annotation { path: index.to_owned(), line, reason };
+        let refuse = |line: usize, reason: String| DataError::line(index, line, reason);
         let text = files::read_text(index, MAX_INDEX)?;
         let videos: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
         let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
         let mut leave_out = |place: String, reason: String| {
-            DataError::Entry { path: index.to_owned(), entry: place, reason }.leave_out(on_error, &mut set.skipped)
+            let place = format_args!("{}: {place}", index.display()).to_string();
+            DataError::unusable(place, reason).leave_out(on_error, &mut set.skipped)
         };
         for (video, tracks) in &videos {
             let Some(tracks) = tracks.as_object() else {
@@ -211,7 +212,7 @@ mod tests {
         let (dir, index) = root(SOUND);
         let set = Crop511::open(dir.path(), &index, true, OnError::Fail).unwrap();
         let error = set.frame(0, 1).unwrap_err();
-        assert!(matches!(&error, DataError::MaskSize { path, .. } if path.ends_with("000009.00.m.png")), "{error}");
+        assert!(error.to_string().contains("000009.00.m.png: a mask of"), "{error}");
         fs::remove_file(dir.path().join("v/0/000003.00.x.jpg")).unwrap();
         let error = set.frame(0, 0).unwrap_err();
         assert!(matches!(&error, DataError::Io { path, .. } if path.ends_with("000003.00.x.jpg")), "{error}");
@@ -236,7 +237,7 @@ mod tests {
         for (content, line) in [("{\"v\": {\n\n\"00\": }", 3), ("", 1), ("[]", 1)] {
             let (dir, index) = root(content);
             let error = Crop511::open(dir.path(), &index, true, OnError::Skip).unwrap_err();
-            assert!(matches!(error, DataError::Annotation { line: found, .. } if found == line), "{error}");
+            assert!(error.to_string().contains(&format!(".json:{line}: ")), "{error}");
         }
     }
 

@@ -104,8 +104,7 @@ impl Listing<'_> {
                         && !linked.insert(entry.path().canonicalize().ok()) =>
                 {
                     walk.skip_current_dir();
-                    let reason = "a second link to the same folder";
-                    Err(DataError::Stray { path: entry.path().to_owned(), reason })
+                    Err(DataError::unusable(entry.path().display(), "a second link to the same folder"))
                 }
                 Ok(entry) => self.add(&entry),
                 Err(error) => {
@@ -121,7 +120,7 @@ impl Listing<'_> {
     }
 
     fn add(&mut self, entry: &walkdir::DirEntry) -> Result<(), DataError> {
-        let stray = |reason| Err(DataError::Stray { path: entry.path().to_owned(), reason });
+        let stray = |reason: &str| Err(DataError::unusable(entry.path().display(), reason));
         let Some(path) = entry.path().strip_prefix(self.root).ok().and_then(Path::to_str) else {
             return stray("the name is not UTF-8");
         };
@@ -150,10 +149,12 @@ impl Listing<'_> {
         let (empty, classes): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.classes).into_iter().partition(|(_, images)| *images == 0);
         for (class, _) in empty {
-            DataError::EmptyClass(self.root.join(class)).leave_out(self.on_error, &mut self.skipped)?;
+            let reason = "class folder without images (.png, .jpg, .jpeg)";
+            DataError::unusable(self.root.join(class).display(), reason).leave_out(self.on_error, &mut self.skipped)?;
         }
         if classes.is_empty() {
-            return Err(DataError::NoClasses(self.root.to_owned()));
+            let reason = "no class folders (expected one folder of images per class)".to_owned();
+            return Err(DataError::Absent { path: self.root.to_owned(), reason });
         }
         let classes: Vec<String> = classes.into_iter().map(|(class, _)| class).collect();
         self.paths.sort_unstable();
@@ -208,10 +209,10 @@ impl Dataset for ImageFolder {
 
 /// The bytes of an image file, unless it is too long to be one.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
-    files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })
+    files::read(path, MAX_FILE).map_err(DataError::io(path))
 }
 
 /// Reads and decodes an image file.
 pub fn read_image(path: &Path) -> Result<Image, DataError> {
-    image::decode(&read_file(path)?).map_err(|source| DataError::Decode { name: path.display().to_string(), source })
+    image::decode(&read_file(path)?).map_err(DataError::decode(path))
 }

@@ -77,7 +77,7 @@ impl FrameFolders {
         let fits = |resolution: &&&str| below("JPEGImages", resolution).is_dir();
         let Some(resolution) = RESOLUTIONS.iter().find(fits) else {
             let path = below("JPEGImages", RESOLUTIONS[0]);
-            return Err(DataError::Absent { path, expected: "a folder of frames for each video" });
+            return Err(DataError::absent(&path, "a folder of frames for each video"));
         };
         let images = below("JPEGImages", resolution);
         let mut set = Self { videos: Vec::new(), skipped: 0 };
@@ -176,8 +176,7 @@ impl FrameFolders {
                 } else {
                     format!("frames {} to {} are missing before it", last + 1, number - 1)
                 };
-                DataError::MissingFrame { path: path.clone(), reason: missing }
-                    .leave_out(on_error, &mut self.skipped)?;
+                DataError::unusable(path.display(), missing).leave_out(on_error, &mut self.skipped)?;
             }
             last = number;
             let mask = match &mut of_masks {
@@ -186,7 +185,7 @@ impl FrameFolders {
                     if found.is_none() {
                         let mask = masks.join(format!("{stem}.png"));
                         let reason = format!("no mask for {}", path.display());
-                        DataError::MissingFrame { path: mask, reason }.leave_out(on_error, &mut self.skipped)?;
+                        DataError::unusable(mask.display(), reason).leave_out(on_error, &mut self.skipped)?;
                     }
                     found
                 }
@@ -195,7 +194,7 @@ impl FrameFolders {
             frames.push((path, mask));
         }
         if frames.is_empty() {
-            return Err(DataError::NoImages(folder.to_owned()));
+            return Err(DataError::empty(folder, 0));
         }
         match Target::of(object, frames.iter().filter_map(|(_, mask)| mask.as_ref())) {
             Ok(target) => self.videos.push(Video { folder: folder.to_owned(), frames, target, outlines: Vec::new() }),
@@ -334,7 +333,7 @@ mod tests {
         let open = |object, on_error| FrameFolders::open_root(dir.path(), object, on_error);
         let error = open(None, OnError::Fail).unwrap_err().to_string();
         assert!(error.contains("tennis/00000.png: objects 1, 2"), "{error}");
-        assert!(matches!(open(None, OnError::Skip), Err(DataError::NoneLeft { skipped: 1, .. })));
+        assert!(open(None, OnError::Skip).unwrap_err().to_string().contains("1 entry cannot be used"));
         let set = open(Some(2), OnError::Fail).unwrap();
         assert_eq!(set.frame(0, 0).unwrap().target.unwrap().centre, Point::new(1.0, 0.0));
         assert_eq!(set.frame(0, 1).unwrap().target, None);
@@ -351,12 +350,12 @@ mod tests {
     #[test]
     fn folders_without_frames_are_refused() {
         let dir = davis(&[], &[]);
-        assert!(matches!(FrameFolders::open_davis(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
+        assert!(matches!(FrameFolders::open_davis(dir.path(), None, OnError::Skip), Err(DataError::Absent { .. })));
         assert!(matches!(
             FrameFolders::open_davis(&dir.path().join("x"), None, OnError::Skip),
             Err(DataError::Absent { .. })
         ));
-        assert!(matches!(FrameFolders::open(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
+        assert!(matches!(FrameFolders::open(dir.path(), None, OnError::Skip), Err(DataError::Absent { .. })));
         let empty = tempfile::tempdir().unwrap();
         let error = FrameFolders::open_root(empty.path(), None, OnError::Fail).unwrap_err().to_string();
         assert!(error.contains("Expected JPEGImages/480p/VIDEO/*") && error.ends_with("Found nothing"), "{error}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::layout::expect_folder;
-use super::parts::Part;
+use super::parts::{Part, name};
 use crate::{DataError, Dataset, Image, Size, Source, files};
 
 /// Most bytes that a file may have; MNIST's largest has 47 MB.
@@ -44,53 +44,6 @@ fn file_of(part: Part, dir: &Path, content: Content) -> PathBuf {
     if !dash.is_file() && dot.is_file() { dot } else { dash }
 }
 
-/// Errors of an IDX file.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdxError {
-    /// Only the compressed file is there.
-    #[error("only {0} exists: unpack it first (gunzip -k {0})")]
-    Packed(String),
-    /// The file begins as gzip does.
-    #[error("this is a gzip file: unpack it first (mv FILE FILE.gz; gunzip FILE.gz)")]
-    Gzip,
-    /// The first four bytes are others.
-    #[error("magic number {found:#010x}, expected {expected:#010x} (bytes in {dimensions} dimensions)")]
-    Magic {
-        /// The first four bytes.
-        found: u32,
-        /// The expected dimensions.
-        expected: u32,
-        /// Number of dimensions that are expected.
-        dimensions: usize,
-    },
-    /// Fewer bytes than a header.
-    #[error("{0} bytes are too few for a header")]
-    NoHeader(usize),
-    /// A dimension is zero, or there are more elements than a machine can count.
-    #[error("dimensions {0:?}")]
-    Dimensions(Vec<u32>),
-    /// The header promises another number of bytes.
-    #[error("the header announces {dimensions:?}, which are {expected} bytes, but {found} follow")]
-    Length {
-        /// Sizes in the header.
-        dimensions: Vec<u32>,
-        /// Number of bytes.
-        expected: u64,
-        /// Bytes after the header.
-        found: u64,
-    },
-    /// As many labels as images are needed.
-    #[error("{labels} labels, but {images} images in {}", file.display())]
-    Counts {
-        /// Labels in this file.
-        labels: usize,
-        /// Images in the other.
-        images: usize,
-        /// The other file.
-        file: PathBuf,
-    },
-}
-
 /// A file's sizes, and its elements.
 struct Idx {
     dimensions: Vec<usize>,
@@ -101,17 +54,16 @@ struct Idx {
 impl Idx {
     /// Reads a file of bytes: `00 00 08 D`, D sizes as big-endian u32, the elements in row-major order.
     fn read(path: &Path, content: Content) -> Result<Self, DataError> {
-        let wrong = |reason: IdxError| DataError::Idx { path: path.to_owned(), reason };
+        let wrong = |reason: String| DataError::malformed(path.display(), reason);
         let bytes = match files::read(path, MAX_FILE) {
             Ok(bytes) => bytes,
             Err(source) => {
                 let packed = path.with_added_extension("gz");
-                let name = packed.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = name(&packed);
                 let missing = source.kind() == std::io::ErrorKind::NotFound && packed.is_file();
-                return Err(if missing {
-                    wrong(IdxError::Packed(name))
-                } else {
-                    DataError::Io { path: path.to_owned(), source }
+                return Err(match missing {
+                    true => wrong(format!("only {name} exists: unpack it first (gunzip -k {name})")),
+                    false => DataError::io(path)(source),
                 });
             }
         };
@@ -125,31 +77,33 @@ impl Idx {
 }
 
 /// Sizes, and where the elements begin.
-fn header(bytes: &[u8], content: Content) -> Result<(Vec<usize>, usize), IdxError> {
+fn header(bytes: &[u8], content: Content) -> Result<(Vec<usize>, usize), String> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     let (words, _) = bytes.as_chunks::<4>();
     let dimensions = content.dimensions();
     if bytes.starts_with(&GZIP) {
-        return Err(IdxError::Gzip);
+        return Err("this is a gzip file: unpack it first (mv FILE FILE.gz; gunzip FILE.gz)".to_owned());
     }
-    let (Some((magic, rest)), start) = (words.split_first(), 4 * (1 + dimensions)) else {
-        return Err(IdxError::NoHeader(bytes.len()));
-    };
+    let no_header = || format!("{} bytes are too few for a header", bytes.len());
+    let (magic, rest) = words.split_first().ok_or_else(no_header)?;
+    let start = 4 * (1 + dimensions);
     let (found, expected) = (u32::from_be_bytes(*magic), 0x0800 + dimensions as u32);
     if found != expected {
-        return Err(IdxError::Magic { found, expected, dimensions });
+        return Err(format!(
+            "magic number {found:#010x}, expected {expected:#010x} (bytes in {dimensions} dimensions)"
+        ));
     }
     let sizes: Vec<u32> = rest.iter().take(dimensions).map(|word| u32::from_be_bytes(*word)).collect();
     if sizes.len() < dimensions {
-        return Err(IdxError::NoHeader(bytes.len()));
+        return Err(no_header());
     }
     let elements = sizes.iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(*size)));
     let Some(expected) = elements.filter(|elements| *elements > 0) else {
-        return Err(IdxError::Dimensions(sizes));
+        return Err(format!("dimensions {sizes:?}"));
     };
     let found = (bytes.len() - start) as u64;
     if found != expected {
-        return Err(IdxError::Length { dimensions: sizes, expected, found });
+        return Err(format!("the header announces {sizes:?}, which are {expected} bytes, but {found} follow"));
     }
     Ok((sizes.into_iter().map(|size| size as usize).collect(), start))
 }
@@ -179,8 +133,8 @@ impl IdxImages {
         let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
         let (count, found) = (images.dimensions[0], labels.dimensions[0]);
         if count != found {
-            let reason = IdxError::Counts { labels: found, images: count, file: path };
-            return Err(DataError::Idx { path: of_labels, reason });
+            let reason = format!("{found} labels, but {count} images in {}", path.display());
+            return Err(DataError::malformed(of_labels.display(), reason));
         }
         let size = Size::new(images.dimensions[2], images.dimensions[1]);
         let largest = labels.elements().iter().copied().max().unwrap_or(0);
@@ -198,7 +152,8 @@ impl IdxImages {
         let labels: Vec<u8> = labels(&test).difference(&labels(&train)).copied().collect();
         if !labels.is_empty() {
             let [train, path] = [Part::Train, Part::Val].map(|part| file_of(part, dir, Content::Labels));
-            return Err(DataError::UnseenLabels { path, labels, train });
+            let reason = format!("the labels {labels:?} do not occur in {}", train.display());
+            return Err(DataError::malformed(path.display(), reason));
         }
         test.classes.clone_from(&train.classes);
         Ok([train, test])

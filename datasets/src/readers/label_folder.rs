@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{IMAGES, images_in, read_file, read_image};
-use super::label_pairs::paired;
+use super::label_pairs::{no_label_map, paired};
 use super::layout::{expect_folder, unknown};
+use super::masks::check_mask_size;
 use super::parts::{Part, divided, folders_in, name, only, plain};
 use super::stems::Stems;
 use crate::image::decode_labels;
@@ -103,7 +104,7 @@ impl LabelFolder {
             None => listed(root, part, on_error, &mut skipped)?,
         };
         if samples.is_empty() {
-            return Err(DataError::NoImages(images));
+            return Err(DataError::empty(&images, 0));
         }
         let names = match root.join(CLASSES) {
             file if file.is_file() => lines(&file)?,
@@ -183,11 +184,9 @@ fn listed(
     for name in lines(&list)? {
         let image = images.join(format!("{name}.jpg"));
         let pair = photographs.find(&name).and_then(|found| {
-            let source = std::io::ErrorKind::NotFound.into();
-            let image = found.ok_or(DataError::Io { path: image, source })?;
-            let map = maps.find(&name)?;
-            let missing = || DataError::NoLabelMap { image: image.clone(), folder: labels.clone(), other: None };
-            Ok((image.clone(), map.ok_or_else(missing)?))
+            let image = found.ok_or_else(|| DataError::io(&image)(std::io::ErrorKind::NotFound.into()))?;
+            let map = maps.find(&name)?.ok_or_else(|| no_label_map(&image, &labels, None))?;
+            Ok((image, map))
         });
         match pair {
             Ok(pair) => pairs.push(pair),
@@ -225,11 +224,8 @@ impl Annotated<LabelMap> for LabelFolder {
     fn load(&self, index: usize) -> Result<(Image, LabelMap), DataError> {
         let (image, path) = &self.samples[index];
         let image = read_image(image)?;
-        let decoded = decode_labels(&read_file(path)?);
-        let labels = decoded.map_err(|source| DataError::Decode { name: path.display().to_string(), source })?;
-        if labels.size() != image.size() {
-            return Err(DataError::MaskSize { path: path.clone(), found: labels.size(), expected: image.size() });
-        }
+        let labels = decode_labels(&read_file(path)?).map_err(DataError::decode(path))?;
+        check_mask_size(&labels, image.size(), path)?;
         let classes = self.names.len();
         let class_of = |value: u8| match &self.values {
             Some(values) => values.iter().position(|listed| *listed == value).map(|class| class as u8),
@@ -239,8 +235,12 @@ impl Annotated<LabelMap> for LabelFolder {
             std::array::from_fn(|value| class_of(value as u8).or((value == 255).then_some(VOID)));
         if let Some(place) = labels.values().iter().position(|value| table[usize::from(*value)].is_none()) {
             let (x, y, label) = (place % labels.width(), place / labels.width(), labels.values()[place]);
-            let values = self.values.clone();
-            return Err(DataError::Label { path: path.clone(), x, y, label, classes, values });
+            let is = match &self.values {
+                None => format!("not below {classes}, the number of classes"),
+                Some(values) => format!("not among the values {values:?} of the classes"),
+            };
+            let reason = format!("label {label} at column {x}, row {y} is {is}, nor 255 (no class)");
+            return Err(DataError::unusable(path.display(), reason));
         }
         Ok((image, labels.map(|value| table[usize::from(value)].unwrap_or(VOID))))
     }

@@ -92,11 +92,7 @@ pub(super) fn paired(
     for image in images {
         let other = || others.iter().find(|other| stem(other) == stem(&image)).map(|other| name(other));
         let map = find(&image).and_then(|map| {
-            let map = map.ok_or_else(|| DataError::NoLabelMap {
-                image: image.clone(),
-                folder: labels.to_owned(),
-                other: other(),
-            })?;
+            let map = map.ok_or_else(|| no_label_map(&image, labels, other()))?;
             match taken.get(&map) {
                 Some(first) => {
                     let found = vec![first.clone(), image.clone()];
@@ -117,6 +113,14 @@ pub(super) fn paired(
         tracing::debug!("{}: {} label maps belong to no image", labels.display(), maps.len() - pairs.len());
     }
     Ok(pairs)
+}
+
+/// An image without a label map; `other` has its name, but is no PNG file.
+pub(super) fn no_label_map(image: &Path, folder: &Path, other: Option<String>) -> DataError {
+    let wanted = Path::new(image.file_name().unwrap_or_default()).with_extension("png");
+    let other = other.map_or_else(String::new, |other| format!(" (found {other}; label maps are PNG files)"));
+    let reason = format!("no label map {} in {}{other}", wanted.display(), folder.display());
+    DataError::unusable(image.display(), reason)
 }
 
 #[cfg(test)]

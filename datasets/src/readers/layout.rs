@@ -7,14 +7,18 @@ use crate::{DataError, files};
 
 /// Refuses a path that is not a folder.
 pub(super) fn expect_folder(path: &Path, expected: &'static str) -> Result<(), DataError> {
-    if path.is_dir() { Ok(()) } else { Err(DataError::Absent { path: path.to_owned(), expected }) }
+    if path.is_dir() { Ok(()) } else { Err(DataError::absent(path, expected)) }
 }
 
 /// The error for a folder with unknown content, with advice; by default about the format of its files, if that is known.
 pub(super) fn unknown(root: &Path, expected: &'static str, advice: Option<String>) -> DataError {
     let found = describe(root);
     match (found, advice.map_or_else(|| foreign(root), |advice| Ok(Some(advice)))) {
-        (Ok(found), Ok(advice)) => DataError::UnknownLayout { root: root.to_owned(), expected, found, advice },
+        (Ok(found), Ok(advice)) => {
+            let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
+            let reason = format!("no known layout. Expected {expected}. Found {found}{advice}");
+            DataError::Absent { path: root.to_owned(), reason }
+        }
         (Err(error), _) | (_, Err(error)) => error,
     }
 }

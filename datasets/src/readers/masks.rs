@@ -14,11 +14,12 @@ pub(super) fn read_mask(path: &Path) -> Result<Mask, DataError> {
 }
 
 /// Refuses a mask of another size than its image.
-pub(super) fn check_mask_size(mask: &Mask, expected: Size, path: &Path) -> Result<(), DataError> {
+pub(super) fn check_mask_size<T: Copy>(mask: &Grid<T>, expected: Size, path: &Path) -> Result<(), DataError> {
     if mask.size() == expected {
         return Ok(());
     }
-    Err(DataError::MaskSize { path: path.to_owned(), found: mask.size(), expected })
+    let found = mask.size();
+    Err(DataError::unusable(path.display(), format!("a mask of {found} pixels for an image of {expected}")))
 }
 
 /// An object of a mask: its entry in the palette or its grey level, otherwise its colour and [`COLOUR`].
@@ -33,8 +34,7 @@ const COLOUR: ObjectId = 1 << 24;
 /// The object of each pixel.
 fn read_objects(path: &Path) -> Result<Grid<ObjectId>, DataError> {
     let bytes = read_file(path)?;
-    let refuse = |source| DataError::Decode { name: path.display().to_string(), source };
-    let image = image::decode(&bytes).map_err(refuse)?;
+    let image = image::decode(&bytes).map_err(DataError::decode(path))?;
     // Masks in colours have no numbers.
     let numbers = decode_labels(&bytes).ok();
     let object = |(place, &[red, green, blue]): (usize, &[u8; 3])| {
@@ -122,7 +122,11 @@ fn several(path: &Path, objects: &BTreeSet<ObjectId>) -> DataError {
     if objects.len() > SHOWN {
         names.push(format!("... ({} in all)", objects.len()));
     }
-    DataError::SeveralTargets { path: path.to_owned(), objects: names.join(", ") }
+    let reason = format!(
+        "objects {}, but a video has one target: choose it by its number in the masks (`object` of `frame_folder`)",
+        names.join(", ")
+    );
+    DataError::unusable(path.display(), reason)
 }
 
 #[cfg(test)]
@@ -158,7 +162,7 @@ mod tests {
             assert!(error.contains("objects 1, 2"), "{error}");
         }
         let error = Target::of(None, [&none, &both].into_iter()).unwrap_err();
-        assert!(matches!(&error, DataError::SeveralTargets { path, .. } if *path == both), "{error}");
+        assert!(error.to_string().starts_with(&format!("{}: objects", both.display())), "{error}");
         let chosen = Target::of(Some(2), [&both].into_iter()).unwrap();
         assert_eq!(chosen.pixels(&both).unwrap().values(), [false, false, true]);
         assert_eq!(chosen.pixels(&one).unwrap().count(), 0);

@@ -20,7 +20,7 @@ pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Optio
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
         outlines.push(outline(line).or_else(|reason| {
-            refused(path, number + 1, reason).leave_out(on_error, &mut skipped)?;
+            DataError::line(path, number + 1, reason).leave_out(on_error, &mut skipped)?;
             Ok(None)
         })?);
     }
@@ -40,18 +40,14 @@ pub(super) fn read_absences(path: &Path, frames: usize) -> Result<Vec<bool>, Dat
             absences.push(match field {
                 "0" => false,
                 "1" => true,
-                _ => return Err(refused(path, number + 1, format!("neither 0 nor 1: '{}'", shown(field)))),
+                _ => return Err(DataError::line(path, number + 1, format!("neither 0 nor 1: '{}'", shown(field)))),
             });
         }
     }
     if absences.len() == frames {
         return Ok(absences);
     }
-    Err(refused(path, content.lines().count().max(1), format!("{} flags for {frames} frames", absences.len())))
-}
-
-fn refused(path: &Path, line: usize, reason: String) -> DataError {
-    DataError::Annotation { path: path.to_owned(), line, reason }
+    Err(DataError::line(path, content.lines().count().max(1), format!("{} flags for {frames} frames", absences.len())))
 }
 
 /// The beginning of a text, for a message.

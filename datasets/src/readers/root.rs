@@ -225,7 +225,10 @@ pub fn open_class_folders(dir: &Path, on_error: OnError) -> Result<Root, DataErr
     let (train, val) = (all.filter(|path| !validates(path)), all.filter(validates));
     for (part, empty) in [(&train, "training"), (&val, "validation")] {
         if part.is_empty() {
-            return Err(DataError::EmptySplit { root: dir.to_owned(), total: all.len(), empty });
+            let total = all.len();
+            let reason =
+                format!("splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders");
+            return Err(DataError::malformed(dir.display(), reason));
         }
     }
     Ok(Root { train: Arc::new(train), val: Arc::new(val), skipped: all.skipped() })
@@ -241,11 +244,8 @@ pub fn open_divided(dir: &Path, parts: [&Path; 2], order: Option<&Path>, on_erro
     let (train, val) = (train?, val?);
     for (one, other, only_in) in [(&train, &val, parts[0]), (&val, &train, parts[1])] {
         if let Some(class) = one.classes().iter().find(|class| other.classes().binary_search(class).is_err()) {
-            return Err(DataError::ClassMismatch {
-                root: dir.to_owned(),
-                class: class.clone(),
-                only_in: only_in.to_owned(),
-            });
+            let reason = format!("class '{class}' is only in {}/", only_in.display());
+            return Err(DataError::malformed(dir.display(), reason));
         }
     }
     let (train, val) = match order.map(ClassOrder::read).transpose()? {

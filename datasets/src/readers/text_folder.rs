@@ -106,8 +106,7 @@ impl TextFolder {
             match region {
                 Ok(region) => regions.push(region),
                 Err(LineError { line, reason, place }) => {
-                    DataError::Annotation { path: file.to_owned(), line, reason }
-                        .leave_out(on_error, &mut self.skipped)?;
+                    DataError::line(file, line, reason).leave_out(on_error, &mut self.skipped)?;
                     // As background, it would teach that there is no text.
                     let ignored = |polygon| TextRegion { polygon, text: String::new(), ignore: true };
                     regions.extend(place.map(ignored));
@@ -126,7 +125,8 @@ fn annotation_of(image: &Path, folder: &Path, texts: &mut Stems) -> Result<PathB
             return Ok(found);
         }
     }
-    Err(DataError::NoAnnotation { image: image.to_owned(), folder: folder.to_owned() })
+    let reason = format!("no annotation (gt_NAME.txt, NAME.txt) in {}", folder.display());
+    Err(DataError::unusable(image.display(), reason))
 }
 
 impl Annotated<Vec<TextRegion>> for TextFolder {

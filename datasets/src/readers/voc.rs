@@ -24,8 +24,7 @@ pub(super) fn read(
     on_error: OnError,
     skipped: &mut usize,
 ) -> Result<(Size, Vec<Object>), DataError> {
-    let refuse =
-        |line: u32, reason: String| DataError::Annotation { path: path.to_owned(), line: line as usize, reason };
+    let refuse = |line: u32, reason: String| DataError::line(path, line as usize, reason);
     let text = files::read_text_lossy(path, MAX_FILE)?;
     let options = ParsingOptions { allow_dtd: false, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&text, options).map_err(|error| {

@@ -5,7 +5,7 @@ use crate::geometry::{
     Pixel, Point, Polygon, fill_polygon, find_contours, min_area_rect, offset_polygon, simplify_closed,
 };
 use crate::grid::Grid;
-use crate::image::{Size, check_size};
+use crate::image::{MAX_PIXELS, MAX_SIDE, Size, check_size};
 use zoo_settings::{TextDetection, TextShape};
 
 /// How much outlines grow where the settings do not say it: by `area * ratio / perimeter`.
@@ -45,7 +45,13 @@ pub fn detect(probability: &Grid<f32>, to: Size, settings: &TextDetection) -> Ve
 pub fn evaluation_size(name: &str, image: Size, height: usize) -> Result<Size, DataError> {
     let width = image.width as f64 * height as f64 / image.height.max(1) as f64;
     let resized = Size::new(((width / 32.0).ceil().max(1.0) as usize).saturating_mul(32), height);
-    check_size(resized).map_err(|_| DataError::Stretched { name: name.to_owned(), size: image, resized })
+    check_size(resized).map_err(|_| {
+        let limits = format!("{MAX_SIDE} per side and {MAX_PIXELS} in total");
+        DataError::unusable(
+            name,
+            format!("an image of {image} pixels would be evaluated at {resized}, beyond the limits of {limits}"),
+        )
+    })
 }
 
 fn find_box(probability: &Grid<f32>, outline: &[Point], settings: &TextDetection) -> Option<Detection> {

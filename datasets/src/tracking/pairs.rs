@@ -157,7 +157,11 @@ impl Pairs {
         if let Some(target) = first.target.filter(|target| target.width > 0.0 && target.height > 0.0) {
             return Ok(((first, target), 0));
         }
-        Err(DataError::NoTarget { video: self.videos.name(video), frames: ATTEMPTS })
+        let reason = format!(
+            "no target in the first frame, nor in {ATTEMPTS} sampled frames. Add masks, or a groundtruth.txt next to \
+             the frames (one line, for the first frame, is enough for tracking)"
+        );
+        Err(DataError::malformed(self.videos.name(video), reason))
     }
 }
 

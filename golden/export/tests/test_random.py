@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import shutil
 import tempfile
 import unittest
@@ -12,6 +13,7 @@ from pathlib import Path
 
 try:
     from zoo_golden.__main__ import run
+    from zoo_golden.random.conditioning import MOVED_RUNS, judge
     from zoo_golden.random.coverage import NOT_DRAWN, documented, drawn
     from zoo_golden.random.draw import Source, arguments, draw_case
     from zoo_golden.random.mutate import of_formula, others, same, settings
@@ -144,6 +146,35 @@ class Command(unittest.TestCase):
             rows = [json.loads(line) for line in (Path(folder) / "seed-1.jsonl").read_text().splitlines()]
             self.assertEqual([row["number"] for row in rows], [0, 1])
             self.assertRegex(said.getvalue(), r"pass +\d")
+
+
+class Conditioning(unittest.TestCase):
+    def judged(self, error: float, moved: float) -> Kind:
+        golden = {"tensors": {"buffer3/bn.running_mean": {"l2": 0.1, "f32_rel": 0.01, "f64_rel": moved}}}
+        failed = [{"stage": "trajectory", "worst": {"name": "bn.running_mean", "error": error}}]
+        return judge(failed, golden)[0]
+
+    def test_an_error_is_explained_by_movements_of_its_size_alone(self):
+        self.assertIs(self.judged(9.1e-8, 1e-8), Kind.ILL)
+        self.assertIs(self.judged(1.1e-7, 1e-8), Kind.WRONG)
+        self.assertIs(self.judged(1e-8, 0.0), Kind.WRONG)
+
+    def test_right_steps_are_excused_and_faults_are_not(self):
+        """Movements with the heaviest tails (1 / uniform), and steps that fail the check: more than ten times the largest of three."""
+        chance = random.Random(5)
+        right = faults = excused = accepted = 0
+        for _ in range(20000):
+            moved = [1e-9 / (1 - chance.random()) for _ in range(MOVED_RUNS)]
+            step = 1e-9 / (1 - chance.random())
+            if step > 10 * max(moved[:3]):
+                right += 1
+                excused += self.judged(step, max(moved)) is Kind.ILL
+            if 1e-3 > 10 * max(moved[:3]):
+                faults += 1
+                accepted += self.judged(1e-3, max(moved)) is Kind.ILL
+        self.assertGreater(right, 300)
+        self.assertGreater(excused, 0.8 * right)
+        self.assertLess(accepted, 0.002 * faults)
 
 
 class Words(unittest.TestCase):

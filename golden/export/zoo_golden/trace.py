@@ -255,7 +255,7 @@ class _Recorder(TorchFunctionMode):
         """Function and place of the last change of a memory in place."""
         self.count = 0
         self.body: list[dict] = []
-        self.open: list[list[dict]] = []
+        self.open: list[tuple[dict, list[dict]]] = []
         self.muted: nn.Module | None = None
         self.constants: list[dict] = []
         self.places: dict[str, int] = {}

@@ -256,10 +256,8 @@ fn inputs(golden: &Golden, graph: &Graph) -> Result<Inputs, GoldenError> {
 /// Values of an input as class indices.
 fn indices(golden: &Golden, name: &str, values: &[f64]) -> Result<Vec<u32>, GoldenError> {
     let index = |v: &f64| (*v >= 0.0 && *v <= f64::from(u32::MAX) && v.fract() == 0.0).then_some(*v as u32);
-    values.iter().map(index).collect::<Option<_>>().ok_or_else(|| GoldenError::Malformed {
-        path: golden.path.clone(),
-        message: format!("input `{name}` has values that are no classes"),
-    })
+    let unknown = || crate::error::malformed(&golden.path, format!("input `{name}` has values that are no classes"));
+    values.iter().map(index).collect::<Option<_>>().ok_or_else(unknown)
 }
 
 /// Sets all variables to the golden's initial values. Without a rule, slots become zero, and other variables keep

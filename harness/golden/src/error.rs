@@ -1,6 +1,6 @@
 //! Errors of the golden check. A difference from the golden is a verdict, not an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zoo_graph::Bytes;
 use zoo_tensors::TensorsError;
@@ -77,6 +77,23 @@ pub enum GoldenError {
         /// The recipe.
         recipe: String,
     },
+}
+
+impl GoldenError {
+    /// A file that cannot be opened or read.
+    pub(crate) fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// A file that cannot be written.
+    pub(crate) fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Unwritable { path: path.to_owned(), source }
+    }
+}
+
+/// A file with another format or with contradictions.
+pub(crate) fn malformed(path: &Path, message: impl ToString) -> GoldenError {
+    GoldenError::Malformed { path: path.to_owned(), message: message.to_string() }
 }
 
 impl From<TensorsError> for GoldenError {

@@ -33,7 +33,7 @@ pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<I
     let length = Length::new(table.steps_per_epoch, table.epochs, recipe.train.max_steps);
     let mut rates: Vec<(usize, f64)> = Vec::new();
     for (step, lr) in &table.lr {
-        let malformed = |_| GoldenError::Malformed { path: path.clone(), message: format!("step `{step}`") };
+        let malformed = |_| crate::error::malformed(&path, format!("step `{step}`"));
         let step = step.parse().map_err(malformed)?;
         rates.push((step, *lr));
     }
@@ -64,7 +64,7 @@ pub fn rates(recipe: &Recipe, golden: &Golden, folder: &Path, steps: usize) -> R
         let message = "neither the golden nor schedule.json beside it says how many steps an epoch has: without that, \
                        the schedule has no learning rates"
             .to_owned();
-        return Err(GoldenError::Malformed { path: folder.to_owned(), message });
+        return Err(crate::error::malformed(folder, message));
     };
     let length = Length::new(table.steps_per_epoch, table.epochs, recipe.train.max_steps);
     Ok((0..steps).map(|step| recipe.schedule.lr(step, length)).collect())
@@ -98,7 +98,7 @@ struct PreprocessEntry {
 pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let path = folder.join("preprocess.json");
     let Some(table) = read_json::<PreprocessTable>(&path)? else { return Ok(Vec::new()) };
-    let malformed = |message: String| GoldenError::Malformed { path: path.clone(), message };
+    let malformed = |message: String| crate::error::malformed(&path, message);
     let bytes = read_capped(&path.with_extension("safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
     let shape = recipe.model.inputs.values().next().and_then(|input| input.image()).unwrap_or_default();
@@ -111,8 +111,7 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
         let view = tensors.tensor(&entry.key).map_err(|e| malformed(format!("`{}`: {e}", entry.key)))?;
         let truth = floats(&view).ok_or_else(|| malformed(format!("`{}` is not floating point", entry.key)))?;
         let file = folder.join(&entry.file);
-        let picture = image::decode(&read_capped(&file)?)
-            .map_err(|e| GoldenError::Malformed { path: file.clone(), message: e.to_string() })?;
+        let picture = image::decode(&read_capped(&file)?).map_err(|e| crate::error::malformed(&file, e))?;
         let cropped = pipeline.apply(&picture, &mut Rng::new(0, 0, 0));
         let (size, channels) = (cropped.size(), pipeline.normalize().planes());
         if [channels, size.height, size.width] != entry.shape {
@@ -142,7 +141,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<O
         return Ok(None);
     }
     let parsed = serde_json::from_slice(&read_capped(path)?);
-    parsed.map(Some).map_err(|e| GoldenError::Malformed { path: path.into(), message: e.to_string() })
+    parsed.map(Some).map_err(|e| crate::error::malformed(path, e))
 }
 
 fn floats(view: &safetensors::tensor::TensorView<'_>) -> Option<Vec<f64>> {

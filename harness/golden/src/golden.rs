@@ -92,10 +92,10 @@ impl Golden {
     /// tensor.
     pub fn read(path: &Path) -> Result<Self, GoldenError> {
         let manifest: Manifest = serde_json::from_slice(&read_capped(path)?)
-            .map_err(|e| GoldenError::Malformed { path: path.into(), message: format!("not a golden: {e}") })?;
+            .map_err(|e| crate::error::malformed(path, format!("not a golden: {e}")))?;
         let tensors = path.with_extension("safetensors");
         let bytes = read_capped(&tensors)?;
-        let malformed = |message: String| GoldenError::Malformed { path: tensors.clone(), message };
+        let malformed = |message: String| crate::error::malformed(&tensors, message);
         let file = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
         let mut arrays = HashMap::new();
         for (key, view) in file.iter() {
@@ -104,7 +104,7 @@ impl Golden {
             arrays.insert(key.to_string(), array);
         }
         let golden = Self { path: path.into(), manifest, arrays };
-        golden.expect_complete().map_err(|message| GoldenError::Malformed { path: path.into(), message })?;
+        golden.expect_complete().map_err(|message| crate::error::malformed(path, message))?;
         Ok(golden)
     }
 
@@ -117,10 +117,7 @@ impl Golden {
             Some(variant) => format!("variant.{variant}/{key}"),
             None => key.to_string(),
         };
-        let missing = |message: &str| GoldenError::Malformed {
-            path: self.path.clone(),
-            message: format!("`{stored}`: {message}"),
-        };
+        let missing = |message: &str| crate::error::malformed(&self.path, format!("`{stored}`: {message}"));
         let Some(Array::Float(values)) = self.arrays.get(&stored) else {
             return Err(missing("no samples in floating point"));
         };
@@ -141,7 +138,7 @@ impl Golden {
         match self.arrays.get(key) {
             Some(Array::Integer(values)) => Ok(values.iter().map(|v| *v as f64).collect()),
             Some(Array::Float(values)) => Ok(values.clone()),
-            None => Err(GoldenError::Malformed { path: self.path.clone(), message: format!("no array `{key}`") }),
+            None => Err(crate::error::malformed(&self.path, format!("no array `{key}`"))),
         }
     }
 
@@ -166,7 +163,7 @@ impl Golden {
         let rule = facts.rule.as_deref().unwrap_or_default();
         bound.manifest.optimizer = Optimizer::of_rule(rule, &self.manifest.optimizer).ok_or_else(|| {
             let message = format!("the rule of the variant `{variant}` names no optimizer: `{rule}`");
-            GoldenError::Malformed { path: self.path.clone(), message }
+            crate::error::malformed(&self.path, message)
         })?;
         (bound.manifest.losses_f64, bound.manifest.losses_f32) = (facts.losses_f64, facts.losses_f32);
         bound.manifest.losses_moved = facts.losses_moved;
@@ -308,5 +305,5 @@ pub fn is_baseline(manifest: &Path) -> Option<bool> {
 
 /// Reads a file of bounded size.
 pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
-    files::read(path, MAX_FILE_BYTES).map_err(|source| GoldenError::Unreadable { path: path.into(), source })
+    files::read(path, MAX_FILE_BYTES).map_err(GoldenError::unreadable(path))
 }

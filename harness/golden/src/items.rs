@@ -5,7 +5,7 @@ mod degenerate;
 mod init;
 mod losses;
 
-pub(crate) use changes::{changes, slot_key};
+pub(crate) use changes::{change_key, changes, slot_key};
 pub(crate) use init::init_items;
 pub(crate) use losses::{is_of_gradients, losses};
 

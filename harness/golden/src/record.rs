@@ -14,7 +14,7 @@ use crate::{
     bound::with_parts_of_golden,
     compare::{Measured, relative_l2},
     golden::{self, Golden, ROOT, STORED_OF_ROOT},
-    items::slot_key,
+    items::change_key,
     manifest::{Manifest, TensorFacts},
     probe::{Probe, Reading, to_f64},
     stats::Stats,
@@ -31,7 +31,7 @@ use std::{
 };
 use zoo_datasets::atomic::Aside;
 use zoo_engine::{Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
-use zoo_graph::{Bytes, DType, Graph, TapState, VariableRole};
+use zoo_graph::{Bytes, DType, Graph, TapState};
 use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{Recipe, ResolvedModel};
 
@@ -282,15 +282,10 @@ impl Recording {
     ) -> Result<(), GoldenError> {
         let graph = step.graph();
         for (variable, tensor) in step.variables()? {
-            let key = match &variable.role {
-                VariableRole::Slot { parameter, slot } => {
-                    format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name)
-                }
-                VariableRole::Average { .. } => continue,
-                role if role.is_statistic() => format!("buffer{steps}/{}", variable.name),
-                _ if variable.next.is_none() => continue,
-                _ => format!("param{steps}/{}", variable.name),
-            };
+            if variable.role.is_parameter() && variable.next.is_none() {
+                continue;
+            }
+            let Some(key) = change_key(graph, variable, steps) else { continue };
             let values = to_f64(&tensor).map_err(zoo_engine::EngineError::from)?;
             let positions = positions(&key, values.len());
             let at = |values: &dyn Fn(usize) -> f64| positions.iter().map(|p| values(*p)).collect::<Vec<f64>>();
@@ -327,11 +322,8 @@ fn write(
     inputs: &MadeInputs,
 ) -> Result<(), GoldenError> {
     let [json, tensors] = files(stem);
-    let unwritable = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| GoldenError::Unwritable { path, source }
-    };
-    let malformed = |message: String| GoldenError::Malformed { path: json.clone(), message };
+    let unwritable = GoldenError::unwritable;
+    let malformed = |message: String| crate::error::malformed(&json, message);
     let mut arrays: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = samples
         .iter()
         .map(|(key, values)| {

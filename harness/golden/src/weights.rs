@@ -63,7 +63,7 @@ pub fn lift(bias: &mut [f32], scale: &Init) {
 /// # Errors
 /// An unknown rule, or a stored input that does not exist.
 pub fn input(golden: &Golden, name: &str) -> Result<Vec<f64>, crate::GoldenError> {
-    let malformed = |message: String| crate::GoldenError::Malformed { path: golden.path.clone(), message };
+    let malformed = |message: String| crate::error::malformed(&golden.path, message);
     let input = golden.manifest.inputs.get(name).ok_or_else(|| malformed(format!("no input `{name}`")))?;
     let numel: usize = input.shape.iter().product();
     if input.stored {

@@ -75,6 +75,17 @@ impl Gradient<'_> {
         self.graph.add(&scope, format!("{}/{suffix}", self.node.name), op, inputs)
     }
 
+    /// Sets the gradient of the first operand: an operator of the gradient of the first result, if it has one.
+    ///
+    /// # Errors
+    /// As [`Graph::add`].
+    pub fn through(&mut self, op: impl Into<Op>) -> Result<(), GraphError> {
+        let Some(dy) = self.result_grad(0) else { return Ok(()) };
+        let dx = self.emit("grad", op, &[dy])?;
+        self.set(0, dx);
+        Ok(())
+    }
+
     /// Sets the gradient of the n-th operand.
     pub fn set(&mut self, n: usize, gradient: ValueId) {
         self.operand_grads[n] = Some(gradient);

@@ -118,10 +118,7 @@ impl Reader<'_> {
                 operands
             }
         };
-        let mut shape = self.shape_of(operands[0]).to_vec();
-        if let Some(width) = shape.last_mut() {
-            *width = heads * d;
-        }
+        let shape = self.widened(operands[0], heads * d);
         operands.extend_from_slice(beside);
         let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
         self.gives_viewed(at, what, operands, None, shape, apart.to_vec())
@@ -152,25 +149,8 @@ impl Reader<'_> {
         }
         let mut given = Vec::new();
         for key in ["query", "key", "value"] {
-            let Some(Argument::Value(value)) = at.named(key) else {
-                return Err(at.unknown_form(key));
-            };
-            match self.seen(*value) {
-                Some(Seen::Of(base, views)) => given.push((*base, views.clone())),
-                Some(
-                    Seen::Times(..)
-                    | Seen::Scores(_)
-                    | Seen::Expanded(_)
-                    | Seen::Repeated(_)
-                    | Seen::Reshaped(..)
-                    | Seen::Picked(_)
-                    | Seen::Computed(_)
-                    | Seen::Unsaid(_),
-                )
-                | None => {
-                    return Err(at.unknown_form(key));
-                }
-            }
+            let Some(Seen::Of(base, views)) = self.given(at.named(key)) else { return Err(at.unknown_form(key)) };
+            given.push((*base, views.clone()));
         }
         let swapped = vec![View::Permute(vec![1, 0, 2])];
         let (x, views) = given[0].clone();

@@ -218,7 +218,7 @@ impl Reader<'_> {
             match part {
                 // A new axis of one element: part of the shape of the result.
                 Argument::None => {}
-                Argument::Ellipsis => {
+                Argument::Ellipsis(()) => {
                     let new = parts.iter().filter(|part| **part == Argument::None).count();
                     let skipped = shape.len().saturating_sub(parts.len() - 1 - new);
                     (axis, from) = (axis + skipped, from + skipped);

@@ -86,11 +86,8 @@ fn moved(view: &View, from: &[usize], axis: usize) -> Option<usize> {
 impl Reader<'_> {
     /// What an argument is, if it has no layer of its own.
     pub(crate) fn computed(&self, argument: Option<&Argument>) -> Option<&Computed> {
-        let Some(Argument::Value(value)) = argument else { return None };
-        match self.seen(*value)? {
-            Seen::Computed(computed) => Some(computed),
-            _ => None,
-        }
+        let Some(Seen::Computed(computed)) = self.given(argument) else { return None };
+        Some(computed)
     }
 
     pub(crate) fn is_computed(&mut self, at: &At<'_>, computed: Computed) -> Result<(), Refusal> {
@@ -101,11 +98,7 @@ impl Reader<'_> {
     /// PyTorch's normalize, along the last axis.
     pub(crate) fn of_length_one(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
-        let seen = match input {
-            Some(Argument::Value(value)) => self.seen(*value).cloned(),
-            _ => None,
-        };
-        let (Some(Seen::Of(base, views)), rank) = (seen, at.made()?.shape.len()) else {
+        let (Some(Seen::Of(base, views)), rank) = (self.given(input).cloned(), at.made()?.shape.len()) else {
             return Err(at.refuse("it divides rows by their lengths", LENGTHS));
         };
         let (norm, least) = (at.float(1, "p", 2.0)?, at.float(3, "eps", 1e-12)?);
@@ -137,11 +130,8 @@ impl Reader<'_> {
     pub(crate) fn overwritten(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (input, key, value) = (at.input(), at.argument(1, &["key"]), at.argument(2, &["value"]));
         let nearest = "`linear` with `bias_of` has a bias for some of its outputs; nothing else is overwritten";
-        let name = match input {
-            Some(Argument::Value(value)) => match self.seen(*value) {
-                Some(Seen::Reshaped(name, shape)) if shape == self.trace.shape(name) => Some(name.clone()),
-                _ => None,
-            },
+        let name = match self.given(input) {
+            Some(Seen::Reshaped(name, shape)) if shape == self.trace.shape(name) => Some(name.clone()),
             _ => None,
         };
         let (Some(name), Some(Argument::Slice([start, stop, None | Some(1)])), Some(0.0)) =

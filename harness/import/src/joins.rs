@@ -32,45 +32,23 @@ enum Operands {
     Number(Argument, f64, bool),
 }
 
+/// The axis of samples that `concat` names, if it has one.
+fn along(axis: usize) -> Option<zoo::Axis> {
+    axis.checked_sub(1).and_then(|axis| [zoo::Axis::Channel, zoo::Axis::Height, zoo::Axis::Width].get(axis).copied())
+}
+
 impl Reader<'_> {
     fn operands(&self, at: &mut At<'_>) -> Result<Operands, Refusal> {
         let (Some(first), Some(second)) = (at.input(), at.argument(1, &["other"])) else {
             return Err(at.unknown_form("other"));
         };
-        let parameter = |argument: &Argument| match argument {
-            Argument::Parameter(name) => Some((name.clone(), self.trace.shape(name).to_vec())),
-            Argument::Value(value) => match self.seen(*value) {
-                Some(Seen::Reshaped(name, shape)) => Some((name.clone(), shape.clone())),
-                Some(
-                    Seen::Of(..)
-                    | Seen::Times(..)
-                    | Seen::Scores(_)
-                    | Seen::Expanded(_)
-                    | Seen::Repeated(_)
-                    | Seen::Picked(_)
-                    | Seen::Computed(_)
-                    | Seen::Unsaid(_),
-                )
-                | None => None,
-            },
+        let parameter = |argument: &Argument| match (argument, self.given(Some(argument))) {
+            (Argument::Parameter(name), _) => Some((name.clone(), self.trace.shape(name).to_vec())),
+            (_, Some(Seen::Reshaped(name, shape))) => Some((name.clone(), shape.clone())),
             _ => None,
         };
-        let picked = |argument: &Argument| match argument {
-            Argument::Value(value) => match self.seen(*value) {
-                Some(Seen::Picked(picked)) => Some(picked.clone()),
-                Some(
-                    Seen::Of(..)
-                    | Seen::Times(..)
-                    | Seen::Scores(_)
-                    | Seen::Expanded(_)
-                    | Seen::Repeated(_)
-                    | Seen::Reshaped(..)
-                    | Seen::Computed(_)
-                    | Seen::Unsaid(_),
-                )
-                | None => None,
-            },
-            _ => None,
+        let picked = |argument: &Argument| {
+            if let Some(Seen::Picked(picked)) = self.given(Some(argument)) { Some(picked.clone()) } else { None }
         };
         Ok(match (first, second) {
             (one, other @ Argument::Value(_)) | (other @ Argument::Value(_), one) if let Some(picked) = picked(one) => {
@@ -99,11 +77,8 @@ impl Reader<'_> {
     }
 
     fn both(&mut self, at: &mut At<'_>, what: What, first: &Argument, second: &Argument) -> Result<(), Refusal> {
-        let repeated = |argument: &Argument| match argument {
-            Argument::Value(value) if what == What::Mul => match self.seen(*value) {
-                Some(Seen::Repeated(once)) => Some(Argument::Value(*once)),
-                _ => None,
-            },
+        let repeated = |argument: &Argument| match self.given(Some(argument)) {
+            Some(Seen::Repeated(once)) if what == What::Mul => Some(Argument::Value(*once)),
             _ => None,
         };
         let (first, second) = match (repeated(first), repeated(second)) {
@@ -124,9 +99,10 @@ impl Reader<'_> {
         self.gives(at, what, vec![first, second], None)
     }
 
-    fn counted(&mut self, at: &mut At<'_>, x: &Argument, what: What) -> Result<(), Refusal> {
+    /// A word for a tensor and a number.
+    fn counted(&mut self, at: &mut At<'_>, x: &Argument, word: Word) -> Result<(), Refusal> {
         let x = self.operand(at, Some(x))?;
-        self.gives(at, what, vec![x], None)
+        self.gives(at, What::Layer(word), vec![x], None)
     }
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -142,9 +118,7 @@ impl Reader<'_> {
             if let Some(mask) = other.and_then(|other| self.trace.constant(other)).cloned() {
                 return self.mask_of_scores(at, scores, &mask);
             }
-            if let Some(Argument::Value(value)) = other
-                && let Some(Seen::Picked(bias)) = self.seen(*value).cloned()
-            {
+            if let Some(Seen::Picked(bias)) = self.given(other).cloned() {
                 return self.bias_of_scores(at, scores, Bias::Rows(bias));
             }
             if let Some(Computed::Offsets(offsets)) = self.computed(other).cloned() {
@@ -153,10 +127,7 @@ impl Reader<'_> {
         }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
-            Operands::Number(x, value, _) => {
-                let word = Word::formula(format!("x + {}", number(value)));
-                self.counted(at, &x, What::Layer(word))
-            }
+            Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("x + {}", number(value)))),
             Operands::Picked(x, picked) => self.add_positions(at, &x, &picked),
             Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
@@ -192,35 +163,20 @@ impl Reader<'_> {
         self.layer(at, layer, x, Some(name.to_owned()))
     }
 
-    pub(crate) fn subtract(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+    /// The first operand minus the second, or, if it is `turned`, the second minus the first: `1 - x`.
+    pub(crate) fn subtract(&mut self, at: &mut At<'_>, turned: bool) -> Result<(), Refusal> {
         self.without_factor(at)?;
         match self.operands(at)? {
+            Operands::Both(first, second) if turned => self.both(at, What::Subtract, &second, &first),
             Operands::Both(first, second) => self.both(at, What::Subtract, &first, &second),
-            Operands::Number(x, value, false) => {
-                let word = Word::formula(format!("x - {}", number(value)));
-                self.counted(at, &x, What::Layer(word))
-            }
-            Operands::Number(x, value, true) => {
-                let word = Word::formula(format!("{} - x", number(value)));
-                self.counted(at, &x, What::Layer(word))
+            Operands::Number(x, value, first) => {
+                let value = number(value);
+                let formula = if first || turned { format!("{value} - x") } else { format!("x - {value}") };
+                self.counted(at, &x, Word::formula(formula))
             }
             Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
-                Err(at.refuse(format!("it subtracts the parameter `{name}`"), "`add_parameter` adds one"))
-            }
-        }
-    }
-
-    /// The second operand minus the first: `1 - x`.
-    pub(crate) fn subtract_from(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        self.without_factor(at)?;
-        match self.operands(at)? {
-            Operands::Both(first, second) => self.both(at, What::Subtract, &second, &first),
-            Operands::Number(x, value, _) => {
-                let word = Word::formula(format!("{} - x", number(value)));
-                self.counted(at, &x, What::Layer(word))
-            }
-            Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
-                Err(at.refuse(format!("it subtracts from the parameter `{name}`"), "`add_parameter` adds one"))
+                let from = if turned { "from " } else { "" };
+                Err(at.refuse(format!("it subtracts {from}the parameter `{name}`"), "`add_parameter` adds one"))
             }
         }
     }
@@ -246,8 +202,7 @@ impl Reader<'_> {
                     self.is(at.made()?.value, Seen::Times(base, views, by));
                     return Ok(());
                 }
-                let word = Word::of(&Layer::Scale(zoo::Scale { by }));
-                self.counted(at, &x, What::Layer(word))
+                self.counted(at, &x, Word::of(&Layer::Scale(zoo::Scale { by })))
             }
             Operands::Picked(_, picked) => {
                 let what = format!("it multiplies by rows of the parameter `{}`", picked.table);
@@ -294,8 +249,7 @@ impl Reader<'_> {
                 if let Some(scores) = self.scores(Some(&x)) {
                     return self.scale_of_scores(at, scores, 1.0 / by);
                 }
-                let word = Word::formula(format!("x / {}", number(by)));
-                self.counted(at, &x, What::Layer(word))
+                self.counted(at, &x, Word::formula(format!("x / {}", number(by))))
             }
             _ => Err(at.refuse("it divides by a tensor", "`mul` multiplies by one")),
         }
@@ -304,10 +258,7 @@ impl Reader<'_> {
     /// The second operand divided by the first: `1 / x`.
     pub(crate) fn divide_by(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         match self.operands(at)? {
-            Operands::Number(x, value, _) => {
-                let word = Word::formula(format!("{} / x", number(value)));
-                self.counted(at, &x, What::Layer(word))
-            }
+            Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("{} / x", number(value)))),
             _ => Err(at.refuse("it divides a tensor by a tensor", "`map` divides numbers by its operand")),
         }
     }
@@ -315,11 +266,9 @@ impl Reader<'_> {
     /// The sum over a short axis, written as several sums.
     pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
-        let shape = match input {
-            Some(Argument::Value(value)) => self.shape(*value),
-            _ => None,
+        let Some(mut shape) = input.and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
         };
-        let Some(mut shape) = shape else { return Err(at.unknown_form("input")) };
         let axis = match at.argument(1, &["dim", "axis"]) {
             Some(Argument::List(axes)) if axes.len() == 1 => axes[0].int(),
             Some(axis) => axis.int(),
@@ -352,16 +301,9 @@ impl Reader<'_> {
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, made.shape.len())),
             None => Some(0),
         };
-        let along = match axis {
-            Some(1) => zoo::Axis::Channel,
-            Some(2) => zoo::Axis::Height,
-            Some(3) => zoo::Axis::Width,
-            _ => {
-                return Err(at.refuse(
-                    "it stacks samples, or along an axis that is not supported",
-                    "`concat` joins channels or rows",
-                ));
-            }
+        let Some(along) = axis.and_then(along) else {
+            let what = "it stacks samples, or along an axis that is not supported";
+            return Err(at.refuse(what, "`concat` joins channels or rows"));
         };
         let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
         let Some((axis, mut joined)) = axis.zip(operands.first().map(|part| self.shape_of(*part).to_vec())) else {
@@ -379,8 +321,7 @@ impl Reader<'_> {
     fn merged(&self, parts: &[&Argument], axis: usize) -> Option<(Tensor, Vec<View>)> {
         let mut whole: Option<(Tensor, Vec<View>)> = None;
         for (place, part) in parts.iter().enumerate() {
-            let Argument::Value(value) = part else { return None };
-            let Some(Seen::Of(base, views)) = self.seen(*value) else { return None };
+            let Some(Seen::Of(base, views)) = self.given(Some(part)) else { return None };
             let (before, [View::Every(1, down, 2), View::Every(2, across, 2)]) = views.split_last_chunk()? else {
                 return None;
             };
@@ -436,16 +377,9 @@ impl Reader<'_> {
             let x = self.view(at, base, views)?;
             return self.layer(at, Layer::MergePatches(zoo::MergePatches { size: Pair([2, 2]) }), x, None);
         }
-        let along = match axis {
-            1 => zoo::Axis::Channel,
-            2 => zoo::Axis::Height,
-            3 => zoo::Axis::Width,
-            _ => {
-                return Err(at.refuse(
-                    format!("it joins tensors along axis {axis}"),
-                    "`concat` joins along channel, height or width",
-                ));
-            }
+        let Some(along) = along(axis) else {
+            let what = format!("it joins tensors along axis {axis}");
+            return Err(at.refuse(what, "`concat` joins along channel, height or width"));
         };
         let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
         match operands[..] {

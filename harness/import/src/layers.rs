@@ -128,10 +128,7 @@ impl Reader<'_> {
         let (name, shape) = self.weight(at, 1)?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
         let (x, views) = self.rows(at, input, Some(out))?;
-        let mut shape = self.shape_of(x).to_vec();
-        if let Some(width) = shape.last_mut() {
-            *width = out;
-        }
+        let shape = self.widened(x, out);
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
         if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
             // The bias belongs to the module around, as in BERT.
@@ -179,10 +176,7 @@ impl Reader<'_> {
         if self.shape_of(x).last() != Some(&inputs) {
             return Err(at.unknown_form("mat1"));
         }
-        let mut shape = self.shape_of(x).to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = out;
-        }
+        let shape = self.widened(x, out);
         let init = WeightInit::default();
         let layer =
             zoo::Linear { out: Size(out), bias: true, bias_of: Vec::new(), transposed: true, functional: false, init };

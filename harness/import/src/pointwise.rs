@@ -106,11 +106,9 @@ impl Reader<'_> {
 
     pub(crate) fn softmax(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
-        let shape = match input {
-            Some(Argument::Value(value)) => self.shape(*value),
-            _ => None,
+        let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
         };
-        let Some(shape) = shape else { return Err(at.unknown_form("input")) };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
         if let Some(scores) = self.scores(input) {

@@ -132,9 +132,21 @@ impl Reader<'_> {
         self.shapes.get(&tensor).map_or(&[], Vec::as_slice)
     }
 
+    /// The shape of a tensor with another last extent.
+    pub(crate) fn widened(&self, tensor: Tensor, width: usize) -> Vec<usize> {
+        let mut shape = self.shape_of(tensor).to_vec();
+        shape.iter_mut().rev().take(1).for_each(|last| *last = width);
+        shape
+    }
+
     /// The meaning of a tensor of the trace.
     pub(crate) fn seen(&self, value: usize) -> Option<&Seen> {
         self.seen.get(&value)
+    }
+
+    /// What is known of an argument that is a tensor.
+    pub(crate) fn given(&self, argument: Option<&Argument>) -> Option<&Seen> {
+        self.seen(argument?.value()?)
     }
 
     /// Records the meaning of a tensor of the trace.
@@ -268,8 +280,7 @@ impl Reader<'_> {
         argument: Option<&Argument>,
         width: Option<usize>,
     ) -> Result<(Tensor, Vec<View>), Refusal> {
-        if let Some(Argument::Value(value)) = argument
-            && let Some(Seen::Of(base, views)) = self.seen(*value)
+        if let Some(Seen::Of(base, views)) = self.given(argument)
             && let Some((View::Reshape(to), before)) = views.split_last()
             && let [joined, rest @ ..] = &to[..]
             && let n = self.trace.batch
@@ -328,11 +339,9 @@ impl Reader<'_> {
         argument: Option<&Argument>,
         views: &[View],
     ) -> Result<Tensor, Refusal> {
-        let (base, mut all) = match argument {
-            Some(Argument::Value(value)) if let Some(Seen::Of(base, known)) = self.seen(*value) => {
-                (*base, known.clone())
-            }
-            other => (self.operand(at, other)?, Vec::new()),
+        let (base, mut all) = match self.given(argument) {
+            Some(Seen::Of(base, known)) => (*base, known.clone()),
+            _ => (self.operand(at, argument)?, Vec::new()),
         };
         all.extend_from_slice(views);
         self.view(at, base, all)
@@ -420,11 +429,8 @@ impl Reader<'_> {
 
     /// A function may name the type that its operand has anyway.
     pub(crate) fn without_conversion(&self, at: &mut At<'_>) {
-        let operand = match at.call.args.first().or_else(|| at.call.kwargs.get("input")) {
-            Some(Argument::Value(value)) => self.made(*value),
-            _ => None,
-        };
-        if let Some(Made { dtype, .. }) = operand.filter(|made| made.is_real()) {
+        let operand = at.call.args.first().or_else(|| at.call.kwargs.get("input")).and_then(Argument::value);
+        if let Some(Made { dtype, .. }) = operand.and_then(|value| self.made(value)).filter(|made| made.is_real()) {
             at.without_conversion(dtype);
         }
     }

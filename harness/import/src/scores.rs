@@ -117,20 +117,8 @@ pub(crate) fn is_by_head(rows: &Constant, views: &[View], shape: &[usize], [head
 impl Reader<'_> {
     /// The scores that an argument is.
     pub(crate) fn scores(&self, argument: Option<&Argument>) -> Option<Scores> {
-        match argument {
-            Some(Argument::Value(value)) => match self.seen(*value)? {
-                Seen::Scores(scores) => Some((**scores).clone()),
-                Seen::Of(..)
-                | Seen::Times(..)
-                | Seen::Expanded(_)
-                | Seen::Repeated(_)
-                | Seen::Reshaped(..)
-                | Seen::Picked(_)
-                | Seen::Computed(_)
-                | Seen::Unsaid(_) => None,
-            },
-            _ => None,
-        }
+        let Some(Seen::Scores(scores)) = self.given(argument) else { return None };
+        Some((**scores).clone())
     }
 
     fn becomes(&mut self, at: &mut At<'_>, scores: Scores) -> Result<(), Refusal> {
@@ -140,19 +128,10 @@ impl Reader<'_> {
 
     /// Queries or keys as views of the result of an operation, and the number that they are multiplied by.
     fn factor(&self, at: &At<'_>, argument: Option<&Argument>) -> Option<((Tensor, Vec<View>), f64)> {
-        let Some(Argument::Value(value)) = argument else { return None };
-        let (tensor, views, by) = match self.seen(*value)? {
-            Seen::Of(tensor, views) => (*tensor, views, 1.0),
-            Seen::Times(tensor, views, by) => (*tensor, views, *by),
-            Seen::Scores(_)
-            | Seen::Expanded(_)
-            | Seen::Repeated(_)
-            | Seen::Reshaped(..)
-            | Seen::Picked(_)
-            | Seen::Computed(_)
-            | Seen::Unsaid(_) => {
-                return None;
-            }
+        let (tensor, views, by) = match self.given(argument) {
+            Some(Seen::Of(tensor, views)) => (*tensor, views, 1.0),
+            Some(Seen::Times(tensor, views, by)) => (*tensor, views, *by),
+            _ => return None,
         };
         // A layer that only multiplies.
         let scaled = at.units.iter().rev().find_map(|unit| match unit {
@@ -194,10 +173,7 @@ impl Reader<'_> {
                 _ => return Err(at.refuse("it multiplies matrices", PRODUCTS)),
             },
         };
-        let [Some(from), Some(to)] = [first, second].map(|argument| match argument {
-            Some(Argument::Value(value)) => self.shape(*value),
-            _ => None,
-        }) else {
+        let [Some(from), Some(to)] = [first, second].map(|argument| self.shape(argument?.value()?)) else {
             return Err(at.unknown_form("other"));
         };
         match (&from[..], &to[..], &made.shape[..]) {

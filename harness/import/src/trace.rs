@@ -192,20 +192,9 @@ impl FunctionCall {
 }
 
 /// An argument of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Argument {
-    /// `None`.
-    None,
-    /// A switch.
-    Bool(bool),
-    /// An integer.
-    Int(i64),
-    /// Any other number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// A list or a tuple.
-    List(Vec<Argument>),
     /// A tensor, by its number.
     Value(usize),
     /// A parameter, by name.
@@ -217,61 +206,31 @@ pub enum Argument {
     /// `start:stop:step`.
     Slice([Option<i64>; 3]),
     /// `...`.
-    Ellipsis,
+    Ellipsis(()),
     /// An element type.
     Dtype(String),
     /// Something that depends on the number of samples, as it is for the traced batch.
     Batch(String),
     /// Anything else, by its class.
     Other(String),
-}
-
-impl<'de> Deserialize<'de> for Argument {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A value written as a map with one key.
-        #[derive(Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        enum Named {
-            Value(usize),
-            Parameter(String),
-            Buffer(String),
-            Constant(usize),
-            Slice([Option<i64>; 3]),
-            Ellipsis(()),
-            Dtype(String),
-            Batch(String),
-            Other(String),
-        }
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Bool(bool),
-            Int(i64),
-            Float(f64),
-            Text(String),
-            List(Vec<Argument>),
-            Named(Named),
-            /// `null`.
-            None(()),
-        }
-        Ok(match Written::deserialize(deserializer)? {
-            Written::None(()) => Self::None,
-            Written::Bool(value) => Self::Bool(value),
-            Written::Int(value) => Self::Int(value),
-            Written::Float(value) => Self::Float(value),
-            Written::Text(value) => Self::Text(value),
-            Written::List(items) => Self::List(items),
-            Written::Named(Named::Value(value)) => Self::Value(value),
-            Written::Named(Named::Parameter(name)) => Self::Parameter(name),
-            Written::Named(Named::Buffer(name)) => Self::Buffer(name),
-            Written::Named(Named::Constant(place)) => Self::Constant(place),
-            Written::Named(Named::Slice(parts)) => Self::Slice(parts),
-            Written::Named(Named::Ellipsis(())) => Self::Ellipsis,
-            Written::Named(Named::Dtype(name)) => Self::Dtype(name),
-            Written::Named(Named::Batch(text)) => Self::Batch(text),
-            Written::Named(Named::Other(class)) => Self::Other(class),
-        })
-    }
+    /// A switch.
+    #[serde(untagged)]
+    Bool(bool),
+    /// An integer.
+    #[serde(untagged)]
+    Int(i64),
+    /// Any other number.
+    #[serde(untagged)]
+    Float(f64),
+    /// A text.
+    #[serde(untagged)]
+    Text(String),
+    /// A list or a tuple.
+    #[serde(untagged)]
+    List(Vec<Argument>),
+    /// `None`.
+    #[serde(untagged)]
+    None,
 }
 
 impl Argument {
@@ -287,6 +246,12 @@ impl Argument {
         Some(*value)
     }
 
+    /// The tensor, if it is one.
+    pub fn value(&self) -> Option<usize> {
+        let Self::Value(value) = self else { return None };
+        Some(*value)
+    }
+
     /// Itself, or what the lists in it hold, in order.
     fn leaves(&self) -> Vec<&Self> {
         if let Self::List(items) = self { items.iter().flat_map(Self::leaves).collect() } else { vec![self] }
@@ -294,8 +259,7 @@ impl Argument {
 
     /// The tensors in it, in order.
     pub fn values(&self) -> Vec<usize> {
-        let value = |leaf: &Self| if let Self::Value(value) = leaf { Some(*value) } else { None };
-        self.leaves().into_iter().filter_map(value).collect()
+        self.leaves().into_iter().filter_map(Self::value).collect()
     }
 
     /// What of it depends on the number of samples.
@@ -353,10 +317,14 @@ impl Trace {
     /// # Errors
     /// The error in the document.
     pub fn read(bytes: &[u8]) -> Result<Self, ImportError> {
+        Self::parsed(bytes).map_err(ImportError::Malformed)
+    }
+
+    fn parsed(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_BYTES {
-            return Err(ImportError::Malformed(format!("more than {} MiB", MAX_BYTES >> 20)));
+            return Err(format!("more than {} MiB", MAX_BYTES >> 20));
         }
-        let malformed = |error: serde_json::Error| ImportError::Malformed(error.to_string());
+        let malformed = |error: serde_json::Error| error.to_string();
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -364,11 +332,11 @@ impl Trace {
         let Version { format } = serde_json::from_slice(bytes).map_err(malformed)?;
         if !(1..=FORMAT).contains(&format) {
             let message = format!("it has format {format}, but this version reads formats 1 to {FORMAT}");
-            return Err(ImportError::Malformed(message));
+            return Err(message);
         }
         let trace: Self = serde_json::from_slice(bytes).map_err(malformed)?;
         if format > 1 && trace.evaluation.is_none() {
-            return Err(ImportError::Malformed("it lacks the call in evaluation mode".to_owned()));
+            return Err("it lacks the call in evaluation mode".to_owned());
         }
         trace.validate()?;
         trace.in_evaluation().map_or(Ok(()), |evaluation| evaluation.validate())?;
@@ -378,27 +346,7 @@ impl Trace {
     /// The trace of the network in evaluation mode, if there is one.
     pub fn in_evaluation(&self) -> Option<Self> {
         let Evaluation { inputs, outputs, constants, buffers, root } = self.evaluation.clone()?;
-        let (evaluation, training) = (None, None);
-        let (model, made_with) = (self.model.clone(), self.made_with.clone());
-        let (parameters, modules) = (self.parameters.clone(), self.modules.clone());
-        let Self { format, classes, batch, .. } = *self;
-        let own = Self {
-            format,
-            model,
-            made_with,
-            classes,
-            batch,
-            inputs,
-            outputs,
-            parameters,
-            constants,
-            buffers,
-            modules,
-            root,
-            evaluation,
-            training,
-        };
-        Some(own)
+        Some(Self { inputs, outputs, constants, buffers, root, evaluation: None, training: None, ..self.clone() })
     }
 
     /// The shape of a parameter.
@@ -408,29 +356,17 @@ impl Trace {
 
     /// The values of an argument that is a constant, or an unchanged buffer.
     pub fn constant(&self, argument: &Argument) -> Option<&Constant> {
-        match argument {
-            Argument::Constant(place) => self.constants.get(*place),
-            Argument::Buffer(name) => self.constants.get(*self.buffers.get(name)?),
-            Argument::None
-            | Argument::Bool(_)
-            | Argument::Int(_)
-            | Argument::Float(_)
-            | Argument::Text(_)
-            | Argument::List(_)
-            | Argument::Value(_)
-            | Argument::Parameter(_)
-            | Argument::Slice(_)
-            | Argument::Ellipsis
-            | Argument::Dtype(_)
-            | Argument::Batch(_)
-            | Argument::Other(_) => None,
+        if let Argument::Buffer(name) = argument {
+            return self.constants.get(*self.buffers.get(name)?);
         }
+        let Argument::Constant(place) = argument else { return None };
+        self.constants.get(*place)
     }
 
-    fn validate(&self) -> Result<(), ImportError> {
+    fn validate(&self) -> Result<(), String> {
         let mut known = HashSet::new();
         if self.inputs.is_empty() || self.batch == 0 || self.classes == 0 {
-            return Err(ImportError::Malformed("there is no input, no sample or no class".to_owned()));
+            return Err("there is no input, no sample or no class".to_owned());
         }
         for (name, input) in &self.inputs {
             if input.shape.first() != Some(&self.batch) {
@@ -438,51 +374,46 @@ impl Trace {
                     "the input `{name}` is {:?}, which does not begin with the batch {}",
                     input.shape, self.batch
                 );
-                return Err(ImportError::Malformed(message));
+                return Err(message);
             }
             self.makes(input, &mut known, name)?;
         }
         for (name, parameter) in &self.parameters {
             if parameter.same_as.as_ref().is_some_and(|other| !self.parameters.contains_key(other)) {
-                return Err(ImportError::Malformed(format!(
-                    "the parameter `{name}` is an alias of a parameter that does not exist"
-                )));
+                return Err(format!("the parameter `{name}` is an alias of a parameter that does not exist"));
             }
         }
         if !self.root.module.is_empty() {
-            return Err(ImportError::Malformed("the call is not that of the network".to_owned()));
+            return Err("the call is not that of the network".to_owned());
         }
         self.validate_call(&self.root, &mut known, 0)?;
         self.outputs.values().try_for_each(|output| self.uses(output, &known, "the network"))
     }
 
-    fn makes(&self, made: &Made, known: &mut HashSet<usize>, at: &str) -> Result<(), ImportError> {
+    fn makes(&self, made: &Made, known: &mut HashSet<usize>, at: &str) -> Result<(), String> {
         if made.shape.len() > 16 || made.shape.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent)).is_none() {
-            return Err(ImportError::Malformed(format!("{at}: a tensor of shape {:?}", made.shape)));
+            return Err(format!("{at}: a tensor of shape {:?}", made.shape));
         }
         match made.value <= MAX_VALUE && known.insert(made.value) {
             true => Ok(()),
-            false => Err(ImportError::Malformed(format!(
-                "{at}: the tensor {} is made twice, or its number is too large",
-                made.value
-            ))),
+            false => Err(format!("{at}: the tensor {} is made twice, or its number is too large", made.value)),
         }
     }
 
-    fn uses(&self, argument: &Argument, known: &HashSet<usize>, at: &str) -> Result<(), ImportError> {
+    fn uses(&self, argument: &Argument, known: &HashSet<usize>, at: &str) -> Result<(), String> {
         if let Some(value) = argument.values().into_iter().find(|value| !known.contains(value)) {
-            return Err(ImportError::Malformed(format!("{at}: the tensor {value} is used before it is made")));
+            return Err(format!("{at}: the tensor {value} is used before it is made"));
         }
         match argument.parameters().into_iter().find(|name| !self.parameters.contains_key(*name)) {
-            Some(name) => Err(ImportError::Malformed(format!("{at}: there is no parameter `{name}`"))),
+            Some(name) => Err(format!("{at}: there is no parameter `{name}`")),
             None => Ok(()),
         }
     }
 
-    fn validate_call(&self, call: &ModuleCall, known: &mut HashSet<usize>, depth: usize) -> Result<(), ImportError> {
+    fn validate_call(&self, call: &ModuleCall, known: &mut HashSet<usize>, depth: usize) -> Result<(), String> {
         let path = &call.module;
         if !self.modules.contains_key(path) || depth > 64 {
-            return Err(ImportError::Malformed(format!("there is no module `{path}`, or it is nested too deeply")));
+            return Err(format!("there is no module `{path}`, or it is nested too deeply"));
         }
         call.args.iter().chain(call.kwargs.values()).try_for_each(|argument| self.uses(argument, known, path))?;
         for inner in &call.body {

@@ -49,6 +49,7 @@ fn arguments_say_what_the_layer_does() {
         ("torch.clamp", json!([]), json!({"min": 0}), SAME, "- map: \"max(0, x)\""),
         ("torch.clamp", json!([null, 2.5]), json!({}), SAME, "- map: \"min(2.5, x)\""),
         ("torch.nn.functional.softplus", json!([1, 20]), json!({}), SAME, "- map: \"softplus(x)\""),
+        ("torch.expm1", json!([]), json!({}), SAME, "- map: \"expm1(x)\""),
         ("torch.nn.functional.gelu", json!([]), json!({"approximate": "tanh"}), SAME, "approximate: tanh"),
         ("torch.nn.functional.elu", json!([0.5]), json!({}), SAME, "- elu: {alpha: 0.5}"),
         ("torch.nn.functional.leaky_relu", json!([]), json!({"negative_slope": 0.2}), SAME, "slope: 0.2"),

@@ -8,7 +8,7 @@ use crate::{
 use std::collections::BTreeSet;
 use zoo_graph::{
     DType, Graph, Place,
-    ops::{ExtractPatches, ExtractPatchesGrad, Operator},
+    ops::{ExtractPatches, ExtractPatchesGrad},
     passes::{
         Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
         HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline, PlaceCasts, PrecisionMode,
@@ -128,7 +128,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(device.matrix.blocked_channels, Box::new(BlockedLayout { row_major }));
     let mut on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
     if npu.extract_patches == PatchesForm::Host {
-        let names = [ExtractPatches::names(), ExtractPatchesGrad::names()];
+        let names = [ExtractPatches::NAMES, ExtractPatchesGrad::NAMES];
         on_host.extend(names.concat().into_iter().map(str::to_owned));
     }
     add(!on_host.is_empty(), Box::new(HostPlacement { operators: on_host }));

@@ -61,7 +61,8 @@ pub fn formula(op: &Op) -> Option<&Formula> {
 /// Whether a term computes anything.
 fn is_arithmetic(term: &Term) -> bool {
     match term {
-        Term::Unary(..) | Term::Binary(..) | Term::Select(..) | Term::Softmax(_) | Term::Row(..) => true,
+        Term::Unary(..) | Term::Binary(..) | Term::Select(..) => true,
+        Term::Softmax(_) | Term::LogSoftmax(_) | Term::Row(..) => true,
         Term::Operand(_) | Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Coordinate(_) => false,
     }
 }

@@ -211,7 +211,8 @@ fn reads_twice(graph: &Graph, node: &Node, device: &Device) -> bool {
     let Some(formula) = formula(&node.op) else { return false };
     let whole = node.inputs.iter().map(|v| graph.ty(*v)).max_by_key(|ty| ty.stored_numel());
     let Some(whole) = whole else { return false };
-    let folds = formula.terms().iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_)));
+    let folds =
+        formula.terms().iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::LogSoftmax(_)));
     let rows = if node.op.update().is_some() { whole.shape.len() } else { formula.rows() };
     let row: usize = whole.shape.iter().rev().take(rows).product();
     let bytes = row as u64 * whole.dtype.bytes().0;

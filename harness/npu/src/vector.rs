@@ -85,7 +85,7 @@ fn functions(formula: &Formula) -> u64 {
     let of_elements = formula.terms().iter().zip(extents).filter(|(_, extent)| *extent == Extent::Element);
     let count = |term: &Term| match term {
         Term::Unary(function, _) => match function {
-            Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt => 1,
+            Unary::Exp | Unary::Expm1 | Unary::Log | Unary::Sqrt | Unary::Rsqrt => 1,
             // An exponential, and a quotient or logarithm.
             Unary::Tanh | Unary::Sigmoid | Unary::Softplus | Unary::Erf => 2,
             Unary::Neg | Unary::Abs | Unary::Sign | Unary::Sin | Unary::Cos | Unary::Floor => 0,
@@ -102,7 +102,7 @@ fn functions(formula: &Formula) -> u64 {
             | Binary::AtLeast
             | Binary::Equal => 0,
         },
-        Term::Softmax(_) => 2,
+        Term::Softmax(_) | Term::LogSoftmax(_) => 2,
         Term::Operand(_)
         | Term::Constant(_)
         | Term::Step(_)

@@ -7,15 +7,19 @@
 //! assert_eq!((shapes.val, shapes.size.extent()), (200, [64, 64]));
 //! ```
 
-/// Declares settings: a struct with a default for each field, so that a recipe may leave out any of them.
+#[doc(hidden)]
+pub use serde_inline_default::serde_inline_default;
+
+/// Declares settings: a struct whose keys have their defaults beside them. A key without a default must be written. If
+/// all keys have one, the struct has it too.
 #[macro_export]
 macro_rules! settings {
     ($(#[$about:meta])* pub struct $name:ident {$(
         $(#[$about_key:meta])* pub $key:ident: $value:ty = $default:expr,
     )+}) => {
-        $(#[$about])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields, default)]
+        $(#[$about])*
         pub struct $name {$(
             $(#[$about_key])* pub $key: $value,
         )+}
@@ -25,6 +29,17 @@ macro_rules! settings {
                 Self {$($key: $default,)+}
             }
         }
+    };
+    ($(#[$about:meta])* pub struct $name:ident {$(
+        $(#[$about_key:meta])* pub $key:ident: $value:ty $(= $default:expr)?,
+    )*}) => {
+        #[$crate::serde_inline_default]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        $(#[$about])*
+        pub struct $name {$(
+            $(#[$about_key])* $(#[serde_inline_default($default)])? pub $key: $value,
+        )*}
     };
 }
 

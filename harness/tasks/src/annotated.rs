@@ -6,8 +6,8 @@ use zoo_datasets::{Annotated, DataError, Image, LoaderConfig};
 use zoo_recipe::Recipe;
 
 use crate::{
-    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network,
-    SampleSets, task::in_rows,
+    Asked, Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, SampleSets,
+    task::in_rows,
 };
 
 /// Images with annotations of one kind.
@@ -20,21 +20,10 @@ pub(crate) trait Annotation: Sized + 'static {
     fn feed(train: Images<Self>, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
     /// As [`SampleSets::held_out`].
-    fn held_out(
-        val: Images<Self>,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError>;
+    fn held_out(val: Images<Self>, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError>;
 
     /// As [`SampleSets::trivial_answers`].
-    fn trivial_answers(
-        _val: Images<Self>,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        _config: LoaderConfig,
-        _progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(_val: Images<Self>, _asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
         Ok(Vec::new())
     }
 
@@ -55,6 +44,19 @@ impl<A: Annotation> AnnotatedImages<A> {
     /// Images to train on and held-out ones.
     pub fn new(train: impl Annotated<A> + 'static, val: impl Annotated<A> + 'static) -> Self {
         Self { train: Arc::new(train), val: Arc::new(val) }
+    }
+
+    /// Generated scenes, which have to have as many classes as the model.
+    ///
+    /// # Errors
+    /// They have another number.
+    pub fn generated(self, recipe: &Recipe, description: String) -> Result<DataSets, InputError> {
+        let (classes, own) = (recipe.model.classes, self.classes().len());
+        if classes != own {
+            let message = format!("the shapes have {own} classes including background, but the model has {classes}");
+            return Err(InputError::at(recipe, "model.classes", message));
+        }
+        Ok(self.opened(description, 0))
     }
 
     /// As opened data.
@@ -93,23 +95,12 @@ impl<A: Annotation> SampleSets for AnnotatedImages<A> {
         A::feed(self.train.clone(), recipe, inputs, config)
     }
 
-    fn held_out(
-        &self,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
-        A::held_out(self.val.clone(), recipe, network, config)
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        A::held_out(self.val.clone(), judged)
     }
 
-    fn trivial_answers(
-        &self,
-        recipe: &Recipe,
-        network: &mut MakeNetwork<'_>,
-        config: LoaderConfig,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
-        A::trivial_answers(self.val.clone(), recipe, network, config, progress)
+    fn trivial_answers(&self, asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
+        A::trivial_answers(self.val.clone(), asked)
     }
 
     fn is_undivided(&self) -> bool {

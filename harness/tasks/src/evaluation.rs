@@ -75,37 +75,45 @@ pub(crate) fn first_input(network: &dyn Network) -> Result<Input, EvaluationErro
 
 /// Held-out samples, checked against a network.
 pub trait HeldOut {
-    /// Evaluates all of them; `None` if `cancel` was set before the end.
+    /// Evaluates all of them; `None` if it was cancelled before the end.
     ///
     /// # Errors
     /// Samples that cannot be read or do not fit the network.
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError>;
+    fn evaluate(&self, network: &mut dyn Network, watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError>;
+}
+
+/// Follows an evaluation, and can end it.
+pub struct Watch<'a> {
+    /// Set if the evaluation is to end early, without a result.
+    pub cancel: &'a AtomicBool,
+    /// Receives progress and results.
+    pub witness: &'a mut Witness<'a>,
+}
+
+impl Watch<'_> {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
 }
 
 /// Passes all batches of held-out samples to `judge`, with the number of samples before it; `judge` returns the number
-/// of its samples. Returns the number of all samples, of `of`; `None` if `cancel` was set before the end.
+/// of its samples. Returns the number of all samples, of `of`; `None` if it was cancelled before the end.
 ///
 /// # Errors
 /// Samples that cannot be read, all of them skipped, and errors of `judge`.
 pub(crate) fn judge_all<B>(
     batches: impl Iterator<Item = Result<B, DataError>>,
     of: usize,
-    cancel: &AtomicBool,
-    witness: &mut Witness<'_>,
+    watch: &mut Watch<'_>,
     mut judge: impl FnMut(B, usize, &mut Witness<'_>) -> Result<usize, EvaluationError>,
 ) -> Result<Option<u64>, EvaluationError> {
     let mut done = 0;
     for batch in batches {
-        if cancel.load(Ordering::Relaxed) {
+        if watch.is_cancelled() {
             return Ok(None);
         }
-        done += judge(batch?, done, witness)?;
-        witness(&Sight::Progress { what: "samples", done, of });
+        done += judge(batch?, done, watch.witness)?;
+        (watch.witness)(&Sight::Progress { what: "samples", done, of });
     }
     if done == 0 {
         return Err(EvaluationError::NothingEvaluated);

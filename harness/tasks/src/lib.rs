@@ -40,12 +40,13 @@ pub use baseline::LinearBaseline;
 pub use batch::{Batch, Element, Field, Input, Numbers};
 pub use classification::LabelledImages;
 pub use evaluation::{
-    Baseline, Evaluation, EvaluationError, Found, HeldOut, Network, Output, Place, Sight, Witness, not_finite, score,
+    Baseline, Evaluation, EvaluationError, Found, HeldOut, Network, Output, Place, Sight, Watch, Witness, not_finite,
+    score,
 };
 pub use feed::{Batches, Feed};
 pub use inspection::{Inspection, Pixels};
 pub use language_modelling::{Generator, Sampling};
-pub use task::{DataSets, MakeNetwork, SampleSets, Task, loader_config, open, task};
+pub use task::{Asked, DataSets, Judged, MakeNetwork, SampleSets, Task, loader_config, open, task};
 
 use thiserror::Error;
 use zoo_datasets::DataError;

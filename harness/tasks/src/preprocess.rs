@@ -14,6 +14,16 @@ pub(crate) enum Split {
     Eval,
 }
 
+impl Split {
+    /// The steps and their path in the recipe.
+    fn steps(self, recipe: &Recipe) -> (&[schema::Step], &'static str) {
+        match self {
+            Self::Train => (&recipe.preprocess.train, "preprocess.train"),
+            Self::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
+        }
+    }
+}
+
 /// Builds the preprocessing of a recipe, and checks that its result fits the model. `image` is `[channels, height,
 /// width]`; one channel means grey images. `from` is the common size of all images of the data set, if they have one.
 ///
@@ -25,10 +35,7 @@ pub(crate) fn pipeline(
     from: Option<Size>,
     image: [usize; 3],
 ) -> Result<Pipeline, InputError> {
-    let (steps, path) = match split {
-        Split::Train => (&recipe.preprocess.train, "preprocess.train"),
-        Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
-    };
+    let (steps, path) = split.steps(recipe);
     let refuse = |at: &str, message: String| InputError::at(recipe, at, message);
     let (mut of_pixels, mut normalize, mut erasing) = (Vec::new(), None, None);
     for (i, step) in steps.iter().enumerate() {
@@ -90,13 +97,23 @@ pub(crate) fn unresized(recipe: &Recipe, split: Split) -> Result<Pipeline, Input
     Ok(Pipeline::new(Vec::new(), only_normalisation(recipe, split)?)?)
 }
 
+/// As [`only_normalisation`], of images with `channels` channels, which are grey if there is only one.
+///
+/// # Errors
+/// Other steps, and another number of channels than 1 and 3.
+pub(crate) fn normalisation_of(recipe: &Recipe, split: Split, channels: usize) -> Result<Normalize, InputError> {
+    let normalize = only_normalisation(recipe, split)?;
+    if channels != 3 && channels != 1 {
+        let message = format!("images have three channels, or one if they are grey, not {channels}");
+        return Err(InputError::at(recipe, "model.inputs", message));
+    }
+    Ok(Normalize { grey: channels == 1, ..normalize })
+}
+
 /// The normalisation of a list of steps in which nothing else is allowed, because another section augments samples.
 pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normalize, InputError> {
-    let (steps, path) = match split {
-        Split::Train => (&recipe.preprocess.train, "preprocess.train"),
-        Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
-    };
-    match steps.as_slice() {
+    let (steps, path) = split.steps(recipe);
+    match steps {
         [] => Ok(Normalize::UNCHANGED),
         [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
         _ => {

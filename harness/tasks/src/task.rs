@@ -113,30 +113,18 @@ pub trait SampleSets: Send + Sync {
     ///
     /// # Errors
     /// Samples or preprocessing that do not fit the network.
-    fn held_out(
-        &self,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError>;
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError>;
 
     /// A linear classifier on the same samples, for comparison.
     fn linear_baseline(&self, _recipe: &Recipe) -> Option<LinearBaseline> {
         None
     }
 
-    /// The scores of trivial answers that ignore the sample. `network` creates a network, whose shapes some answers
-    /// need; `progress` is called with the number of samples done and their total.
+    /// The scores of trivial answers that ignore the sample.
     ///
     /// # Errors
     /// Samples that cannot be read, or a network that they do not fit.
-    fn trivial_answers(
-        &self,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        _config: LoaderConfig,
-        _progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(&self, _asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
         Ok(Vec::new())
     }
 
@@ -171,6 +159,29 @@ pub trait SampleSets: Send + Sync {
     fn generator(&self) -> Option<Generator<'_>> {
         None
     }
+}
+
+/// A network that is judged by the held-out samples of a recipe.
+#[derive(Clone, Copy)]
+pub struct Judged<'a> {
+    /// The recipe.
+    pub recipe: &'a Recipe,
+    /// The network.
+    pub network: &'a dyn Network,
+    /// How samples are loaded.
+    pub config: LoaderConfig,
+}
+
+/// What trivial answers to the held-out samples of a recipe are computed with.
+pub struct Asked<'a, 'n> {
+    /// The recipe.
+    pub recipe: &'a Recipe,
+    /// Creates a network, whose shapes some answers need.
+    pub network: &'a mut MakeNetwork<'n>,
+    /// How samples are loaded.
+    pub config: LoaderConfig,
+    /// Is called with the number of samples done and their total.
+    pub progress: &'a mut dyn FnMut(usize, usize),
 }
 
 /// Creates a network without weights.

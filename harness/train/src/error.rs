@@ -1,6 +1,6 @@
 //! Errors of a training.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zoo_datasets::DataError;
 use zoo_engine::EngineError;
@@ -148,6 +148,33 @@ pub enum TrainError {
     /// An error of candle outside of the step.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+}
+
+/// Runs that cannot be judged, compared or reported, and trainings of other frameworks that cannot be read.
+#[derive(Debug, Error)]
+pub enum RunsError {
+    /// The runs do not form a set, or lack something.
+    #[error("{0}")]
+    Unfit(String),
+    /// Trainings of other frameworks that cannot be read.
+    #[error("{place}: {reason}")]
+    Malformed {
+        /// The file, or a line of it.
+        place: String,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// The page cannot be made.
+    #[error(transparent)]
+    Page(#[from] minijinja::Error),
+}
+
+impl RunsError {
+    /// A run that is still going on, or was interrupted.
+    pub(crate) fn not_done(folder: &Path) -> Self {
+        let folder = folder.display();
+        Self::Unfit(format!("{folder} is not finished; `zoo run --resume {folder}` resumes it"))
+    }
 }
 
 impl From<EvaluationError> for TrainError {

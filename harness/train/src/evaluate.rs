@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use std::sync::atomic::AtomicBool;
-use zoo_tasks::{Baseline, Evaluation, EvaluationError, Generator, HeldOut, Sampling, Witness};
+use zoo_tasks::{Asked, Baseline, Evaluation, EvaluationError, Generator, HeldOut, Judged, Sampling, Watch, Witness};
 
 use crate::{TrainError, job::Job, network::Network, weights::Weights};
 
@@ -57,7 +57,8 @@ pub fn trivial_answers(job: Job<'_>, progress: &mut dyn FnMut(usize, usize)) -> 
         let network = Network::new(job, 1).map_err(|error| EvaluationError::Network(error.into()))?;
         Ok(Box::new(network))
     };
-    Ok(job.data.samples.trivial_answers(job.recipe, &mut network, job.eval_loader_config(), progress)?)
+    let (recipe, config) = (job.recipe, job.eval_loader_config());
+    Ok(job.data.samples.trivial_answers(Asked { recipe, network: &mut network, config, progress })?)
 }
 
 /// The network in evaluation mode with the held-out set: stored statistics, no dropout, no update.
@@ -74,7 +75,8 @@ impl<'a> Evaluator<'a> {
     /// that do not fit it.
     pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
         let network = Network::new(job, job.eval_batch())?;
-        let held_out = job.data.samples.held_out(job.recipe, &network, job.eval_loader_config())?;
+        let (recipe, config) = (job.recipe, job.eval_loader_config());
+        let held_out = job.data.samples.held_out(Judged { recipe, network: &network, config })?;
         Ok(Self { network, held_out })
     }
 
@@ -91,6 +93,6 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// Samples that cannot be read or do not fit the network.
     pub fn run(&mut self, cancel: &AtomicBool, witness: &mut Witness<'_>) -> Result<Option<Evaluation>, TrainError> {
-        Ok(self.held_out.evaluate(&mut self.network, cancel, witness)?)
+        Ok(self.held_out.evaluate(&mut self.network, Watch { cancel, witness })?)
     }
 }

@@ -44,7 +44,7 @@ mod whiten;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use environment::Environment;
-pub use error::TrainError;
+pub use error::{RunsError, TrainError};
 pub use evaluate::{Evaluator, continue_text, evaluate, trivial_answers};
 pub use event::{Event, GoldenVerdict, HOST, ListenError, Listener, RunResult};
 pub use event_log::EventLog;

@@ -129,6 +129,16 @@ impl RunFolder {
         path.join(EVENTS).is_file() || path.join(LOCK).is_file()
     }
 
+    /// The runs in a folder and its subfolders, up to `depth` levels deep; there are none inside a run.
+    pub fn below(folder: &Path, depth: usize) -> Vec<PathBuf> {
+        if Self::is_run(folder) {
+            return vec![folder.to_owned()];
+        }
+        let listed = (depth > 0).then(|| std::fs::read_dir(folder)).into_iter().flatten();
+        let inner = listed.flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        inner.flat_map(|path| Self::below(&path, depth - 1)).collect()
+    }
+
     /// Refuses a folder without a run, before anything slow is started.
     ///
     /// # Errors
@@ -239,7 +249,7 @@ fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Ve
                 Err(error) => {
                     let reason = error.to_string();
                     refused = refused.or(Some(error));
-                    CheckpointError::Unfit { path: path.clone(), reason }
+                    CheckpointError::unusable(&path, reason)
                 }
             },
         };

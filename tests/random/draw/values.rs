@@ -74,7 +74,7 @@ const FORMULAS: [&str; 12] = [
     "max(x, 0.1 * x) + 0.5",
     "1 - x",
     "x / (1 + abs(x))",
-    "select(x > 0, x, exp(min(x, 0)) - 1)",
+    "select(x > 0, x, expm1(min(x, 0)))",
     "softplus(x) - log(2)",
     "x * erf(x / 2) + sin(x) * cos(x)",
     "x - row_mean(x)",

@@ -21,8 +21,7 @@ pub(super) struct Selection {
 impl Selection {
     /// The recipe and its data.
     pub(super) fn open(&self, context: &Context) -> Result<(Recipe, DataSets), Failure> {
-        let catalog = context.catalog()?;
-        let recipe = context.load(&catalog, &self.recipe.recipe, &self.recipe.change)?.recipe;
+        let recipe = context.load(&self.recipe.recipe, &self.recipe.change)?.recipe;
         let spinner = context.progress.spinner();
         spinner.message(format!("{}: opening the data", recipe.name));
         let sets = zoo_tasks::open(&recipe, self.data.as_deref())?;

@@ -51,6 +51,5 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     drop(spinner);
     let report = Report { file, images };
     let text = format!("{}: {images} images of {}", report.file.display(), sets.description);
-    context.show(&report, |out| Ok(writeln!(out, "{text}")?))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| Ok(writeln!(out, "{text}")?))
 }

@@ -56,15 +56,13 @@ struct Report<'a> {
 
 /// Writes the folder.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let form = match args.form {
         Form::Msprobe => reference::Form::Msprobe,
         Form::Named => reference::Form::Named,
     };
     let tensors = reference::write(&loaded.recipe, &golden, form, &args.out)?;
     let report = Report { recipe: &loaded.recipe.name, tensors, out: &args.out };
-    context.show(&report, |out| Ok(writeln!(out, "{}: {tensors} tensors", args.out.display())?))?;
-    Ok(Exit::Pass)
+    context.show(&report, |out| Ok(writeln!(out, "{}: {tensors} tensors", args.out.display())?))
 }

@@ -67,9 +67,8 @@ struct Report {
 
 /// Writes the files.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let spelling = match args.form {
         Form::Mindspore => Spelling::MindSpore,
         Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,
@@ -97,8 +96,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         writeln!(out, "{weights}: {} tensors", report.weights)?;
         writeln!(out, "{inputs}: {} tensors", report.inputs)?;
         Ok(writeln!(out, "{conditions}: optimizer, loss, and the keys of a recording")?)
-    })?;
-    Ok(Exit::Pass)
+    })
 }
 
 fn described(conditions: &Conditions) -> Result<String, Failure> {

@@ -1,7 +1,6 @@
 //! `zoo profile R --against OTHER`: compare two steps.
 
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::complete;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
@@ -42,7 +41,6 @@ impl AgainstArgs {
         first: &Recipe,
         machine: &Machine,
         work: Work,
-        catalog: &Catalog,
         context: &Context,
     ) -> Result<Option<Other>, Failure> {
         let Some(name) = &self.against else { return Ok(None) };
@@ -55,7 +53,7 @@ impl AgainstArgs {
         machine.devices = machine.devices.or_else(|| unless_set("npu.devices", first.npu.devices));
         machine.batch = machine.batch.or_else(|| unless_set("train.batch", first.train.batch));
         let change = Change { profile: None, sets: self.against_set.clone() };
-        let (recipe, device) = machine.load(name, &change, catalog, context)?;
+        let (recipe, device) = machine.load(name, &change, context)?;
         let profile = zoo_npu::profile(&recipe, &device, work)?;
         let set = self.against_set.join(" ");
         let title = format!("{} on {}, batch {} {set}", recipe.name, device.name, profile.batch).trim_end().to_owned();

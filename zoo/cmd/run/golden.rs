@@ -2,7 +2,6 @@
 
 use super::before;
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::ci::Suite;
 use crate::console::{BAD, GOOD, WARN, paint};
 use crate::context::Context;
@@ -40,14 +39,13 @@ pub(super) fn prove(
     name: &str,
     profile: Option<&str>,
     loaded: &Loaded,
-    catalog: &Catalog,
     memory: MemoryArgs,
     context: &mut Context,
 ) -> Result<Proof, Failure> {
-    let mut written = catalog.load(name, None, &[])?;
+    let mut written = context.catalog()?.load(name, None, &[])?;
     written.recipe.engine = loaded.recipe.engine.clone();
     let begun = Instant::now();
-    let report = match proof::check(catalog, &written, None, Precision::F32, memory, context) {
+    let report = match proof::check(&written, None, Precision::F32, memory, context) {
         Ok(report) => report,
         Err(error @ Failure::GoldenNotFound { .. }) => return Err(Failure::Unproven(Box::new(error))),
         Err(error @ Failure::Golden(GoldenError::Absent { .. })) => {
@@ -92,10 +90,10 @@ pub(super) fn prove(
 
 /// The verdict as a coloured word.
 pub(super) fn word(verdict: GoldenVerdict) -> String {
-    match verdict {
-        GoldenVerdict::Pass => paint(GOOD, "pass"),
-        GoldenVerdict::Baseline => paint(WARN, "baseline"),
-        GoldenVerdict::Fail => paint(BAD, "fail"),
-        GoldenVerdict::Absent => paint(WARN, "absent"),
-    }
+    let style = match verdict {
+        GoldenVerdict::Pass => GOOD,
+        GoldenVerdict::Fail => BAD,
+        GoldenVerdict::Baseline | GoldenVerdict::Absent => WARN,
+    };
+    paint(style, verdict.name())
 }

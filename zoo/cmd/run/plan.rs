@@ -3,7 +3,6 @@
 use super::args::Args;
 use super::folder::{expect_writable, last_run, next_run};
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::context::Context;
 use crate::options::Change;
 use crate::trained::names_no_file;
@@ -15,8 +14,6 @@ use zoo_train::{Launch, RunFolder};
 pub(super) struct Plan {
     /// The settings; for a resumed run, its original settings with those of the command line.
     pub launch: Launch,
-    /// Finds recipes and goldens.
-    pub catalog: Catalog,
     /// The recipe, with profile and overrides.
     pub loaded: Loaded,
     /// The run to resume.
@@ -54,9 +51,8 @@ impl Plan {
             return Err(Failure::Usage(format!("there is no run folder `{}`", args.recipe)));
         }
         context.also_search(launch.recipes.iter().cloned());
-        let mut catalog = context.catalog()?;
         let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
-        let (profile, mut loaded) = context.load_to_train(&catalog, &launch.recipe, &change)?;
+        let (profile, mut loaded) = context.load_to_train(&launch.recipe, &change)?;
         launch.profile = profile;
         if args.resume && resumed.is_none() {
             let folder = last_run(&stem(&loaded, &launch))?;
@@ -64,14 +60,13 @@ impl Plan {
             if let Some(begun) = Launch::read(&folder)? {
                 launch = launch.over(begun);
                 context.also_search(launch.recipes.iter().cloned());
-                catalog = context.catalog()?;
                 let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
-                loaded = context.load_to_train(&catalog, &launch.recipe, &change)?.1;
+                loaded = context.load_to_train(&launch.recipe, &change)?.1;
             }
             resumed = Some(folder);
         }
         loaded.recipe.engine.threads = args.threads.map(usize::from).or(loaded.recipe.engine.threads);
-        let plan = Self { launch, catalog, loaded, resumed, out: args.out.clone(), repeat: args.repeat };
+        let plan = Self { launch, loaded, resumed, out: args.out.clone(), repeat: args.repeat };
         if plan.resumed.is_none() && context.ranks.is_first() {
             plan.seeds()
                 .into_iter()

@@ -26,19 +26,10 @@ pub(super) fn first_before_others<T>(ranks: &Ranks, work: impl FnOnce() -> Resul
 /// # Errors
 /// Another rank has ended.
 pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure> {
-    let own = match proof.verdict {
-        GoldenVerdict::Pass => 0,
-        GoldenVerdict::Absent => 1,
-        GoldenVerdict::Baseline => 2,
-        GoldenVerdict::Fail => 3,
-    };
-    let verdict = match ranks.broadcast(vec![own])?.as_slice() {
-        [0] => GoldenVerdict::Pass,
-        [1] => GoldenVerdict::Absent,
-        [2] => GoldenVerdict::Baseline,
-        _ => GoldenVerdict::Fail,
-    };
-    Ok(Proof { verdict, ..proof })
+    let passing = [GoldenVerdict::Pass, GoldenVerdict::Absent, GoldenVerdict::Baseline];
+    let own = passing.iter().position(|verdict| *verdict == proof.verdict).unwrap_or(passing.len()) as u8;
+    let verdict = ranks.broadcast(vec![own])?.first().and_then(|place| passing.get(usize::from(*place)).copied());
+    Ok(Proof { verdict: verdict.unwrap_or(GoldenVerdict::Fail), ..proof })
 }
 
 /// Trains together with the first rank, which writes all files; `None` if all ranks were interrupted.

@@ -2,7 +2,6 @@
 
 use super::before;
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::context::Context;
 use crate::memory::MemoryArgs;
 use crate::numbers::percent;
@@ -24,12 +23,11 @@ pub(super) fn rehearse(
     name: &str,
     recipe: &Recipe,
     simulated: &Simulated,
-    catalog: &Catalog,
     memory: MemoryArgs,
     context: &mut Context,
 ) -> Result<Option<Event>, Failure> {
-    let mut written = catalog.load(name, None, &[])?;
-    let golden = match proof::golden(catalog, &written, None) {
+    let mut written = context.catalog()?.load(name, None, &[])?;
+    let golden = match proof::golden(&written, None, context) {
         Ok((golden, _)) => golden,
         Err(Failure::Golden(GoldenError::Absent { .. })) => return Ok(None),
         Err(other) => return Err(other),

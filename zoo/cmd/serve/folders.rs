@@ -42,8 +42,7 @@ impl Folders {
 
     /// All runs, by name.
     pub(super) fn rows(&mut self) -> Vec<Row> {
-        let mut folders = Vec::new();
-        collect(&self.root, DEPTH, &mut folders);
+        let folders = RunFolder::below(&self.root, DEPTH);
         let mut rows: Vec<Row> = folders.iter().map(|folder| self.row(folder)).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
@@ -51,9 +50,7 @@ impl Folders {
 
     /// The folder of a run by its name in the list of runs. Other folders cannot be requested.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
-        let mut folders = Vec::new();
-        collect(&self.root, DEPTH, &mut folders);
-        folders.into_iter().find(|folder| self.name(folder).as_deref() == Some(name))
+        RunFolder::below(&self.root, DEPTH).into_iter().find(|folder| self.name(folder).as_deref() == Some(name))
     }
 
     fn name(&self, folder: &Path) -> Option<String> {
@@ -80,13 +77,4 @@ fn read(folder: &Path) -> Result<Box<ComparedRun>, String> {
     let record = RunRecord::read(folder).map_err(|error| error.to_string())?;
     let mut compared = compare(&[record]).map_err(|error| error.to_string())?.runs;
     compared.pop().map(Box::new).ok_or_else(|| "there are no runs to show".to_owned())
-}
-
-fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    if RunFolder::is_run(folder) {
-        found.push(folder.to_owned());
-    } else if depth > 0 {
-        let inner = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        inner.filter(|path| path.is_dir()).for_each(|path| collect(&path, depth - 1, found));
-    }
 }

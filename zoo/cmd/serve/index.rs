@@ -5,8 +5,7 @@ use crate::Failure;
 use std::path::Path;
 use zoo_pages::{Cell, Grid, Page, Section, Verdict, duration};
 use zoo_recipe::schema::{Metric, Unit};
-use zoo_train::GoldenVerdict;
-use zoo_train::report::{ComparedRun, ComparisonError};
+use zoo_train::{RunsError, report::ComparedRun};
 
 /// The page.
 pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
@@ -46,18 +45,12 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
     };
     let verdict = Verdict { class: "", short, lines: Vec::new() };
     let page = Page { title, served: true, verdict, sections: vec![section], ..Page::default() };
-    Ok(page.render().map_err(ComparisonError::from)?)
+    Ok(page.render().map_err(RunsError::from)?)
 }
 
 fn cells(run: &ComparedRun) -> [Cell; 9] {
     let unit = run.metric.map_or(Unit::Plain, Metric::unit);
     let metric = run.metric.map(Metric::name).unwrap_or_default();
-    let golden = match run.golden {
-        GoldenVerdict::Pass => Cell::classed("pass", "good"),
-        GoldenVerdict::Baseline => Cell::classed("baseline", "faint"),
-        GoldenVerdict::Fail => Cell::classed("fail", "bad"),
-        GoldenVerdict::Absent => Cell::classed("absent", "faint"),
-    };
     [
         run.recipe.as_str().into(),
         run.state.into(),
@@ -71,6 +64,6 @@ fn cells(run: &ComparedRun) -> [Cell; 9] {
         run.steps.to_string().into(),
         run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
         run.seconds.map(duration).unwrap_or_default().into(),
-        golden,
+        run.golden.cell(),
     ]
 }

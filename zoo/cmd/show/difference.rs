@@ -1,11 +1,10 @@
 //! The differences between two recipes, including defaults, and the line of each value.
 
-use crate::Failure;
-use crate::catalog::Catalog;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::options::{Change, RecipeArgs};
 use crate::table::{fitted_after, screen_width};
+use crate::{Exit, Failure};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
@@ -37,22 +36,17 @@ struct Report {
 }
 
 /// Lists the differences.
-pub(super) fn show(
-    recipe: &RecipeArgs,
-    other: Option<&str>,
-    catalog: &Catalog,
-    context: &mut Context,
-) -> Result<(), Failure> {
+pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Context) -> Result<Exit, Failure> {
     let Change { profile, sets } = &recipe.change;
     let (first, change) = match other {
-        Some(_) => (context.load(catalog, &recipe.recipe, &recipe.change)?, &recipe.change),
+        Some(_) => (context.load(&recipe.recipe, &recipe.change)?, &recipe.change),
         None if profile.is_none() && sets.is_empty() => {
             let usage = "--diff needs another recipe, or --profile or --set";
             return Err(Failure::Usage(usage.to_owned()));
         }
-        None => (context.load(catalog, &recipe.recipe, &Change::default())?, &recipe.change),
+        None => (context.load(&recipe.recipe, &Change::default())?, &recipe.change),
     };
-    let second = context.load(catalog, other.unwrap_or(&recipe.recipe), change)?;
+    let second = context.load(other.unwrap_or(&recipe.recipe), change)?;
     let (a, b) = (first.recipe, second.recipe);
     let named = |name: &str, change: &Change| {
         let profile = change.profile.iter().map(|profile| format!(" --profile {profile}"));
@@ -65,8 +59,7 @@ pub(super) fn show(
         b: named(&b.name, change),
         differences: differences(&a, &b)?,
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(())
+    context.show(&report, |out| print(&report, out))
 }
 
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! The training step, node by node.
 
-use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::table::{Cell, Table};
+use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::passes::Pipeline;
@@ -45,7 +45,12 @@ struct Report<'a> {
 }
 
 /// Prints every node with shapes and cost, after the given number of passes.
-pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn show(
+    recipe: &Recipe,
+    batch: usize,
+    passes: Option<usize>,
+    context: &mut Context,
+) -> Result<Exit, Failure> {
     let mut graph = zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
     let applied = match passes {
         Some(until) => Pipeline::fast(recipe.engine.fusion).run(&mut graph, Some(until))?,
@@ -60,8 +65,7 @@ pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context
         nodes,
         passes: applied.into_iter().map(|a| Pass { name: a.pass, patches: a.patches }).collect(),
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(())
+    context.show(&report, |out| print(&report, out))
 }
 
 fn rows(graph: &Graph) -> Vec<Row> {

@@ -1,10 +1,10 @@
 //! The layers of a network: shapes, parameters, multiply-accumulates.
 
-use crate::Failure;
 use crate::console::{Console, HEADING, paint};
 use crate::context::Context;
 use crate::numbers::{grouped, scaled};
 use crate::table::Table;
+use crate::{Exit, Failure};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::Write;
@@ -40,7 +40,7 @@ struct Report<'a> {
 }
 
 /// Prints the layers in order of execution, and their totals.
-pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Result<Exit, Failure> {
     let model = recipe.resolve()?;
     let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(batch))?;
     let rows = rows(&model, &graph);
@@ -56,8 +56,7 @@ pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Resu
         parameters,
         macs,
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(())
+    context.show(&report, |out| print(&report, out))
 }
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {

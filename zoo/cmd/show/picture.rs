@@ -5,10 +5,10 @@ mod layout;
 mod outline;
 mod svg;
 
-use crate::Failure;
 use crate::context::Context;
 use crate::numbers::scaled;
 use crate::output;
+use crate::{Exit, Failure};
 use outline::Outline;
 use serde::Serialize;
 use std::io::Write;
@@ -41,7 +41,7 @@ struct Report<'a> {
 }
 
 /// Writes the pictures and prints the paths.
-pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<Exit, Failure> {
     let model = recipe.resolve()?;
     let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(1))?;
     let outline = Outline::new(&model, &graph);
@@ -58,10 +58,9 @@ pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) 
         files.push(path.as_path());
     }
     if files.iter().any(|file| output::is_stdout(file)) {
-        return Ok(());
+        return Ok(Exit::Pass);
     }
     context.show(&Report { recipe: &recipe.name, files: &files }, |out| {
         Ok(files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))?)
-    })?;
-    Ok(())
+    })
 }

@@ -1,10 +1,10 @@
 //! The types in which operators compute on a device, the reasons, and the casts.
 
-use crate::Failure;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::simulated::Simulated;
 use crate::table::{Cell, Table};
+use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{
@@ -44,7 +44,7 @@ struct Report<'a> {
 }
 
 /// Prints the placement on a device.
-pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = recipe.clone();
     let simulated = Simulated::find(Some(device), Work::Train, &mut recipe, context)?;
     let simulated = simulated
@@ -81,8 +81,7 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
         kept: decided(false),
         nodes,
     };
-    context.show(&report, |out| print(&report, out))?;
-    Ok(())
+    context.show(&report, |out| print(&report, out))
 }
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! The learning rates of a training.
 
-use crate::Failure;
 use crate::context::Context;
 use crate::table::Table;
+use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use zoo_recipe::Recipe;
@@ -17,7 +17,7 @@ struct Report<'a> {
 }
 
 /// Prints the learning rate of every step (JSON), or of some steps of the training (text).
-pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut Context) -> Result<(), Failure> {
+pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut Context) -> Result<Exit, Failure> {
     let steps_per_epoch = match steps_per_epoch {
         Some(given) => given as usize,
         None => zoo_tasks::open(recipe, None)

@@ -1,7 +1,7 @@
 //! A chart of the trainings of a study: bars for results, marks for published results.
 
-use std::fmt::Write;
 use zoo_npu::study::{Study, Trained, Verdict};
+use zoo_pages::escape;
 use zoo_recipe::schema::{Metric, Unit};
 
 const WIDTH: f64 = 720.0;
@@ -33,7 +33,7 @@ pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
     for (n, line) in note.iter().enumerate() {
         let y = tables + 20.0 + NOTE.1 * n as f64;
         let line = escape(line);
-        push(&mut svg, format_args!("<text x=\"12\" y=\"{y:.0}\" fill=\"#666666\" font-size=\"11\">{line}</text>\n"));
+        svg += &format!("<text x=\"12\" y=\"{y:.0}\" fill=\"#666666\" font-size=\"11\">{line}</text>\n");
     }
     svg.push_str("</svg>\n");
     svg
@@ -51,41 +51,29 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
     };
     let place = |value: f64| LEFT + (value / most).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
     let bottom = top + HEAD + ROW * rows.len() as f64;
-    push(svg, format_args!("<text x=\"12\" y=\"{:.0}\" font-weight=\"bold\">{}</text>\n", top + 18.0, escape(title)));
+    *svg += &format!("<text x=\"12\" y=\"{:.0}\" font-weight=\"bold\">{}</text>\n", top + 18.0, escape(title));
     for tenth in (0..=10).step_by(2) {
         let value = f64::from(tenth) / 10.0 * most;
         let x = place(value);
-        push(svg, format_args!(r##"<path d="M{x:.1} {:.1}V{bottom:.1}" stroke="#dddddd"/>"##, top + HEAD - 8.0));
+        *svg += &format!(r##"<path d="M{x:.1} {:.1}V{bottom:.1}" stroke="#dddddd"/>"##, top + HEAD - 8.0);
         let (label, below) = (unit.format(value), bottom + 15.0);
-        push(
-            svg,
-            format_args!(
-                r##"<text x="{x:.1}" y="{below:.1}" text-anchor="middle" fill="#666666" font-size="11">{label}</text>
+        *svg += &format!(
+            r##"<text x="{x:.1}" y="{below:.1}" text-anchor="middle" fill="#666666" font-size="11">{label}</text>
 "##
-            ),
         );
     }
     for (index, row) in rows.iter().enumerate() {
         let y = top + HEAD + ROW * index as f64;
         let middle = y + ROW / 2.0 + 4.0;
-        push(
-            svg,
-            format_args!(
-                r#"<text x="{:.0}" y="{middle:.1}" text-anchor="end">{}</text>"#,
-                LEFT - 10.0,
-                escape(&row.what)
-            ),
-        );
+        *svg +=
+            &format!(r#"<text x="{:.0}" y="{middle:.1}" text-anchor="end">{}</text>"#, LEFT - 10.0, escape(&row.what));
         let note = match (row.score, &row.error) {
             (Some(score), _) => {
                 let (from, width) = (place(0.0), place(score) - place(0.0));
-                push(
-                    svg,
-                    format_args!(
-                        r##"<rect x="{from:.1}" y="{:.1}" width="{width:.1}" height="{:.1}" fill="#4477aa"/>"##,
-                        y + 5.0,
-                        ROW - 10.0
-                    ),
+                *svg += &format!(
+                    r##"<rect x="{from:.1}" y="{:.1}" width="{width:.1}" height="{:.1}" fill="#4477aa"/>"##,
+                    y + 5.0,
+                    ROW - 10.0
                 );
                 row.metric.map_or_else(String::new, |metric| metric.format(score))
             }
@@ -93,20 +81,14 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
             (None, _) => "not trained".to_owned(),
         };
         let end = place(row.score.unwrap_or(0.0)) + 8.0;
-        push(svg, format_args!(r#"<text x="{end:.1}" y="{middle:.1}">{note}</text>"#));
+        *svg += &format!(r#"<text x="{end:.1}" y="{middle:.1}">{note}</text>"#);
         let published = row.published_outcome.map(|outcome| format!("published: {}", outcome.word()));
         if let Some(value) = row.published {
             let (x, y) = (place(value), y + ROW / 2.0);
-            push(
-                svg,
-                format_args!(r##"<path d="M{x:.1} {:.1}l6 7l-6 7l-6 -7z" fill="#cc6677" stroke="#ffffff"/>"##, y - 7.0),
-            );
+            *svg += &format!(r##"<path d="M{x:.1} {:.1}l6 7l-6 7l-6 -7z" fill="#cc6677" stroke="#ffffff"/>"##, y - 7.0);
         } else if let Some(text) = published {
             let x = end + 56.0;
-            push(
-                svg,
-                format_args!(r##"<text x="{x:.1}" y="{middle:.1}" fill="#cc6677" font-size="11">{text}</text>"##),
-            );
+            *svg += &format!(r##"<text x="{x:.1}" y="{middle:.1}" fill="#cc6677" font-size="11">{text}</text>"##);
         }
         svg.push('\n');
     }
@@ -123,16 +105,6 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Appends formatted text. Writing to a `String` cannot fail.
-fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
-    let _ = text.write_fmt(more);
-}
-
-/// Escapes text for SVG.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use zoo_npu::study::{Direction, First, Outcome, Study, StudyRow, Verdict};
 use zoo_npu::{Device, Work};
 
 /// Simulates every row.
-pub(super) fn run(study: &Study, catalog: &Catalog, context: &Context) -> Result<Vec<Outcome>, Failure> {
+pub(super) fn run(study: &Study, context: &Context) -> Result<Vec<Outcome>, Failure> {
+    let catalog = context.catalog()?;
     let device = context.devices()?.load(&study.device)?;
     let mut outcomes = Vec::new();
     for table in &study.tables {

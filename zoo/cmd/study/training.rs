@@ -2,7 +2,6 @@
 
 use super::clock::verdict;
 use crate::Failure;
-use crate::catalog::Catalog;
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
 use crate::interrupt::{Interrupt, Stopping};
@@ -44,7 +43,6 @@ pub(super) fn run(
     train: bool,
     out: &Path,
     memory: MemoryArgs,
-    catalog: &Catalog,
     context: &Context,
 ) -> Result<Option<Vec<Trained>>, Failure> {
     let mut trained = Vec::new();
@@ -52,7 +50,7 @@ pub(super) fn run(
         return Ok(Some(trained));
     }
     let interrupt = train.then(|| Interrupt::install(&context.progress, Stopping::Training));
-    let runs = Runs { study, cancel: interrupt.as_ref().map(Interrupt::arm), out, memory, catalog, context };
+    let runs = Runs { study, cancel: interrupt.as_ref().map(Interrupt::arm), out, memory, context };
     for table in &study.trainings {
         let mut first = None;
         for row in &table.rows {
@@ -82,7 +80,6 @@ struct Runs<'a> {
     cancel: Option<&'a AtomicBool>,
     out: &'a Path,
     memory: MemoryArgs,
-    catalog: &'a Catalog,
     context: &'a Context,
 }
 
@@ -158,7 +155,7 @@ impl Runs<'_> {
     /// The recipe of a row, its device, and the folder of its run.
     fn prepare(&self, table: &TrainingTable, row: &TrainingRow, device: &str) -> Result<Prepared, Failure> {
         let sets: Vec<String> = self.study.set.iter().chain(&table.set).chain(&row.set).cloned().collect();
-        let loaded = self.catalog.load(&self.study.recipe, Some(&table.profile), &sets)?;
+        let loaded = self.context.catalog()?.load(&self.study.recipe, Some(&table.profile), &sets)?;
         let mut recipe = loaded.recipe;
         let simulated = Simulated::find(Some(device), Work::Train, &mut recipe, self.context)?;
         let yaml = recipe.to_yaml();

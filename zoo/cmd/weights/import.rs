@@ -79,8 +79,7 @@ struct Report<'a> {
 
 /// Compares and writes; invalid if it does not fit.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let recipe = context.load(&args.recipe.recipe, &args.recipe.change)?.recipe;
     let graph = network(&recipe)?;
     let weights = Weights::read(&args.file, args.entry.as_deref(), &graph, &Naming::from(&args.names))?;
     let fit = &weights.fit;
@@ -115,33 +114,26 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
         [] => "scalar".to_owned(),
         _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
     };
-    for unlike in fit.unlike.iter().take(LISTED) {
-        table.row([(&unlike.name).into(), shape(&unlike.file).into(), shape(&unlike.network).into(), "shape".into()]);
+    let none = String::new;
+    let unlike = fit.unlike.iter().map(|of| [of.name.clone(), shape(&of.file), shape(&of.network), "shape".into()]);
+    let missing = fit.missing.iter().map(|of| [of.name.clone(), "-".into(), shape(&of.shape), "missing".into()]);
+    let surplus = fit.surplus.iter().map(|of| [of.name.clone(), shape(&of.shape), "-".into(), "surplus".into()]);
+    let differs = |to: &str| format!("differs from {to}, to which the network ties it");
+    let untied = fit.untied.iter().map(|tied| [tied.name.clone(), none(), none(), differs(&tied.to)]);
+    let not_finite = fit.not_finite.iter().map(|name| [name.clone(), none(), none(), "not finite".into()]);
+    let kinds: [(&str, Vec<[String; 4]>); 5] = [
+        ("shape", unlike.collect()),
+        ("missing", missing.collect()),
+        ("surplus", surplus.collect()),
+        ("differs", untied.collect()),
+        ("not finite", not_finite.collect()),
+    ];
+    for (_, rows) in &kinds {
+        rows.iter().take(LISTED).for_each(|row| table.row(row.each_ref().map(Cell::from)));
     }
-    for missing in fit.missing.iter().take(LISTED) {
-        table.row([(&missing.name).into(), "-".into(), shape(&missing.shape).into(), "missing".into()]);
-    }
-    for surplus in fit.surplus.iter().take(LISTED) {
-        table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
-    }
-    for tied in fit.untied.iter().take(LISTED) {
-        let other = format!("differs from {}, to which the network ties it", tied.to);
-        table.row([(&tied.name).into(), "".into(), "".into(), other.into()]);
-    }
-    for name in fit.not_finite.iter().take(LISTED) {
-        table.row([name.into(), "".into(), "".into(), "not finite".into()]);
-    }
-    for (all, what) in [
-        (fit.unlike.len(), "shape"),
-        (fit.missing.len(), "missing"),
-        (fit.surplus.len(), "surplus"),
-        (fit.untied.len(), "differs"),
-        (fit.not_finite.len(), "not finite"),
-    ] {
-        if all > LISTED {
-            let more = Cell::styled(format!("... and {} more", all - LISTED), DIM);
-            table.row([more, "".into(), "".into(), what.into()]);
-        }
+    for (what, rows) in kinds.iter().filter(|(_, rows)| rows.len() > LISTED) {
+        let more = Cell::styled(format!("... and {} more", rows.len() - LISTED), DIM);
+        table.row([more, "".into(), "".into(), what.into()]);
     }
     // If all names differ only by a prefix, a complete list is not helpful.
     let prefixed = fit.taken.is_empty() && fit.hint.is_some();

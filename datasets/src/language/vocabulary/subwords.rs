@@ -28,6 +28,11 @@ pub struct Subwords {
     names: Vec<String>,
 }
 
+/// What is wrong with a `tokenizer.json`.
+pub(super) fn invalid(path: &Path, reason: &str) -> DataError {
+    DataError::malformed(path.display(), format!("invalid tokenizer: {reason}"))
+}
+
 impl Subwords {
     /// Reads a `tokenizer.json`.
     ///
@@ -35,7 +40,7 @@ impl Subwords {
     /// A file that cannot be read, or that the `tokenizers` library refuses.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let text = files::read_text(path, MOST_BYTES)?;
-        let refuse = |message: String| DataError::Tokenizer { path: path.to_owned(), message };
+        let refuse = |message: String| invalid(path, &message);
         // The library panics on strings that are invalid JSON.
         serde_json::from_str::<serde_json::Value>(&text).map_err(|error| refuse(error.to_string()))?;
         let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| refuse(error.to_string()))?;

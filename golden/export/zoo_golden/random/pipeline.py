@@ -91,7 +91,7 @@ class Pipeline:
         network = still(network)
         with timed(seconds, "golden"):
             try:
-                self.golden(options, network, "step", LAST_PLACE)
+                self.golden(options, network, "step", LAST_PLACE, port.moved_runs(network))
             except ValueError as error:
                 if "Out of range float values" in str(error):
                     return Outcome(Kind.ILL, "golden", "PyTorch's own step is not finite")
@@ -111,10 +111,10 @@ class Pipeline:
                 self.onnx(recipe, weights, options)
         return Outcome(Kind.PASS)
 
-    def golden(self, options: Namespace, network: nn.Module, name: str, last_place: float) -> dict:
+    def golden(self, options: Namespace, network: nn.Module, name: str, last_place: float, moved_runs: int) -> dict:
         with contextlib.redirect_stderr(io.StringIO()):
             path = self.folder / f"golden/{options.name}/{name}"
-            return golden(options, network, path, moved_runs=port.moved_runs(network), last_place=last_place)
+            return golden(options, network, path, moved_runs=moved_runs, last_place=last_place)
 
     def check(self, recipe: Path, dtype: str, options: Namespace, network: nn.Module, planted: Planted | None) -> None:
         code, out, message = self.command("check", recipe, "--dtype", dtype, "--format", "json")
@@ -127,7 +127,8 @@ class Pipeline:
         failed = [found for found in report["stages"] if found["verdict"] == "fail"]
         if planted:
             raise Failed(Kind.WRONG, stage, f"planted `{planted.reason}` was imported: {describe(report, failed)}")
-        kind, why = conditioning.judge(failed, self.golden(options, network, f"moved_{dtype}", conditioning.LAST_PLACES[dtype]))
+        moved = self.golden(options, network, f"moved_{dtype}", conditioning.LAST_PLACES[dtype], conditioning.MOVED_RUNS)
+        kind, why = conditioning.judge(failed, moved)
         raise Failed(kind, stage, f"{describe(report, failed)}; {why}", error=worst(failed))
 
     def device(self, recipe: Path, device: str) -> None:

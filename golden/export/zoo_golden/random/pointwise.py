@@ -39,6 +39,7 @@ FORMULAS = (
     "torch.rsqrt(X * X + 1.0)",
     "torch.log(X.abs() + 1.0)",
     "torch.exp(-X.abs())",
+    "torch.expm1(X.clamp(max=2.0))",
     "X * torch.sigmoid(1.702 * X)",
     "0.5 * X * (1.0 + torch.erf(X / math.sqrt(2.0)))",
     "0.5 * X * (1 + torch.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X.pow(3))))",

@@ -17,6 +17,27 @@ pub(crate) fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     // Beyond these bounds the result does not change any more. NaN passes both.
     let x = if x > 90.0 { 90.0 } else { x };
     let x = if x < -105.0 { -105.0 } else { x };
+    let (part, n) = reduced(simd, x);
+    // 2^n in two factors, for n reaches from -152 to 130.
+    let half = n >> 1;
+    (part + 1.0) * power_of_two(half) * power_of_two(n - half)
+}
+
+/// `e^x - 1` to two units in the last place; -1 below -20, infinity above 88.73.
+#[inline(always)]
+pub(crate) fn expm1<S: Simd>(simd: S, x: f32) -> f32 {
+    let x = if x > 90.0 { 90.0 } else { x };
+    let x = if x < -20.0 { -20.0 } else { x };
+    let (part, n) = reduced(simd, x);
+    // 2^n (1 + p) - 1 = 2^n (p + (1 - 2^-n)), which is p itself where n is 0. The lower bound of 2^-n is lost beside 1.
+    let one = 1.0 - power_of_two(-n.min(100));
+    let half = n >> 1;
+    (part + one) * power_of_two(half) * power_of_two(n - half)
+}
+
+/// `e^r - 1` and `n`, where `x = n ln 2 + r`.
+#[inline(always)]
+fn reduced<S: Simd>(simd: S, x: f32) -> (f32, i32) {
     let shifted = simd.fma(x, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = simd.fma(n, -LN2_LOW, simd.fma(n, -LN2_HIGH, x));
@@ -24,11 +45,8 @@ pub(crate) fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         p = simd.fma(p, r, coefficient);
     }
-    let mantissa = simd.fma(r * r, p, r) + 1.0;
-    // 2^n in two factors, for n reaches from -152 to 130.
     let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-    let half = n >> 1;
-    mantissa * power_of_two(half) * power_of_two(n - half)
+    (simd.fma(r * r, p, r), n)
 }
 
 /// `2^n` for n from -126 to 127.

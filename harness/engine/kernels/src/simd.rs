@@ -4,6 +4,16 @@
 //! are written once, generic over it, with [`vectorised!`], which compiles them for every level. Loops over flat
 //! slices need no vector type: inside [`vectorised!`] the compiler vectorises them by itself.
 
+/// Intrinsics on registers, given the proof of their instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! proven {
+    ($self:ident, $value:expr) => {{
+        let Self(()) = $self;
+        // SAFETY: these intrinsics touch no memory, and the value proves that their instructions exist.
+        unsafe { $value }
+    }};
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

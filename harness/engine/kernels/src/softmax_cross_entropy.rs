@@ -132,11 +132,12 @@ vectorised! {
     /// Loss of a row, and its gradient times `share`.
     fn row(simd, logits: &[f32], label: usize, targets: Targets, share: f64, gradient: &mut [f32]) -> f64 {
         let (sum, max) = exponentials(simd, logits, gradient);
-        let log_sum = libm::log(sum) + f64::from(max);
-        // The targets add up to one, so the cross entropy is the logarithm less the mean logit under them.
-        let mut loss = log_sum - (targets.label - targets.other) * f64::from(logits[label]);
+        // The targets add up to one, so the cross entropy is the logarithm less the mean logit under them. Of the logits
+        // less the largest: the digits of small differences between large logits would be lost beside it.
+        let shifted = |logit: f32| f64::from(logit) - f64::from(max);
+        let mut loss = libm::log(sum) - (targets.label - targets.other) * shifted(logits[label]);
         if targets.other != 0.0 {
-            loss -= targets.other * logits.iter().map(|logit| f64::from(*logit)).sum::<f64>();
+            loss -= targets.other * logits.iter().map(|logit| shifted(*logit)).sum::<f64>();
         }
         let (scale, other) = (share / sum, share * targets.other);
         let at_label = (f64::from(gradient[label]) * scale - share * targets.label) as f32;

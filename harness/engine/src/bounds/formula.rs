@@ -64,6 +64,7 @@ impl Number for Near {
         let roundings = match function {
             Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor => 0.0,
             Unary::Exp
+            | Unary::Expm1
             | Unary::Log
             | Unary::Sqrt
             | Unary::Rsqrt

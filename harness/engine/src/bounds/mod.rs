@@ -243,7 +243,15 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
     let results = ran.results.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
     let found = results.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
     let types: Vec<TensorType> = ran.operands.iter().map(reference::type_of).collect();
-    match ran.node.op.rules().rounding(&types.iter().collect::<Vec<_>>()) {
+    let types: Vec<&TensorType> = types.iter().collect();
+    let expected = reference::infer(&ran.node.name, &ran.node.op, &types)?;
+    if found.len() != expected.len() {
+        return Err(in_node(KernelError::Arity { found: found.len() }));
+    }
+    if let Some(place) = (0..found.len()).find(|place| found[*place].len() != expected[*place].shape.numel()) {
+        return Err(in_node(KernelError::Result { place, expected: "as long as that of the operator" }));
+    }
+    match ran.node.op.rules().rounding(&types) {
         Rounding::Product(product) => match product {
             Product::Convolution(op) => conv::forward(machine, op, ran, &found),
             Product::ConvolutionInput(op) => conv::input_gradient(machine, op, ran, &found),

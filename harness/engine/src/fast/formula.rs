@@ -115,7 +115,7 @@ fn instruction(space: &Shape, blocked: bool, term: &Term, number: Option<f64>) -
         (None, Term::Select(condition, yes, no)) => Instruction::Select(place(condition), place(yes), place(no)),
         (None, Term::Row(Fold::Sum, x)) => Instruction::RowSum(place(x)),
         (None, Term::Row(Fold::Max, x)) => Instruction::RowMax(place(x)),
-        (None, Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Softmax(_))
+        (None, Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Softmax(_) | Term::LogSoftmax(_))
         | (None, Term::Row(Fold::LogSumExp, _)) => {
             return Err(KernelError::Unexpanded);
         }
@@ -128,6 +128,7 @@ fn unary(function: Unary) -> kernel::Unary {
         Unary::Abs => kernel::Unary::Abs,
         Unary::Sign => kernel::Unary::Sign,
         Unary::Exp => kernel::Unary::Exp,
+        Unary::Expm1 => kernel::Unary::Expm1,
         Unary::Log => kernel::Unary::Log,
         Unary::Sqrt => kernel::Unary::Sqrt,
         Unary::Rsqrt => kernel::Unary::Rsqrt,

@@ -34,8 +34,10 @@ pub(crate) trait Number: Copy + Send + Sync {
     fn sum(sum: Self::Sum) -> Self;
 }
 
+/// A sum and what its roundings lost: in a plain sum of equal numbers, the roundings of all steps have one sign and add
+/// up. Where gradients cancel, they would be all that is left.
 impl Number for f64 {
-    type Sum = f64;
+    type Sum = [f64; 2];
 
     fn exactly(value: f64) -> Self {
         value
@@ -62,16 +64,22 @@ impl Number for f64 {
         if other > self || other.is_nan() { other } else { self }
     }
 
-    fn add(sum: f64, term: Self) -> f64 {
-        sum + term
+    /// Knuth's exact sum of two numbers (TAOCP 2, 4.2.2, theorem B).
+    #[inline]
+    fn add([sum, lost]: [f64; 2], term: Self) -> [f64; 2] {
+        let next = sum + term;
+        let added = next - sum;
+        [next, lost + ((sum - (next - added)) + (term - added))]
     }
 
-    fn join(sum: f64, other: f64) -> f64 {
-        sum + other
+    fn join(sum: [f64; 2], [other, lost]: [f64; 2]) -> [f64; 2] {
+        let [sum, own] = Self::add(sum, other);
+        [sum, own + lost]
     }
 
-    fn sum(sum: f64) -> Self {
-        sum
+    /// Beyond the numbers, what is lost is NaN.
+    fn sum([sum, lost]: [f64; 2]) -> Self {
+        if sum.is_finite() { sum + lost } else { sum }
     }
 }
 
@@ -334,7 +342,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
                     }
                     all
                 }
-                (None, Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Softmax(_)) => {
+                (None, Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Softmax(_) | Term::LogSoftmax(_)) => {
                     return Err(KernelError::Unexpanded);
                 }
             };

@@ -37,7 +37,8 @@ impl Prepared {
         let numbers = formula.values(|term| match term {
             Term::Step(scalar) => Some(op.step(*scalar, scalars.learning_rate, update)),
             Term::Operand(_) | Term::Constant(_) | Term::RowSize | Term::Coordinate(_) | Term::Unary(..) => None,
-            Term::Binary(..) | Term::Select(..) | Term::Row(..) | Term::Softmax(_) => None,
+            Term::Binary(..) | Term::Select(..) | Term::Row(..) => None,
+            Term::Softmax(_) | Term::LogSoftmax(_) => None,
         });
         Self { formula, numbers, space: [elements].into() }
     }

@@ -23,7 +23,7 @@ pub(super) fn balanced_bce<T: FloatDType>(op: &BalancedBce, [p, target, mask]: [
     let negative = |i: &usize| (1.0 - at(target, *i)) * at(mask, *i) >= 1.0;
     let entropy = |i: usize| {
         let (p, t) = (at(p, i), at(target, i));
-        -(t * libm::log(p).max(LOG_FLOOR) + (1.0 - t) * libm::log(1.0 - p).max(LOG_FLOOR))
+        -(t * libm::log(p).max(LOG_FLOOR) + (1.0 - t) * libm::log1p(-p).max(LOG_FLOOR))
     };
     let pixels = match op.scope {
         MiningScope::Batch => p.len(),

@@ -100,12 +100,16 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
     let operand_types: Vec<TensorType> = operands.iter().map(type_of).collect();
     let operand_types: Vec<&TensorType> = operand_types.iter().collect();
-    let result_types =
-        op.infer(&operand_types).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })?;
+    let result_types = infer(name, op, &operand_types)?;
     let result_types: Vec<&TensorType> = result_types.iter().collect();
     let call =
         Call { operands, operand_types: &operand_types, result_types: &result_types, scalars, ranks: &Ranks::alone() };
     compute(op, &call).map_err(|source| EngineError::Node { name: name.to_owned(), op: op.name(), source })
+}
+
+/// The types of the results of a node.
+pub(crate) fn infer(name: &str, op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>, GraphError> {
+    op.infer(operands).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })
 }
 
 /// The type of a row-major tensor.

@@ -5,6 +5,7 @@ use crate::{
     gradients::{check, check_loss},
     tiny::{OPTIONS, SCALARS, Tiny, apply, apply_loss, assert_close, elements, noise},
 };
+use candle_core::Tensor;
 use proptest::prelude::*;
 use zoo_engine::{
     Inputs, Kernels, Options, Step,
@@ -105,6 +106,11 @@ fn the_bound_of_resizing_holds_between_pixels_far_apart() {
     let ran = Ran { node, operands: &tiny.values[..1], results: &[y], scalars: SCALARS, half: false };
     let farthest = bounds::judge(Machine::of(options), &ran).unwrap();
     assert!(farthest.ratio > 0.0 && farthest.ratio <= 1.0, "{farthest:?}");
+    let cut = ran.results[0].narrow(3, 0, 4096).unwrap().contiguous().unwrap();
+    let error =
+        |results: &[Tensor]| bounds::judge(Machine::of(options), &Ran { results, ..ran }).unwrap_err().to_string();
+    assert!(error(&[cut]).contains("result 0 is not as long as that of the operator"));
+    assert!(error(&[]).contains("unexpected number of operands or results: 0"));
 }
 
 #[test]
@@ -176,6 +182,14 @@ fn losses_of_maps_by_hand() {
     assert_eq!([results[2][0], results[3][0]], [1.0, 3.0]);
     assert_close(&results[4], &[-(0.5f64.ln())], 1e-14, "least loss that counts");
     assert_eq!([results[1][2], results[1][5]], [0.0, 0.0], "what does not count has no gradient");
+    // Of a probability near 0, as in PyTorch's `binary_cross_entropy`: -log(1 - p) = p + p^2/2.
+    let near = [
+        (map, vec![1.0, 1e-9, 1e-9, 1e-9, 0.5, 0.5]),
+        (map, gt.clone()),
+        (mask, [1.0, 1.0, 1.0, 1.0, 0.0, 0.0].into()),
+    ];
+    let results = apply(bce(HardNegatives::TopK, MiningScope::Batch), &near);
+    assert_close(&[results[0][0] * 1e9], &[3.0 * (1.0 + 5e-10) / (4.0 + 1e-6)], 1e-15, "cross entropy near 0");
     let (dice, _) = apply_loss(Dice::formula(0.0), &[(map, p.clone()), (map, gt), (map, on.clone())]);
     assert_close(&[dice], &[1.0 - 2.0 * 0.5 / (2.8 + 1.0)], 1e-14, "dice");
     let (distance, _) = apply_loss(MaskedL1::formula(), &[(mask, p), (mask, vec![0.0; 6]), (mask, on)]);

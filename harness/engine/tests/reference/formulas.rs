@@ -30,7 +30,7 @@ fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
         ("trailing", Formula::define(0, |[x, s]| [x * s]), vec![vec![4, 6], vec![6]]),
         ("number", Formula::define(0, |[x, s]| [x / s.exp()]), vec![vec![2, 20, 3, 5], vec![]]),
         ("softmax", Formula::define(1, |[x]| [x.softmax()]), vec![vec![3, 4, 7]]),
-        ("log softmax", Formula::define(2, |[x]| [x - x.row_log_sum_exp()]), vec![vec![3, 4, 7]]),
+        ("log softmax", Formula::define(2, |[x]| [x.log_softmax()]), vec![vec![3, 4, 7]]),
         ("largest", Formula::define(1, |[x, w]| [w * x.row_max()]), vec![vec![5, 7], vec![7]]),
         ("sum of largest", Formula::define(1, |[x]| [x * x.row_max().row_sum()]), vec![vec![5, 7]]),
         ("mean of largest", Formula::define(1, |[x]| [x.row_max().row_mean()]), vec![vec![5, 7]]),
@@ -81,6 +81,40 @@ fn folds_and_sums_by_hand() {
     assert_eq!(of(Formula::define(0, |[x]| [x + x.coordinate(1)]).summed(vec![0, 1])), [27.5]);
     let softmax = of(Formula::define(2, |[x]| [x.softmax()]));
     assert_close(&[softmax.iter().sum()], &[1.0], 1e-15, "softmax over two axes");
+}
+
+/// As PyTorch: where a value is a small difference of large numbers, it has all of its digits.
+#[test]
+fn nothing_cancels() {
+    let apply_to = |formula: Formula, x: &[f64]| {
+        let map = Map::with_space(formula, Shape::from([x.len()]));
+        apply(map, &[(&[x.len()], x.to_vec())]).remove(0)
+    };
+    let powers = apply_to(Formula::define(0, |[x]| [x.expm1()]), &[1e-12, -1e-6, -40.0, 1.0]);
+    let expected = [1.000_000_000_000_5e-12, -9.999_995_000_001_667e-7, -1.0, 1.718_281_828_459_045];
+    for (found, expected) in powers.iter().zip(expected) {
+        assert_close(&[found / expected], &[1.0], 1e-15, "e^x - 1");
+    }
+    // log_softmax([1e8, 1e8 - 1, 1e8 - 30]) = [0, -1, -30] - log(1 + e^-1 + e^-30).
+    let logarithms = apply_to(Formula::define(1, |[x]| [x.log_softmax()]), &[1e8, 1e8 - 1.0, 1e8 - 30.0]);
+    let sum = (-1.0f64).exp() + (-30.0f64).exp();
+    assert_close(&logarithms, &[-sum.ln_1p(), -1.0 - sum.ln_1p(), -30.0 - sum.ln_1p()], 1e-15, "log softmax");
+    // As torch.nn.functional.elu and its gradient.
+    let elu = Formula::define(0, |[x]| [x.greater(0.0).select(x, x.min(0.0).expm1() * 0.5)]);
+    let slopes = elu.gradient(&[0], &[0]).formula;
+    let x = [1e-12, -1e-12, -1e-6, -3.0];
+    let expected = [1e-12, -4.999_999_999_997_5e-13, -4.999_997_500_000_834e-7, -0.475_106_465_816_068];
+    for (found, expected) in apply_to(elu, &x).iter().zip(expected) {
+        assert_close(&[found / expected], &[1.0], 1e-15, "elu");
+    }
+    let map = Map::with_space(slopes, Shape::from([4]));
+    let slopes = apply(map, &[(&[4], x.to_vec()), (&[4], vec![1.0; 4])]).remove(0);
+    let expected = [1.0, 0.499_999_999_999_5, 0.499_999_500_000_25, 0.024_893_534_183_931_972];
+    assert_close(&slopes, &expected, 1e-15, "gradient of elu");
+    // The sum of equal numbers, less that sum: a plain sum of 0.1 drifts by 1.6e-13.
+    let many = apply_to(Formula::define(1, |[x]| [x.row_sum()]), &[0.1; 1000]);
+    assert_eq!(many, [100.0]);
+    assert_eq!(apply_to(Formula::define(1, |[x]| [x.row_sum()]), &[f64::INFINITY, 1.0, 2.0]), [f64::INFINITY]);
 }
 
 /// Cross entropy of rows of logits against class indices.

@@ -212,6 +212,26 @@ fn the_loss_of_mixed_images_weighs_both_classes() {
 
 const FAST: Kernels = Kernels::Fast { fusion: true };
 
+/// The cross entropy of large logits has the digits of their differences.
+#[test]
+fn the_cross_entropy_of_large_logits() {
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses, ignored: None };
+    let of = |dtype: DType, kernels: Kernels, by: f64| {
+        let mut tiny = Tiny::new(dtype);
+        let logits = tiny.given(&[2, 3], [0.0, -30.0, -0.5, 0.0, 1.0, -2.0].map(|x| x + by).to_vec());
+        let labels = tiny.labels(2);
+        let loss = tiny.add_all(op.clone(), &[logits, labels])[0];
+        tiny.graph.losses.push(("loss".into(), loss));
+        let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
+        step.set_variable("v0", &tiny.values[0]).unwrap();
+        let labels = Tensor::new(&[0u32, 1], &Device::Cpu).unwrap();
+        step.run(&Inputs::new().with("label", labels), SCALARS, &mut ()).unwrap().losses[0].1
+    };
+    for (dtype, kernels, large) in [(DType::F64, Kernels::Reference, 1e13), (DType::F32, FAST, 4096.0)] {
+        assert_eq!(of(dtype, kernels, large), of(dtype, kernels, 0.0));
+    }
+}
+
 #[test]
 fn cross_entropy_written_as_a_formula_is_cross_entropy() {
     let formula = |reduction: &str| {

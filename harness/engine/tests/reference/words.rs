@@ -81,8 +81,8 @@ fn activations() {
         ("tanh", f64::tanh),
         ("leaky_relu", |x| if x > 0.0 { x } else { 0.01 * x }),
         ("leaky_relu: {slope: 0.2}", |x| if x > 0.0 { x } else { 0.2 * x }),
-        ("elu", |x| if x > 0.0 { x } else { x.exp() - 1.0 }),
-        ("elu: {alpha: 0.5}", |x| if x > 0.0 { x } else { 0.5 * (x.exp() - 1.0) }),
+        ("elu", |x| if x > 0.0 { x } else { x.exp_m1() }),
+        ("elu: {alpha: 0.5}", |x| if x > 0.0 { x } else { 0.5 * x.exp_m1() }),
         ("gelu", |x| x * normal(x)),
         ("gelu: {approximate: tanh}", |x| {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())

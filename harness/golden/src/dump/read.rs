@@ -27,13 +27,13 @@ impl Dump {
     pub fn open(folder: &Path) -> Result<Self, GoldenError> {
         let [manifest, values] = files_of(folder);
         let text = files::read(&manifest, MAX_MANIFEST).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => GoldenError::Malformed {
-                path: folder.to_owned(),
-                message: "there is no dump in this folder: `zoo check RECIPE --dump FOLDER` writes one".to_owned(),
-            },
-            _ => GoldenError::Unreadable { path: manifest.clone(), source },
+            std::io::ErrorKind::NotFound => {
+                let message = "there is no dump in this folder: `zoo check RECIPE --dump FOLDER` writes one";
+                crate::error::malformed(folder, message)
+            }
+            _ => GoldenError::unreadable(&manifest)(source),
         })?;
-        let malformed = |message: String| GoldenError::Malformed { path: manifest.clone(), message };
+        let malformed = |message: String| crate::error::malformed(&manifest, message);
         #[derive(Deserialize)]
         struct Version {
             zoo_dump: u32,

@@ -74,10 +74,7 @@ pub fn dump(
         Ready::of(recipe, golden, options)?;
 
     let [manifest_file, values_file] = files(folder);
-    let unwritable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| GoldenError::Unwritable { path, source }
-    };
+    let unwritable = GoldenError::unwritable;
     fs::create_dir_all(folder).map_err(unwritable(folder))?;
     let aside = values_file.with_extension("partial");
     let graph = step.graph().clone();
@@ -116,7 +113,7 @@ pub fn dump(
         sources: sources.map(|v| describe.value(v)).collect(),
         nodes,
     };
-    let text = serde_json::to_string(&manifest).map_err(|error| malformed(&manifest_file, error.to_string()))?;
+    let text = serde_json::to_string(&manifest).map_err(|error| crate::error::malformed(&manifest_file, error))?;
     let manifest_aside = Aside::write(&manifest_file, |out| out.write_all(text.as_bytes()));
     let manifest_aside = manifest_aside.map_err(unwritable(&manifest_file))?;
     fs::rename(&aside, &values_file).map_err(unwritable(&values_file))?;
@@ -173,10 +170,6 @@ impl Ready {
         };
         Ok(Self { inputs: bound.inputs()?, bound, step, scalars, dtype })
     }
-}
-
-fn malformed(path: &Path, message: String) -> GoldenError {
-    GoldenError::Malformed { path: path.to_owned(), message }
 }
 
 /// Writes each value to its position in the file as soon as it exists.
@@ -314,7 +307,8 @@ impl Describe<'_> {
             operands.push(match self.graph.value(*v).source {
                 Source::Input(i) if !ty.dtype.is_float() => {
                     let name = &self.graph.inputs[i].name;
-                    let labels = self.inputs.get(name).ok_or_else(|| malformed(self.values.path(), name.clone()))?;
+                    let labels =
+                        self.inputs.get(name).ok_or_else(|| crate::error::malformed(self.values.path(), name))?;
                     Operand::Index(labels.clone())
                 }
                 _ => Operand::Float(self.values.read(self.names.own(*v))?.values, ty.shape.to_vec()),

@@ -1,5 +1,6 @@
 //! The values of a recording, and other statements of the recording about them.
 
+use super::malformed;
 use crate::GoldenError;
 use std::{
     path::{Path, PathBuf},
@@ -68,12 +69,10 @@ pub(crate) enum Content {
 impl Content {
     /// Reads the tensor, and returns it with its file. `None` for statistics.
     pub(super) fn array(&self) -> Result<Option<(PathBuf, Array)>, GoldenError> {
-        let malformed = |path: &Path, message: String| GoldenError::Malformed { path: path.to_owned(), message };
         Ok(Some(match self {
             Self::Safetensors(reader, name) => (reader.path().to_owned(), reader.read(name)?),
             Self::Npz(archive, path, name) => {
-                let mut archive =
-                    archive.lock().map_err(|_| malformed(path, "another reader has failed".to_owned()))?;
+                let mut archive = archive.lock().map_err(|_| malformed(path, "another reader has failed"))?;
                 (path.clone(), archive.read(name).map_err(|reason| malformed(path, reason))?)
             }
             Self::Npy(path) => (path.clone(), npy::parse(&bytes(path)?).map_err(|reason| malformed(path, reason))?),
@@ -106,19 +105,18 @@ impl Content {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, GoldenError> {
-    files::read(path, MOST_BYTES).map_err(|source| GoldenError::Unreadable { path: path.to_owned(), source })
+    files::read(path, MOST_BYTES).map_err(GoldenError::unreadable(path))
 }
 
 /// All tensors of a file of `torch.save`.
 pub(super) fn torch(path: &Path) -> Result<Vec<(String, Array)>, GoldenError> {
-    let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
-    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let unreadable = GoldenError::unreadable(path);
     let (file, _) = files::open(path).map_err(unreadable)?;
     if !pth::is_one(&file).map_err(unreadable)? {
         let told = format::foreign(path).map_err(unreadable)?.map(|foreign| foreign.to_string());
-        return Err(malformed(told.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
+        return Err(malformed(path, told.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
     }
-    pth::read_all(file).map_err(malformed)
+    pth::read_all(file).map_err(|reason| malformed(path, reason))
 }
 
 /// What a recording states about a tensor in another file than its own.

@@ -32,7 +32,7 @@ pub(super) fn steps(path: &Path) -> Result<Vec<PathBuf>, GoldenError> {
 
 /// The content of a folder, sorted.
 fn inside(folder: &Path) -> Result<Vec<PathBuf>, GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: folder.to_owned(), source };
+    let unreadable = GoldenError::unreadable(folder);
     let entries: Result<Vec<_>, _> = fs::read_dir(folder).map_err(unreadable)?.collect();
     let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
     paths.sort();

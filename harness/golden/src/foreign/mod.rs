@@ -21,7 +21,7 @@ pub(crate) use content::Content;
 pub(crate) use quantity::SPELLINGS;
 pub(crate) use wrappers::{prefixes, unwrapped};
 
-use crate::GoldenError;
+use crate::{GoldenError, error::malformed};
 use content::Claim;
 use layout::manifest;
 use serde::Serialize;
@@ -94,12 +94,25 @@ impl Entry {
     /// A file that cannot be read, or that contradicts the recording.
     pub(crate) fn array(&self) -> Result<Option<Array>, GoldenError> {
         let Some((path, array)) = self.content.array()? else { return Ok(None) };
-        self.claim.expect(&array).map_err(|message| GoldenError::Malformed { path, message })?;
+        self.claim.expect(&array).map_err(|message| malformed(&path, message))?;
         Ok(Some(array))
     }
 }
 
 impl Recording {
+    /// Without entries.
+    fn of(path: &Path, format: Format) -> Self {
+        Self {
+            path: path.to_owned(),
+            format,
+            entries: Vec::new(),
+            unknown: Vec::new(),
+            not_compared: BTreeMap::new(),
+            loss_scale: None,
+            not_finite: Vec::new(),
+        }
+    }
+
     /// Opens the steps of a recording in turn: the folders `step0`, `step1`, ... in it, or the one step that it is.
     ///
     /// # Errors
@@ -140,15 +153,10 @@ impl Recording {
     }
 }
 
-fn malformed(path: &Path, message: impl Into<String>) -> GoldenError {
-    GoldenError::Malformed { path: path.to_owned(), message: message.into() }
-}
-
 /// Writes a file, and creates its folder if necessary.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
-    let unwritable = |path: PathBuf| move |source| GoldenError::Unwritable { path, source };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(unwritable(folder.to_owned()))?;
+        fs::create_dir_all(folder).map_err(GoldenError::unwritable(folder))?;
     }
-    atomic::replace(path, |out| out.write_all(content)).map_err(unwritable(path.to_owned()))
+    atomic::replace(path, |out| out.write_all(content)).map_err(GoldenError::unwritable(path))
 }

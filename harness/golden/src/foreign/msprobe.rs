@@ -15,10 +15,7 @@ use crate::GoldenError;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_tensors::ElementType;
 
@@ -49,8 +46,7 @@ struct Dump {
 
 /// Reads a `dump.json`.
 pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenError> {
-    let text = files::read(manifest, MOST_BYTES)
-        .map_err(|source| GoldenError::Unreadable { path: manifest.to_owned(), source })?;
+    let text = files::read(manifest, MOST_BYTES).map_err(GoldenError::unreadable(manifest))?;
     let marked: Marked = json::parse(&text).map_err(|error| {
         malformed(manifest, format!("{error}: msprobe completes the file only when its debugger stops"))
     })?;
@@ -65,15 +61,7 @@ pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenEr
     }
     let beside = manifest.parent().unwrap_or(Path::new("")).join(TENSORS);
     let tensors = dump.dump_data_dir.filter(|_| !beside.is_dir()).unwrap_or(beside);
-    let recording = Recording {
-        path: manifest.to_owned(),
-        format: Format::Msprobe,
-        entries: Vec::new(),
-        unknown: Vec::new(),
-        not_compared: BTreeMap::new(),
-        loss_scale: None,
-        not_finite: Vec::new(),
-    };
+    let recording = Recording::of(manifest, Format::Msprobe);
     let mut reading = Reading { manifest, tensors, names, recording, losses: Vec::new() };
     for (name, recorded) in &dump.data {
         not_finite(name.clone(), recorded, &mut reading.recording.not_finite);

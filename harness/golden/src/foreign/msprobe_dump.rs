@@ -1,6 +1,6 @@
 //! Writes a step as an msprobe dump, which `msprobe compare` accepts as its golden side.
 
-use super::{Quantity, Statistics, replace};
+use super::{Quantity, Statistics, malformed, replace};
 use crate::{GoldenError, golden::Golden};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -63,8 +63,7 @@ impl<'a> Dump<'a> {
             }),
         );
         let path = self.tensors().join(name);
-        let bytes =
-            encode_pth_tensor(&array).map_err(|message| GoldenError::Malformed { path: path.clone(), message })?;
+        let bytes = encode_pth_tensor(&array).map_err(|message| malformed(&path, message))?;
         replace(&path, &bytes)
     }
 
@@ -158,7 +157,7 @@ impl<'a> Dump<'a> {
         };
         let write = |name: &str, text: serde_json::Result<String>| {
             let path = self.folder.join(name);
-            let text = text.map_err(|e| GoldenError::Malformed { path: path.clone(), message: e.to_string() })?;
+            let text = text.map_err(|e| malformed(&path, e))?;
             replace(&path, text.as_bytes())
         };
         write("construct.json", serde_json::to_string_pretty(&construct))?;
@@ -179,7 +178,7 @@ impl<'a> Dump<'a> {
         let Some(mut said) = value.and_then(|value| self.of_value(graph, *value)) else { return Ok(None) };
         let name = format!("{call}.input.0.pt");
         let from = self.tensors().join(said["data_name"].as_str().unwrap_or_default());
-        let bytes = fs::read(&from).map_err(|source| GoldenError::Unreadable { path: from.clone(), source })?;
+        let bytes = fs::read(&from).map_err(GoldenError::unreadable(&from))?;
         replace(&self.tensors().join(&name), &bytes)?;
         said["data_name"] = name.into();
         Ok(Some(said))

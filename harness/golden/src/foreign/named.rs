@@ -11,7 +11,6 @@ use crate::GoldenError;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use std::{
-    collections::BTreeMap,
     fs,
     io::{Read, Seek},
     path::{Path, PathBuf},
@@ -70,15 +69,9 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
     let (claims, loss_scale) = claims(path, &found)?;
     // A file of tensors may be sorted by name; capture.json has the order in which they were recorded.
     found.sort_by_key(|(name, _)| claims.get_index_of(name).unwrap_or(usize::MAX));
-    let mut recording = Recording {
-        path: path.to_owned(),
-        format: Format::Named,
-        entries: Vec::new(),
-        unknown: Vec::new(),
-        not_compared: BTreeMap::new(),
-        loss_scale,
-        not_finite: claims.iter().filter(|(_, claim)| claim.is_unsound()).map(|(name, _)| name.clone()).collect(),
-    };
+    let mut recording = Recording { loss_scale, ..Recording::of(path, Format::Named) };
+    let unsound = claims.iter().filter(|(_, claim)| claim.is_unsound());
+    recording.not_finite = unsound.map(|(name, _)| name.clone()).collect();
     for (name, content) in found {
         match names.meaning(&name, Quantity::parse(&name)) {
             Meaning::Quantity(quantity) => {
@@ -102,7 +95,7 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
 
 /// Adds the files of a folder and its subfolders.
 fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: at.to_owned(), source };
+    let unreadable = GoldenError::unreadable(at);
     let listed: Result<Vec<_>, _> = fs::read_dir(at).map_err(unreadable)?.collect();
     let mut paths: Vec<PathBuf> = listed.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
@@ -128,7 +121,7 @@ fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content
 
 /// Whether an `.npy` file holds a dictionary of arrays, as those of reprod_log.
 fn is_dictionary(path: &Path) -> Result<bool, GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let unreadable = GoldenError::unreadable(path);
     let (file, _) = files::open(path).map_err(unreadable)?;
     let mut start = Vec::new();
     file.take(LONGEST_HEADER).read_to_end(&mut start).map_err(unreadable)?;
@@ -137,7 +130,7 @@ fn is_dictionary(path: &Path) -> Result<bool, GoldenError> {
 
 /// Takes what a file holds, which its content tells.
 fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let unreadable = GoldenError::unreadable(path);
     let (mut file, _) = files::open(path).map_err(unreadable)?;
     if !pth::is_zip(&file).map_err(unreadable)? {
         let mut start = [0; 6];
@@ -182,8 +175,7 @@ fn claims(path: &Path, found: &[(String, Content)]) -> Result<(IndexMap<String, 
     if !manifest.is_file() {
         return Ok((IndexMap::new(), None));
     }
-    let text = files::read(&manifest, MOST_BYTES)
-        .map_err(|source| GoldenError::Unreadable { path: manifest.clone(), source })?;
+    let text = files::read(&manifest, MOST_BYTES).map_err(GoldenError::unreadable(&manifest))?;
     let capture: Capture = json::parse(&text).map_err(|error| malformed(&manifest, error.to_string()))?;
     if capture.zoo_capture != 1 {
         return Err(malformed(&manifest, format!("a capture of format {}, and this zoo reads 1", capture.zoo_capture)));

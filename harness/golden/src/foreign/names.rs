@@ -1,6 +1,6 @@
 //! `names.yaml`: the meaning of names in a recording that differ from those of the recipe.
 
-use super::{Quantity, json};
+use super::{Quantity, json, malformed};
 use crate::GoldenError;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::Path};
@@ -40,13 +40,10 @@ impl Names {
     /// # Errors
     /// A file that cannot be read, has another structure, or maps to an invalid key.
     pub fn read(path: &Path) -> Result<Self, GoldenError> {
-        let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
-        let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
-        let text = files::read(path, MOST_BYTES).map_err(unreadable)?;
-        let names: Self =
-            serde_yaml::from_slice(json::without_mark(&text)).map_err(|error| malformed(error.to_string()))?;
+        let text = files::read(path, MOST_BYTES).map_err(GoldenError::unreadable(path))?;
+        let names: Self = serde_yaml::from_slice(json::without_mark(&text)).map_err(|error| malformed(path, error))?;
         if let Some((name, key)) = names.names.iter().find(|(_, key)| Quantity::parse(key).is_none()) {
-            return Err(malformed(format!("`{name}: {key}`: a key is {KEYS}")));
+            return Err(malformed(path, format!("`{name}: {key}`: a key is {KEYS}")));
         }
         Ok(names)
     }

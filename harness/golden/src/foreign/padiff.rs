@@ -77,8 +77,7 @@ struct Owner {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, GoldenError> {
-    let text =
-        files::read(path, MOST_BYTES).map_err(|source| GoldenError::Unreadable { path: path.to_owned(), source })?;
+    let text = files::read(path, MOST_BYTES).map_err(GoldenError::unreadable(path))?;
     json::parse(&text).map_err(|error| malformed(path, format!("not a file of PaDiff: {error}")))
 }
 
@@ -90,15 +89,7 @@ pub(super) fn open(manifest: &Path, names: &Names) -> Result<Recording, GoldenEr
         let message = format!("it has {} networks: one step is judged at a time", report.tree.len());
         return Err(malformed(manifest, message));
     };
-    let recording = Recording {
-        path: manifest.to_owned(),
-        format: Format::Padiff,
-        entries: Vec::new(),
-        unknown: Vec::new(),
-        not_compared: BTreeMap::new(),
-        loss_scale: None,
-        not_finite: Vec::new(),
-    };
+    let recording = Recording::of(manifest, Format::Padiff);
     let mut reading = Reading { manifest, folder, names, recording, calls: HashMap::new() };
     reading.calls_of(root, &root.route)?;
     let parameters = reading.folder.join(PARAMETERS);

@@ -48,7 +48,7 @@ pub(crate) fn changes(
 }
 
 /// The golden's key of a variable after `steps` steps; `None` for variables that goldens do not record.
-fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String> {
+pub(crate) fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String> {
     match &variable.role {
         VariableRole::Slot { parameter, slot } => {
             Some(format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name))

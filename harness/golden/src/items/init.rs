@@ -16,10 +16,9 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
     for variable in graph.variables.iter().filter(state) {
         let shape = &graph.ty(variable.value).shape;
         items.push(match manifest.shapes.get(&variable.name) {
-            Some(theirs) if **shape == theirs[..] && manifest.init.contains_key(&variable.name) => {
-                Item::measured(&variable.name, 0.0, 1.0)
+            Some(theirs) if **shape == theirs[..] => {
+                same(&variable.name, manifest.init.contains_key(&variable.name), "the golden has no rule for it")
             }
-            Some(theirs) if **shape == theirs[..] => Item::wrong(&variable.name, "the golden has no rule for it"),
             Some(theirs) => {
                 let theirs = Shape::from(theirs.as_slice());
                 Item::wrong(&variable.name, format!("shape {shape}, the reference has {theirs}"))
@@ -33,28 +32,23 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
         items.push(Item::wrong(name, "the recipe has no such parameter"));
     }
     let count: u64 = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
-    items.push(match count == manifest.parameter_count {
-        true => Item::measured("parameter count", 0.0, 1.0),
-        false => Item::wrong("parameter count", format!("{count}, the reference has {}", manifest.parameter_count)),
-    });
+    let differs = format!("{count}, the reference has {}", manifest.parameter_count);
+    items.push(same("parameter count", count == manifest.parameter_count, &differs));
     for (name, head) in golden.heads("init_head/") {
         if let Some(rule) = manifest.init.get(name) {
             let ours = weights::initial(rule, &manifest.salt, name, head.len());
-            let same = ours.iter().zip(head).all(|(a, b)| f64::from(*a) == *b);
-            items.push(if same {
-                Item::measured(format!("first values of {name}"), 0.0, 1.0)
-            } else {
-                Item::wrong(format!("first values of {name}"), "the hash rule gives others")
-            });
+            let is_same = ours.iter().zip(head).all(|(a, b)| f64::from(*a) == *b);
+            items.push(same(&format!("first values of {name}"), is_same, "the hash rule gives others"));
         }
     }
     for (name, head) in golden.heads("input_head/") {
-        let same = weights::input(golden, name).is_ok_and(|ours| ours.iter().zip(head).all(|(a, b)| a == b));
-        items.push(if same {
-            Item::measured(format!("first values of input {name}"), 0.0, 1.0)
-        } else {
-            Item::wrong(format!("first values of input {name}"), "the hash rule gives others")
-        });
+        let is_same = weights::input(golden, name).is_ok_and(|ours| ours.iter().zip(head).all(|(a, b)| a == b));
+        items.push(same(&format!("first values of input {name}"), is_same, "the hash rule gives others"));
     }
     items
+}
+
+/// Whether a fact is the reference's.
+fn same(name: &str, is_same: bool, otherwise: &str) -> Item {
+    if is_same { Item::measured(name, 0.0, 1.0) } else { Item::wrong(name, otherwise) }
 }

@@ -3,20 +3,14 @@
 use super::tensors;
 use crate::compare::{F64_TOLERANCE, LOSS_FLOOR, Noise, Precision};
 use crate::golden::{Golden, ROOT};
+use crate::manifest::TensorFacts;
 use crate::report::Item;
 use zoo_engine::StepResult;
 
-/// Relative error of the reference's f32 run in the network's outputs. The error of a loss is a single number that
-/// can be small by chance, so the error of what it is computed from is used instead.
-fn outputs_rounding(golden: &Golden, variant: Option<&str>) -> f64 {
+/// The largest fact of the network's outputs in the first step.
+fn largest(golden: &Golden, variant: Option<&str>, fact: fn(&TensorFacts) -> f64) -> f64 {
     let outputs = tensors(golden, variant).into_iter().flatten().filter(|(key, _)| key.starts_with(ROOT));
-    outputs.map(|(_, facts)| facts.f32_rel).fold(0.0, f64::max)
-}
-
-/// The largest magnitude of the network's outputs in the first step.
-fn largest_output(golden: &Golden, variant: Option<&str>) -> f64 {
-    let outputs = tensors(golden, variant).into_iter().flatten().filter(|(key, _)| key.starts_with(ROOT));
-    outputs.map(|(_, facts)| facts.absmax).fold(0.0, f64::max)
+    outputs.map(|(_, facts)| fact(facts)).fold(0.0, f64::max)
 }
 
 /// What the error of a loss is relative to: the loss, if it is not near 0.
@@ -45,8 +39,10 @@ pub(crate) fn losses(
     };
     let start = truth.first();
     let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
-    let output = largest_output(golden, variant);
-    let least = LOSS_FLOOR.max(outputs_rounding(golden, variant));
+    let output = largest(golden, variant, |facts| facts.absmax);
+    // The error of a loss in the reference's f32 run is a single number that can be small by chance, so the error of
+    // what it is computed from is used instead.
+    let least = LOSS_FLOOR.max(largest(golden, variant, |facts| facts.f32_rel));
     let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
     let label = |name: &str| if n == 0 { name.to_string() } else { format!("{name} of step {}", n + 1) };
     let mut items = Vec::new();

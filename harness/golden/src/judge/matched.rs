@@ -123,7 +123,7 @@ impl<'r> Matched<'r> {
                 let (a, b, quantity) = (&other.name, &entry.name, &targets.list[place].quantity);
                 let without = removed.map(|removed| format!(" (without `{removed}`)")).unwrap_or_default();
                 let message = format!("`{a}` and `{b}`{without} are both {quantity}: names.yaml can say what they are");
-                return Err(GoldenError::Malformed { path: self.recording.path.clone(), message });
+                return Err(crate::error::malformed(&self.recording.path, message));
             }
             self.count("outputs that repeat another one");
         }

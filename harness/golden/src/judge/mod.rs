@@ -146,7 +146,7 @@ impl Judging<'_> {
                 "nothing in it has a name of {}, the first is `{unknown}`: names.yaml says what names mean (zoo judge --help)",
                 recipe.name
             );
-            return Err(GoldenError::Malformed { path: recording.path.clone(), message });
+            return Err(crate::error::malformed(&recording.path, message));
         }
         progress("the recording, in f64");
         let nameless = matched.outputs_of_strangers()?;

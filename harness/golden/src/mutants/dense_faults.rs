@@ -2,12 +2,16 @@
 
 use super::{
     Fault, Mutant,
+    graph_faults::{self, forget},
     model_faults::{every, first, nothing},
 };
 use crate::report::Stage;
-use zoo_graph::{Graph, Op, Variable, VariableRole, ops::Window};
+use zoo_graph::{
+    Graph, Op, VariableRole,
+    ops::{Interpolation, Window},
+};
 use zoo_recipe::{
-    Layer, Recipe,
+    Layer, Recipe, ResolvedModel,
     layers::{Add, UpsampleMode},
     schema::{MineOver, Optimizer, WeightInit},
 };
@@ -55,18 +59,8 @@ fn model() -> Vec<Mutant> {
         mutant("a head without its sigmoid", Stage::Forward, |m| {
             first(m, |k| matches!(k, Layer::Sigmoid(_)).then(|| *k = nothing()))
         }),
-        mutant("the step function with k = 10 for 50", Stage::Forward, |m| {
-            first(m, |k| match k {
-                Layer::Scale(scale) if scale.by == 50.0 => Some(scale.by = 10.0),
-                _ => None,
-            })
-        }),
-        mutant("threshold minus probability", Stage::Forward, |m| {
-            first(m, |k| match k {
-                Layer::Scale(scale) if scale.by == 50.0 => Some(scale.by = -50.0),
-                _ => None,
-            })
-        }),
+        mutant("the step function with k = 10 for 50", Stage::Forward, |m| rescale(m, 10.0)),
+        mutant("threshold minus probability", Stage::Forward, |m| rescale(m, -50.0)),
         mutant("probability plus threshold", Stage::Forward, |m| {
             first(m, |k| match k {
                 Layer::Subtract(tap) => Some(*k = Layer::Add(Add(tap.0.clone()))),
@@ -74,6 +68,14 @@ fn model() -> Vec<Mutant> {
             })
         }),
     ]
+}
+
+/// Changes the factor of the step function.
+fn rescale(model: &mut ResolvedModel, by: f64) -> bool {
+    first(model, |k| match k {
+        Layer::Scale(scale) if scale.by == 50.0 => Some(scale.by = by),
+        _ => None,
+    })
 }
 
 fn losses() -> Vec<Mutant> {
@@ -124,26 +126,20 @@ fn updates() -> Vec<Mutant> {
         recipe("Adam's second moment with 0.99 for 0.999", Stage::Update, |r| adam(r, |adam| adam.beta2 = 0.99)),
         recipe("Adam's first moment with 0.8 for 0.9", Stage::Update, |r| adam(r, |adam| adam.beta1 = 0.8)),
         graph("Adam's moments are forgotten after each step", Stage::Update, |g| {
-            let moment =
-                |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "exp_avg" | "exp_avg_sq", .. });
-            g.variables.iter_mut().filter(moment).map(|v| v.next = None).count() > 0
+            forget(g, |role| matches!(role, VariableRole::Slot { slot: "exp_avg" | "exp_avg_sq", .. }))
         }),
         graph("a transposed convolution's filter gradient takes another window", Stage::Backward, |g| {
-            g.nodes.iter_mut().any(|n| match &mut n.op {
+            graph_faults::first(g, |n| match &mut n.op {
                 Op::Conv2DBackpropFilter(op) if op.conv.window.kernel == [2, 2] => {
-                    op.conv.window = Window { pad: [1, 1, 1, 1], dilation: [3, 3], ..op.conv.window };
-                    true
+                    Some(op.conv.window = Window { pad: [1, 1, 1, 1], dilation: [3, 3], ..op.conv.window })
                 }
-                _ => false,
+                _ => None,
             })
         }),
         graph("upsampling's gradient is that of the other interpolation", Stage::Backward, |g| {
-            g.nodes.iter_mut().any(|n| match &mut n.op {
-                Op::ResizeGrad(op) => {
-                    op.resize.interpolation = zoo_graph::ops::Interpolation::Bilinear { align_corners: false };
-                    true
-                }
-                _ => false,
+            graph_faults::first(g, |n| match &mut n.op {
+                Op::ResizeGrad(op) => Some(op.resize.interpolation = Interpolation::Bilinear { align_corners: false }),
+                _ => None,
             })
         }),
     ]

@@ -16,8 +16,8 @@ pub(super) fn all() -> Vec<Mutant> {
             variances.map(|v| v.init = Init::Constant(0.0)).count() > 0
         }),
         mutant("momentum starts at one", Stage::Init, |g| {
-            let momentum = |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "momentum_buffer", .. });
-            g.variables.iter_mut().filter(momentum).map(|v| v.init = Init::Constant(1.0)).count() > 0
+            let momentum = g.variables.iter_mut().filter(|v| is_momentum(&v.role));
+            momentum.map(|v| v.init = Init::Constant(1.0)).count() > 0
         }),
         mutant("gradient of the sum over the batch, not of the mean", Stage::Backward, |g| {
             let batch = g.inputs.first().and_then(|i| g.ty(i.value).shape.first().copied()).unwrap_or(1) as f64;
@@ -28,20 +28,10 @@ pub(super) fn all() -> Vec<Mutant> {
             })
         }),
         mutant("a ReLU passes every gradient", Stage::Backward, |g| {
-            first(g, |n| {
-                matches!(n.op, Op::ReluGrad(_)).then(|| {
-                    n.op = Scale { factor: 1.0 }.into();
-                    n.inputs.truncate(1);
-                })
-            })
+            first(g, |n| matches!(n.op, Op::ReluGrad(_)).then(|| pass(n)))
         }),
         mutant("one consumer's gradient overwrites another's", Stage::Backward, |g| {
-            every(g, |n| {
-                (matches!(n.op, Op::Add(_)) && n.phase == Phase::Backward).then(|| {
-                    n.op = Scale { factor: 1.0 }.into();
-                    n.inputs.truncate(1);
-                })
-            })
+            every(g, |n| (matches!(n.op, Op::Add(_)) && n.phase == Phase::Backward).then(|| pass(n)))
         }),
         mutant("a max pool's gradient is spread over the window", Stage::Backward, |g| {
             let shapes: Vec<_> = g.values.iter().map(|v| v.ty.shape.clone()).collect();
@@ -83,12 +73,7 @@ pub(super) fn all() -> Vec<Mutant> {
                 _ => None,
             })
         }),
-        mutant("running statistics are not kept", Stage::Update, |g| {
-            let mut statistics = g.variables.iter_mut().filter(|v| v.role.is_statistic()).peekable();
-            let any = statistics.peek().is_some();
-            statistics.for_each(|v| v.next = None);
-            any
-        }),
+        mutant("running statistics are not kept", Stage::Update, |g| forget(g, VariableRole::is_statistic)),
         mutant("biases learn twice as fast", Stage::Update, |g| {
             let is_bias = |v: &&Variable| matches!(v.role, VariableRole::Bias | VariableRole::NormBias);
             let biases: Vec<ValueId> = g.variables.iter().filter(is_bias).map(|v| v.value).collect();
@@ -101,21 +86,30 @@ pub(super) fn all() -> Vec<Mutant> {
             let weight = g.variables.iter_mut().find(|v| v.role == VariableRole::Weight && v.next.is_some());
             weight.map(|w| w.next = None).is_some()
         }),
-        mutant("momentum is forgotten after each step", Stage::Update, |g| {
-            let momentum = |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "momentum_buffer", .. });
-            let mut slots = g.variables.iter_mut().filter(momentum).peekable();
-            let any = slots.peek().is_some();
-            slots.for_each(|v| v.next = None);
-            any
-        }),
+        mutant("momentum is forgotten after each step", Stage::Update, |g| forget(g, is_momentum)),
         mutant("learning rate off by one per cent", Stage::Update, |g| {
             every(g, |n| n.op.group().map(|group| group.lr_scale = 1.01))
         }),
     ]
 }
 
+fn is_momentum(role: &VariableRole) -> bool {
+    matches!(role, VariableRole::Slot { slot: "momentum_buffer", .. })
+}
+
+/// Variables of the roles are not updated.
+pub(super) fn forget(graph: &mut Graph, is_one: fn(&VariableRole) -> bool) -> bool {
+    graph.variables.iter_mut().filter(|v| is_one(&v.role)).map(|v| v.next = None).count() > 0
+}
+
+/// A node passes its first operand.
+fn pass(node: &mut Node) {
+    node.op = Scale { factor: 1.0 }.into();
+    node.inputs.truncate(1);
+}
+
 /// Changes the first node that `change` accepts.
-fn first(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
+pub(super) fn first(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
     graph.nodes.iter_mut().find_map(change).is_some()
 }
 

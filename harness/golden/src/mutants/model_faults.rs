@@ -4,7 +4,7 @@ use super::{Fault, Mutant, shift};
 use crate::report::Stage;
 use zoo_recipe::{
     Layer, ResolvedLayer, ResolvedModel,
-    layers::{AvgPool, Sequential},
+    layers::{AvgPool, Bn, Conv, Linear, Sequential},
     schema::{FanMode, Init, NormalInit, Padding, Pair},
 };
 
@@ -12,53 +12,32 @@ pub(super) fn all() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Model(plant) };
     vec![
         mutant("initialiser by fan-in, not fan-out", Stage::Init, |m| {
-            every(m, |k| match k {
-                Layer::Conv(conv) => match &mut conv.init.weight {
-                    Some(Init::KaimingNormal(init)) if init.mode == FanMode::FanOut => Some(init.mode = FanMode::FanIn),
-                    _ => None,
-                },
+            every(m, |k| match &mut conv(k)?.init.weight {
+                Some(Init::KaimingNormal(init)) if init.mode == FanMode::FanOut => Some(init.mode = FanMode::FanIn),
                 _ => None,
             })
         }),
         mutant("uniform weights for normal ones of the same deviation", Stage::Init, |m| {
-            every(m, |k| match k {
-                Layer::Conv(conv) => match conv.init.weight() {
-                    Init::KaimingNormal(init) => Some(conv.init.weight = Some(Init::KaimingUniform(init))),
-                    Init::KaimingUniform(init) => Some(conv.init.weight = Some(Init::KaimingNormal(init))),
-                    _ => None,
-                },
-                _ => None,
+            every(m, |k| {
+                let init = &mut conv(k)?.init;
+                init.weight = Some(match init.weight() {
+                    Init::KaimingNormal(rule) => Init::KaimingUniform(rule),
+                    Init::KaimingUniform(rule) => Init::KaimingNormal(rule),
+                    _ => return None,
+                });
+                Some(())
             })
         }),
         mutant("dense layers start at a fixed deviation of 0.05", Stage::Init, |m| {
-            every(m, |k| match k {
-                Layer::Linear(linear) => Some(linear.init.weight = Some(Init::Normal(NormalInit { std: 0.05 }))),
-                _ => None,
-            })
+            every(m, |k| Some(linear(k)?.init.weight = Some(Init::Normal(NormalInit { std: 0.05 }))))
         }),
-        mutant("every scale starts at zero", Stage::Init, |m| {
-            every(m, |k| match k {
-                Layer::Bn(bn) => Some(bn.init.gamma = Some(0.0)),
-                _ => None,
-            })
-        }),
-        mutant("one class too many", Stage::Init, |m| {
-            last(m, |k| match k {
-                Layer::Linear(linear) => Some(linear.out.0 += 1),
-                _ => None,
-            })
-        }),
+        mutant("every scale starts at zero", Stage::Init, |m| every(m, |k| Some(bn(k)?.init.gamma = Some(0.0)))),
+        mutant("one class too many", Stage::Init, |m| last(m, |k| Some(linear(k)?.out.0 += 1))),
         mutant("the last layer has no bias", Stage::Init, |m| {
-            last(m, |k| match k {
-                Layer::Linear(linear) => std::mem::take(&mut linear.bias).then_some(()),
-                _ => None,
-            })
+            last(m, |k| std::mem::take(&mut linear(k)?.bias).then_some(()))
         }),
         mutant("eps of the normalisation 1e-3", Stage::Forward, |m| {
-            every(m, |k| match k {
-                Layer::Bn(bn) if bn.eps != 1e-3 => Some(bn.eps = 1e-3),
-                _ => None,
-            })
+            every(m, |k| (std::mem::replace(&mut bn(k)?.eps, 1e-3) != 1e-3).then_some(()))
         }),
         mutant("padding all after, as TensorFlow pads at stride 2", Stage::Forward, |m| {
             first(m, |k| match k {
@@ -114,12 +93,21 @@ pub(super) fn all() -> Vec<Mutant> {
             last_is_relu && m.body.pop().is_some()
         }),
         mutant("momentum of running statistics in TensorFlow's sense", Stage::Update, |m| {
-            every(m, |k| match k {
-                Layer::Bn(bn) => Some(bn.momentum = 1.0 - bn.momentum),
-                _ => None,
-            })
+            every(m, |k| bn(k).map(|bn| bn.momentum = 1.0 - bn.momentum))
         }),
     ]
+}
+
+pub(super) fn conv(layer: &mut Layer) -> Option<&mut Conv> {
+    if let Layer::Conv(conv) = layer { Some(conv) } else { None }
+}
+
+fn linear(layer: &mut Layer) -> Option<&mut Linear> {
+    if let Layer::Linear(linear) = layer { Some(linear) } else { None }
+}
+
+fn bn(layer: &mut Layer) -> Option<&mut Bn> {
+    if let Layer::Bn(bn) = layer { Some(bn) } else { None }
 }
 
 /// Replacement for a removed layer.
@@ -129,10 +117,7 @@ pub(super) fn nothing() -> Layer {
 
 /// Moves a stride to the next convolution.
 fn move_stride(main: &mut [ResolvedLayer]) -> Option<()> {
-    let mut convs = main.iter_mut().filter_map(|l| match &mut l.kind {
-        Layer::Conv(conv) => Some(conv),
-        _ => None,
-    });
+    let mut convs = main.iter_mut().filter_map(|l| conv(&mut l.kind));
     let (one, three) = (convs.next()?, convs.next()?);
     (one.kernel == Pair([1, 1]) && three.stride != Pair([1, 1]))
         .then(|| std::mem::swap(&mut one.stride, &mut three.stride))

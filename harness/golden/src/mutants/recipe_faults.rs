@@ -3,17 +3,16 @@
 use super::{Fault, Mutant};
 use crate::report::Stage;
 use zoo_recipe::Recipe;
-use zoo_recipe::schema::{ChannelOrder, Filter, L2Over, Optimizer, Schedule, SmoothingOver, Step, WarmupCount};
+use zoo_recipe::schema::{
+    ChannelOrder, Filter, L2Over, Optimizer, Schedule, Sgd, SmoothingOver, SoftmaxCrossEntropy, Step, WarmupCount,
+};
 
 pub(super) fn all() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Recipe(plant) };
     vec![
         mutant("mean and deviation of another data set", Stage::Preprocess, |r| {
             eval_steps(r, |s| match s {
-                Step::Normalize(n) => {
-                    let level = n.mean.map(|m| m + 0.01 * n.std[0]);
-                    Some(n.mean = level)
-                }
+                Step::Normalize(n) => Some(n.mean = n.mean.map(|m| m + 0.01 * n.std[0])),
                 _ => None,
             })
         }),
@@ -49,44 +48,28 @@ pub(super) fn all() -> Vec<Mutant> {
             _ => false,
         }),
         mutant("warm-up off by one step", Stage::Schedule, |r| match &mut r.schedule {
-            Schedule::Cosine(cosine) => cosine.warmup.as_mut().is_some_and(|w| {
-                w.count = match w.count {
-                    WarmupCount::FromOne => WarmupCount::FromZero,
-                    _ => WarmupCount::FromOne,
-                };
-                true
-            }),
+            Schedule::Cosine(cosine) => {
+                let other =
+                    |count| if count == WarmupCount::FromOne { WarmupCount::FromZero } else { WarmupCount::FromOne };
+                cosine.warmup.as_mut().map(|w| w.count = other(w.count)).is_some()
+            }
             _ => false,
         }),
         mutant("an epoch less", Stage::Schedule, |r| {
             r.train.epochs -= 1;
             true
         }),
-        mutant("no label smoothing", Stage::Loss, |r| match &mut r.loss.softmax_cross_entropy {
-            Some(loss) if loss.label_smoothing > 0.0 => {
-                loss.label_smoothing = 0.0;
-                true
-            }
-            _ => false,
-        }),
-        mutant("smoothing over the other classes", Stage::Loss, |r| match &mut r.loss.softmax_cross_entropy {
-            Some(loss) if loss.label_smoothing > 0.0 => {
-                loss.smoothing_over = SmoothingOver::OtherClasses;
-                true
-            }
-            _ => false,
+        mutant("no label smoothing", Stage::Loss, |r| smoothing(r, |loss| loss.label_smoothing = 0.0)),
+        mutant("smoothing over the other classes", Stage::Loss, |r| {
+            smoothing(r, |loss| loss.smoothing_over = SmoothingOver::OtherClasses)
         }),
         mutant("L2 loss without the half", Stage::Loss, |r| r.loss.l2.as_mut().map(|l2| l2.weight *= 2.0).is_some()),
         mutant("L2 loss of weights only", Stage::Loss, |r| {
             r.loss.l2.as_mut().map(|l2| l2.over = L2Over::Weights).is_some()
         }),
         mutant("L2 loss left out", Stage::Loss, |r| r.loss.l2.take().is_some()),
-        mutant("Nesterov's momentum for plain, or the other way round", Stage::Update, |r| match &mut r.optimizer {
-            Optimizer::Sgd(sgd) => {
-                sgd.nesterov = !sgd.nesterov;
-                true
-            }
-            _ => false,
+        mutant("Nesterov's momentum for plain, or the other way round", Stage::Update, |r| {
+            sgd(r).map(|sgd| sgd.nesterov = !sgd.nesterov).is_some()
         }),
         mutant("decay on everything", Stage::Update, |r| {
             let (_, no_decay, _) = r.optimizer.decay_mut();
@@ -114,22 +97,23 @@ pub(super) fn all() -> Vec<Mutant> {
             let (weight_decay, ..) = r.optimizer.decay_mut();
             l2.map(|l2| *weight_decay = l2).is_some()
         }),
-        mutant("momentum 0.9 for 0.875, or 0.875 for 0.9", Stage::Trajectory, |r| match &mut r.optimizer {
-            Optimizer::Sgd(sgd) if sgd.nesterov => false,
-            Optimizer::Sgd(sgd) => {
-                sgd.momentum = if sgd.momentum == 0.9 { 0.875 } else { 0.9 };
-                true
-            }
-            _ => false,
+        mutant("momentum 0.9 for 0.875, or 0.875 for 0.9", Stage::Trajectory, |r| {
+            let plain = sgd(r).filter(|sgd| !sgd.nesterov);
+            plain.map(|sgd| sgd.momentum = if sgd.momentum == 0.9 { 0.875 } else { 0.9 }).is_some()
         }),
-        mutant("Nesterov's momentum 0.875 for 0.9", Stage::Update, |r| match &mut r.optimizer {
-            Optimizer::Sgd(sgd) if sgd.nesterov => {
-                sgd.momentum = 0.875;
-                true
-            }
-            _ => false,
+        mutant("Nesterov's momentum 0.875 for 0.9", Stage::Update, |r| {
+            sgd(r).filter(|sgd| sgd.nesterov).map(|sgd| sgd.momentum = 0.875).is_some()
         }),
     ]
+}
+
+fn sgd(recipe: &mut Recipe) -> Option<&mut Sgd> {
+    if let Optimizer::Sgd(sgd) = &mut recipe.optimizer { Some(sgd) } else { None }
+}
+
+/// Changes a cross entropy with label smoothing.
+fn smoothing(recipe: &mut Recipe, change: fn(&mut SoftmaxCrossEntropy)) -> bool {
+    recipe.loss.softmax_cross_entropy.as_mut().filter(|loss| loss.label_smoothing > 0.0).map(change).is_some()
 }
 
 /// Changes the first step of the preprocessing for evaluation that `change` accepts.

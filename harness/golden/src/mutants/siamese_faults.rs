@@ -1,8 +1,8 @@
 //! Mistakes in siamese trackers: unpadded strides, shared parts, losses of anchors and masks, freezing, clipping.
 
 use super::{
-    Fault, Mutant,
-    model_faults::{every, first, nothing},
+    Fault, Mutant, graph_faults,
+    model_faults::{self, every, first, nothing},
     shift,
 };
 use crate::report::Stage;
@@ -19,10 +19,12 @@ pub(super) fn all() -> Vec<Mutant> {
 
 /// Changes the first convolution that `change` accepts.
 fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut Conv) -> bool) -> bool {
-    first(model, |k| match k {
-        Layer::Conv(conv) => change(conv).then_some(()),
-        _ => None,
-    })
+    first(model, |k| change(model_faults::conv(k)?).then_some(()))
+}
+
+/// Whether a convolution has a square kernel of this size and no padding.
+fn unpadded(conv: &Conv, kernel: usize) -> bool {
+    conv.kernel == Pair([kernel; 2]) && conv.pad == Padding([0; 4])
 }
 
 /// Whether the model calls one of its parts twice.
@@ -62,29 +64,18 @@ fn model() -> Vec<Mutant> {
         mutant("1x1 for the 3x3 shortcut", Stage::Init, |m| {
             siamese(m)
                 && conv(m, |c| {
-                    let found = c.kernel == Pair([3, 3])
-                        && c.pad == Padding([0; 4])
-                        && c.stride == Pair([2, 2])
-                        && c.out.0 > 100;
+                    let found = unpadded(c, 3) && c.stride == Pair([2, 2]) && c.out.0 > 100;
                     found.then(|| (c.kernel, c.pad) = (Pair([1, 1]), Padding([0; 4]))).is_some()
                 })
                 && follow(m)
         }),
         mutant("the stem is padded by 3", Stage::Forward, |m| {
-            siamese(m)
-                && conv(m, |c| {
-                    c.kernel == Pair([7, 7])
-                        && c.pad == Padding([0; 4])
-                        && std::mem::replace(&mut c.pad, Padding([3; 4])) == Padding([0; 4])
-                })
-                && follow(m)
+            siamese(m) && conv(m, |c| unpadded(c, 7).then(|| c.pad = Padding([3; 4])).is_some()) && follow(m)
         }),
         mutant("a 3x3 convolution with stride 2 is padded by 1", Stage::Forward, |m| {
-            let unpadded = |c: &mut Conv| {
-                let found = c.kernel == Pair([3, 3]) && c.pad == Padding([0; 4]) && c.stride == Pair([2, 2]);
-                found.then(|| c.pad = Padding([1; 4])).is_some()
-            };
-            siamese(m) && conv(m, unpadded) && follow(m)
+            let padded =
+                |c: &mut Conv| (unpadded(c, 3) && c.stride == Pair([2, 2])).then(|| c.pad = Padding([1; 4])).is_some();
+            siamese(m) && conv(m, padded) && follow(m)
         }),
         mutant("no dilation in the last stage", Stage::Forward, |m| {
             let changed = every(m, |k| match k {
@@ -148,10 +139,8 @@ fn model() -> Vec<Mutant> {
         mutant("heads padded by 1", Stage::Forward, |m| {
             siamese(m)
                 && conv(m, |c| {
-                    c.kernel == Pair([3, 3]) && c.pad == Padding([0; 4]) && c.stride == Pair([1, 1]) && {
-                        c.pad = Padding([1; 4]);
-                        true
-                    }
+                    let found = unpadded(c, 3) && c.stride == Pair([1, 1]);
+                    found.then(|| c.pad = Padding([1; 4])).is_some()
                 })
         }),
     ]
@@ -205,9 +194,9 @@ fn graph() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Graph(plant) };
     vec![
         mutant("mask windows shifted by a pixel", Stage::Loss, |g| {
-            g.nodes.iter_mut().any(|n| match &mut n.op {
-                Op::ExtractPatches(op) => shift(&mut op.window.pad).is_some(),
-                _ => false,
+            graph_faults::first(g, |n| match &mut n.op {
+                Op::ExtractPatches(op) => shift(&mut op.window.pad),
+                _ => None,
             })
         }),
         mutant("classes judged by the label of boxes", Stage::Loss, |g| {

@@ -125,6 +125,8 @@ fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>
                 Unary::Abs => d * x.sign(),
                 Unary::Sign | Unary::Floor => return Vec::new(),
                 Unary::Exp => d * y,
+                // Not y + 1, which has no digits where e^x is small.
+                Unary::Expm1 => d * x.exp(),
                 Unary::Log => d / x,
                 Unary::Sqrt => d * 0.5 / y,
                 Unary::Rsqrt => d * -0.5 * y / x,
@@ -161,6 +163,7 @@ fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>
             vec![(yes, condition.select(d, 0.0)), (no, condition.select(0.0, d))]
         }
         Term::Softmax(argument) => vec![(argument, y * (d - (d * y).row_sum()))],
+        Term::LogSoftmax(argument) => vec![(argument, d - y.exp() * d.row_sum())],
         Term::Row(Fold::Sum, argument) => vec![(argument, d)],
         Term::Row(Fold::LogSumExp, argument) => vec![(argument, d * (sheet.at(argument) - y).exp())],
         Term::Row(Fold::Max, argument) => {

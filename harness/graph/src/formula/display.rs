@@ -82,6 +82,7 @@ impl Formula {
             },
             Term::Select(condition, yes, no) => call("select", &[condition, yes, no]),
             Term::Softmax(x) => call("softmax", &[x]),
+            Term::LogSoftmax(x) => call("log_softmax", &[x]),
             Term::Row(Fold::Sum, x) => call("row_sum", &[x]),
             Term::Row(Fold::Max, x) => call("row_max", &[x]),
             Term::Row(Fold::LogSumExp, x) => call("row_log_sum_exp", &[x]),
@@ -91,10 +92,11 @@ impl Formula {
 
 impl Unary {
     /// All functions except negation, which is written as a sign.
-    pub(super) const NAMED: [Self; 13] = [
+    pub(super) const NAMED: [Self; 14] = [
         Self::Abs,
         Self::Sign,
         Self::Exp,
+        Self::Expm1,
         Self::Log,
         Self::Sqrt,
         Self::Rsqrt,
@@ -114,6 +116,7 @@ impl Unary {
             Self::Abs => "abs",
             Self::Sign => "sign",
             Self::Exp => "exp",
+            Self::Expm1 => "expm1",
             Self::Log => "log",
             Self::Sqrt => "sqrt",
             Self::Rsqrt => "rsqrt",

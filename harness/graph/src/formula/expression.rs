@@ -85,7 +85,7 @@ impl Hash for Key {
             Term::Binary(function, a, b) => (function, a, b).hash(state),
             Term::Select(condition, yes, no) => (condition, yes, no).hash(state),
             Term::Row(fold, x) => (fold, x).hash(state),
-            Term::Softmax(x) => x.hash(state),
+            Term::Softmax(x) | Term::LogSoftmax(x) => x.hash(state),
         }
     }
 }
@@ -159,6 +159,11 @@ impl<'f> Expression<'f> {
     /// e^x
     pub fn exp(self) -> Self {
         self.unary(Unary::Exp)
+    }
+
+    /// e^x - 1, with all digits near 0.
+    pub fn expm1(self) -> Self {
+        self.unary(Unary::Expm1)
     }
 
     /// Natural logarithm.
@@ -270,6 +275,11 @@ impl<'f> Expression<'f> {
     /// e^x divided by the sum of e^x over its row.
     pub fn softmax(self) -> Self {
         self.sheet.write(Term::Softmax(self.id))
+    }
+
+    /// The logarithm of [`Self::softmax`].
+    pub fn log_softmax(self) -> Self {
+        self.sheet.write(Term::LogSoftmax(self.id))
     }
 
     /// log(sum(e^x)) of the elements of each row.

@@ -44,6 +44,8 @@ pub enum Term {
     Row(Fold, TermId),
     /// e^x divided by the sum of e^x over its row, without overflow.
     Softmax(TermId),
+    /// The logarithm of that, with all digits of small differences between large numbers.
+    LogSoftmax(TermId),
 }
 
 /// A number that changes from step to step.
@@ -68,6 +70,8 @@ pub enum Unary {
     Sign,
     /// e^x
     Exp,
+    /// e^x - 1, with all digits near 0.
+    Expm1,
     /// Natural logarithm.
     Log,
     /// Square root.
@@ -219,7 +223,10 @@ impl Formula {
 
     /// The formula with rows of the given number of axes, if it uses rows.
     fn with_rows(self, rows: usize) -> Self {
-        let folds = self.terms.iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::RowSize));
+        let folds = self
+            .terms
+            .iter()
+            .any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::LogSoftmax(_) | Term::RowSize));
         Self { rows: if folds { rows } else { 0 }, ..self }
     }
 
@@ -249,7 +256,7 @@ impl Formula {
                     _ => None,
                 },
                 Term::Operand(_) | Term::Step(_) | Term::RowSize | Term::Coordinate(_) | Term::Row(..) => None,
-                Term::Softmax(_) => None,
+                Term::Softmax(_) | Term::LogSoftmax(_) => None,
             }));
         }
         values
@@ -285,7 +292,7 @@ impl Formula {
         let mut extents: Vec<Extent> = Vec::with_capacity(self.terms.len());
         for term in &self.terms {
             let extent = match term {
-                Term::Operand(_) | Term::Coordinate(_) | Term::Softmax(_) => Extent::Element,
+                Term::Operand(_) | Term::Coordinate(_) | Term::Softmax(_) | Term::LogSoftmax(_) => Extent::Element,
                 Term::Constant(_) | Term::Step(_) | Term::RowSize => Extent::Step,
                 Term::Row(..) => Extent::Row,
                 Term::Unary(..) | Term::Binary(..) | Term::Select(..) => {
@@ -297,7 +304,7 @@ impl Formula {
         extents
     }
 
-    /// The formula with softmax and log-sum-exp expanded to sums and maxima of rows, for kernels.
+    /// The formula with softmax, its logarithm and log-sum-exp expanded to sums and maxima of rows, for kernels.
     #[must_use]
     pub fn expanded(&self) -> Self {
         let sheet = expression::Sheet::default();
@@ -307,17 +314,22 @@ impl Formula {
             let shifted = |x: expression::Expression<'_>| {
                 // If all elements of a row are -infinity, there is no finite number to subtract.
                 let largest = x.row_max().max(f64::from(f32::MIN));
-                (largest.id(), (x - largest).exp().id())
+                (largest.id(), (x - largest).id())
             };
             let written = match term {
                 Term::Softmax(x) => {
-                    let (_, power) = shifted(expression(x));
-                    let power = sheet.at(power);
+                    let (_, shifted) = shifted(expression(x));
+                    let power = sheet.at(shifted).exp();
                     power / power.row_sum()
                 }
+                Term::LogSoftmax(x) => {
+                    let (_, shifted) = shifted(expression(x));
+                    let shifted = sheet.at(shifted);
+                    shifted - shifted.exp().row_sum().log()
+                }
                 Term::Row(Fold::LogSumExp, x) => {
-                    let (largest, power) = shifted(expression(x));
-                    sheet.at(largest) + sheet.at(power).row_sum().log()
+                    let (largest, shifted) = shifted(expression(x));
+                    sheet.at(largest) + sheet.at(shifted).exp().row_sum().log()
                 }
                 Term::Operand(_)
                 | Term::Constant(_)
@@ -371,7 +383,7 @@ impl Term {
     pub fn arguments(&self) -> impl Iterator<Item = TermId> {
         let arguments = match *self {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => [None; 3],
-            Self::Unary(_, x) | Self::Row(_, x) | Self::Softmax(x) => [Some(x), None, None],
+            Self::Unary(_, x) | Self::Row(_, x) | Self::Softmax(x) | Self::LogSoftmax(x) => [Some(x), None, None],
             Self::Binary(_, a, b) => [Some(a), Some(b), None],
             Self::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
         };
@@ -385,6 +397,7 @@ impl Term {
             Self::Unary(function, x) => Self::Unary(function, to(x)),
             Self::Row(fold, x) => Self::Row(fold, to(x)),
             Self::Softmax(x) => Self::Softmax(to(x)),
+            Self::LogSoftmax(x) => Self::LogSoftmax(to(x)),
             Self::Binary(function, a, b) => Self::Binary(function, to(a), to(b)),
             Self::Select(condition, yes, no) => Self::Select(to(condition), to(yes), to(no)),
         }
@@ -397,7 +410,7 @@ impl Term {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => 0,
             Self::Unary(function, _) => match function {
                 Unary::Neg | Unary::Abs | Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt | Unary::Floor => 1,
-                Unary::Sign => 2,
+                Unary::Sign | Unary::Expm1 => 2,
                 Unary::Softplus => 3,
                 Unary::Sigmoid => 4,
                 Unary::Tanh => 6,
@@ -411,7 +424,7 @@ impl Term {
             },
             Self::Select(..) | Self::Row(Fold::Sum | Fold::Max, _) => 1,
             Self::Row(Fold::LogSumExp, _) => 4,
-            Self::Softmax(_) => 5,
+            Self::Softmax(_) | Self::LogSoftmax(_) => 5,
         }
     }
 }
@@ -425,6 +438,7 @@ impl Unary {
             Self::Sign if x == 0.0 || x.is_nan() => x,
             Self::Sign => x.signum(),
             Self::Exp => libm::exp(x),
+            Self::Expm1 => libm::expm1(x),
             Self::Log => libm::log(x),
             Self::Sqrt => x.sqrt(),
             Self::Rsqrt => 1.0 / x.sqrt(),

@@ -303,7 +303,7 @@ impl<'f> Parser<'f, '_> {
             ("row_max", [x]) => Ok(x.row_max()),
             ("row_log_sum_exp", [x]) => Ok(x.row_log_sum_exp()),
             ("softmax", [x]) => Ok(x.softmax()),
-            ("log_softmax", [x]) => Ok(*x - x.row_log_sum_exp()),
+            ("log_softmax", [x]) => Ok(x.log_softmax()),
             (_, [x]) if count == 1 => match Unary::NAMED.into_iter().find(|function| function.name() == name) {
                 Some(function) => Ok(x.unary(function)),
                 None => self.error(format!("there is no function `{name}`")),

@@ -19,9 +19,8 @@ fn at(formula: &Formula, operands: &[f64]) -> Vec<f64> {
                     value(no)
                 }
             }
-            Term::Step(_) | Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) | Term::Row(..) => {
-                unreachable!("not in these tests")
-            }
+            Term::Step(_) | Term::RowSize | Term::Coordinate(_) => unreachable!("not in these tests"),
+            Term::Softmax(_) | Term::LogSoftmax(_) | Term::Row(..) => unreachable!("not in these tests"),
         });
     }
     formula.results().iter().map(|result| values[result.term.0]).collect()
@@ -53,7 +52,7 @@ fn formulas_print_as_they_read() {
         "a * tanh(softplus(a))",
         "a >= b",
         "a - row_sum(a) / row_size",
-        "softmax(a) * row_max(b)",
+        "softmax(a) * row_max(b) - log_softmax(a)",
     ] {
         let formula = parse(text, &["a", "b", "c"], 1).unwrap();
         let printed = formula.to_string();
@@ -98,6 +97,7 @@ fn a_gradient_reads_the_result_where_that_is_enough() {
         Formula::define(0, |[x]| [x.tanh()]),
         Formula::define(0, |[x]| [x.exp()]),
         Formula::define(1, |[x]| [x.softmax()]),
+        Formula::define(1, |[x]| [x.log_softmax()]),
     ] {
         let mut operands = reads(formula);
         operands.sort_by_key(|given| !matches!(given, Given::ResultGradient(_)));
@@ -151,7 +151,7 @@ proptest! {
     fn gradients_are_slopes(x in -4.0..4.0f64) {
         for text in [
             "x * sigmoid(x)", "x * tanh(softplus(x))", "0.5 * x * (1 + erf(x / sqrt(2)))", "exp(sin(x)) / (2 + cos(x))",
-            "(x * x + 1) ^ 1.5", "log(x * x + 0.5) * rsqrt(x * x + 2)", "2 ^ x", "abs(x) * x", "-sqrt(x * x + 1)",
+            "(x * x + 1) ^ 1.5", "x * expm1(x)", "log(x * x + 0.5) * rsqrt(x * x + 2)", "2 ^ x", "abs(x) * x", "-sqrt(x * x + 1)",
         ] {
             let formula = parse(text, &["x"], 1).unwrap();
             let h = 1e-6;

@@ -1,7 +1,8 @@
 //! Adaptive average pool: mean over windows chosen so that the output has a given size.
 
 use super::{
-    OpError, Operand, OperandLayout, Operator, Rounding, Summed, expect_shape, feature_map, operands, per_element,
+    OpError, Operand, OperandLayout, Operator, Rounding, Summed, expect_shape, feature_map, one_float, operands,
+    per_element,
 };
 use crate::{
     differentiate::Gradient,
@@ -26,17 +27,12 @@ pub fn adaptive_range(i: usize, out: usize, n: usize) -> Range<usize> {
 }
 
 impl Operator for AdaptiveAvgPool {
-    fn names() -> &'static [&'static str] {
-        &["ReduceMeanD", "AdaptiveAvgPool2d"]
-    }
-
-    fn name(&self) -> &'static str {
-        if self.out == [1, 1] { "ReduceMeanD" } else { "AdaptiveAvgPool2d" }
+    fn name(&self) -> Option<&'static str> {
+        Some(if self.out == [1, 1] { "ReduceMeanD" } else { "AdaptiveAvgPool2d" })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        super::expect_float("input", x)?;
+        let x = one_float(inputs)?;
         let [n, c, h, w] = feature_map("input", x)?;
         if self.out.contains(&0) || h == 0 || w == 0 {
             return Err(OpError::Attribute(format!("a pool of {} to {}x{}", x.shape, self.out[0], self.out[1])));
@@ -61,11 +57,8 @@ impl Operator for AdaptiveAvgPool {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let input = grad.ty(grad.operand(0)).shape.clone();
-        let dx = grad.emit("grad", AdaptiveAvgPoolGrad { pool: self.clone(), input }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(AdaptiveAvgPoolGrad { pool: self.clone(), input })
     }
 }
 
@@ -79,10 +72,6 @@ pub struct AdaptiveAvgPoolGrad {
 }
 
 impl Operator for AdaptiveAvgPoolGrad {
-    fn names() -> &'static [&'static str] {
-        &["AdaptiveAvgPool2dGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy] = operands(inputs, "output gradient")?;
         let y = self.pool.infer(&[&dy.with_shape(self.input.clone())])?;

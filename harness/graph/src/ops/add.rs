@@ -8,10 +8,6 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct Add;
 
 impl Operator for Add {
-    fn names() -> &'static [&'static str] {
-        &["AddN"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [first, rest @ ..] = inputs else {
             return Err(OpError::Arity { expected: "two or more", found: 0 });

@@ -29,10 +29,6 @@ const PAIRS: [(usize, usize); IN_PLACE] = {
 };
 
 impl Operator for AllReduce {
-    fn names() -> &'static [&'static str] {
-        &["HcomAllReduce"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         if inputs.is_empty() {
             return Err(OpError::Arity { expected: "one or more", found: 0 });
@@ -81,10 +77,6 @@ impl GatherStatistics {
 }
 
 impl Operator for GatherStatistics {
-    fn names() -> &'static [&'static str] {
-        &["BNGatherStatistics"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [mean, var] = operands(inputs, "mean and variance")?;
         expect_per_channel(mean.shape.numel(), &[("mean", mean), ("variance", var)])?;

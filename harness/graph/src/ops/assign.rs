@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Device operators for updates.
-static NAMES: [&str; 9] = [
+pub(super) const NAMES: [&str; 9] = [
     "ApplyMomentum",
     "ApplyAdagrad",
     "ApplyAdam",
@@ -85,7 +85,7 @@ impl Assign {
             Term::Operand(_) | Term::Row(..) => Some(0.0),
             Term::Step(scalar) => Some(self.step(*scalar, 1.0, 1.0)),
             // Row sizes include padding, and coordinates and softmax do not keep zeros.
-            Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) => None,
+            Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) | Term::LogSoftmax(_) => None,
             Term::Constant(_) | Term::Unary(..) | Term::Binary(..) | Term::Select(..) => None,
         });
         self.formula.results().iter().all(|result| values[result.term.0] == Some(0.0))
@@ -93,12 +93,8 @@ impl Assign {
 }
 
 impl Operator for Assign {
-    fn names() -> &'static [&'static str] {
-        &NAMES
-    }
-
-    fn name(&self) -> &'static str {
-        self.device
+    fn name(&self) -> Option<&'static str> {
+        Some(self.device)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

@@ -1,7 +1,8 @@
 //! `AvgPool`: mean over windows.
 
 use super::{
-    OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_shape, feature_map, operands, per_element,
+    OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_shape, feature_map, one_float, operands,
+    per_element,
 };
 use crate::{
     differentiate::Gradient,
@@ -38,13 +39,8 @@ impl AvgPool {
 }
 
 impl Operator for AvgPool {
-    fn names() -> &'static [&'static str] {
-        &["AvgPool"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        super::expect_float("input", x)?;
+        let x = one_float(inputs)?;
         let [n, c, h, w] = feature_map("input", x)?;
         self.window.expect_pool_padding()?;
         let [oh, ow] = self.window.output(h, w)?;
@@ -72,11 +68,8 @@ impl Operator for AvgPool {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let input = grad.ty(grad.operand(0)).shape.clone();
-        let dx = grad.emit("grad", AvgPoolGrad { pool: self.clone(), input }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(AvgPoolGrad { pool: self.clone(), input })
     }
 }
 
@@ -90,10 +83,6 @@ pub struct AvgPoolGrad {
 }
 
 impl Operator for AvgPoolGrad {
-    fn names() -> &'static [&'static str] {
-        &["AvgPoolGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy] = operands(inputs, "output gradient")?;
         let x = self.pool.infer(&[&dy.with_shape(self.input.clone())])?;

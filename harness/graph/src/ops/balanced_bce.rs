@@ -56,15 +56,11 @@ impl BalancedBce {
 }
 
 impl Operator for BalancedBce {
-    fn names() -> &'static [&'static str] {
-        &["BalancedBCETopK", "BalancedBCESortMask"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.hard_negatives {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.hard_negatives {
             HardNegatives::TopK => "BalancedBCETopK",
             HardNegatives::RankMask => "BalancedBCESortMask",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

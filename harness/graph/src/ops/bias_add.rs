@@ -11,10 +11,6 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct BiasAdd;
 
 impl Operator for BiasAdd {
-    fn names() -> &'static [&'static str] {
-        &["BiasAdd"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, bias] = operands(inputs, "input and bias")?;
         expect_float("input", x)?;

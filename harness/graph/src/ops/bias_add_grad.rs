@@ -11,10 +11,6 @@ use crate::{
 pub struct BiasAddGrad;
 
 impl Operator for BiasAddGrad {
-    fn names() -> &'static [&'static str] {
-        &["BiasAddGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy] = operands(inputs, "output gradient")?;
         expect_float("output gradient", dy)?;

@@ -17,10 +17,6 @@ pub struct BnInfer {
 }
 
 impl Operator for BnInfer {
-    fn names() -> &'static [&'static str] {
-        &["BNInfer"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, gamma, beta, mean, var] = operands(inputs, "input, gamma, beta, mean and variance")?;
         super::expect_float("input", x)?;
@@ -83,10 +79,6 @@ pub struct BnInferGrad {
 }
 
 impl Operator for BnInferGrad {
-    fn names() -> &'static [&'static str] {
-        &["BNInferGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, gamma, var] = operands(inputs, "output gradient, gamma and variance")?;
         expect_per_channel(channels(dy)?, &[("gamma", gamma), ("variance", var)])?;

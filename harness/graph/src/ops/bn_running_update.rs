@@ -17,10 +17,6 @@ pub struct BnRunningUpdate {
 }
 
 impl Operator for BnRunningUpdate {
-    fn names() -> &'static [&'static str] {
-        &["BNRunningUpdate"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [mean, var, batch_mean, batch_var] =
             operands(inputs, "running mean and variance, batch mean and variance")?;

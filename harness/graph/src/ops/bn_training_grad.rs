@@ -29,16 +29,12 @@ pub struct BnTrainingGrad {
 }
 
 impl Operator for BnTrainingGrad {
-    fn names() -> &'static [&'static str] {
-        &["BNTrainingGrad", "BNTrainingGradRelu", "BNTrainingGradAddRelu"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.relu {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.relu {
             GradRelu::Absent => "BNTrainingGrad",
             GradRelu::Recomputed(_) => "BNTrainingGradRelu",
             GradRelu::Output(_) => "BNTrainingGradAddRelu",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

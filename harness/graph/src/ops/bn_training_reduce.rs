@@ -1,6 +1,6 @@
 //! `BNTrainingReduce`: statistics of a batch.
 
-use super::{Normalisation, OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
+use super::{Normalisation, OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes except `c`.
@@ -12,13 +12,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct BnTrainingReduce;
 
 impl Operator for BnTrainingReduce {
-    fn names() -> &'static [&'static str] {
-        &["BNTrainingReduce"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         let statistic = x.per_channel(channels(x)?);
         let per_channel = x.shape.numel() / statistic.shape.numel().max(1);
         if per_channel < 2 {

@@ -16,10 +16,6 @@ pub struct BnTrainingReduceGrad {
 }
 
 impl Operator for BnTrainingReduceGrad {
-    fn names() -> &'static [&'static str] {
-        &["BNTrainingReduceGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, x, mean, var, gamma, dgamma, dbeta] =
             super::operands(inputs, "output gradient, input, mean, variance, gamma, dgamma and dbeta")?;

@@ -23,17 +23,13 @@ pub struct BnTrainingUpdate {
 }
 
 impl Operator for BnTrainingUpdate {
-    fn names() -> &'static [&'static str] {
-        &["BNTrainingUpdate", "BNTrainingUpdateRelu", "BNTrainingUpdateAdd", "BNTrainingUpdateAddRelu"]
-    }
-
-    fn name(&self) -> &'static str {
-        match (self.residual, self.relu.is_some()) {
+    fn name(&self) -> Option<&'static str> {
+        Some(match (self.residual, self.relu.is_some()) {
             (false, false) => "BNTrainingUpdate",
             (false, true) => "BNTrainingUpdateRelu",
             (true, false) => "BNTrainingUpdateAdd",
             (true, true) => "BNTrainingUpdateAddRelu",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

@@ -13,10 +13,6 @@ pub struct BnTrainingUpdateGrad {
 }
 
 impl Operator for BnTrainingUpdateGrad {
-    fn names() -> &'static [&'static str] {
-        &["BNTrainingUpdateGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, x, mean, var] = super::operands(inputs, "output gradient, input, mean and variance")?;
         super::expect_shape("output gradient", dy, &x.shape)?;

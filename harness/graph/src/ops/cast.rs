@@ -1,6 +1,6 @@
 //! `Cast`: the same values with another element type.
 
-use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -18,13 +18,8 @@ pub struct Cast {
 }
 
 impl Operator for Cast {
-    fn names() -> &'static [&'static str] {
-        &["Cast"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         if !self.to.is_float() {
             return Err(OpError::Attribute(format!("a cast to {}, which has no gradient", self.to)));
         }
@@ -48,11 +43,8 @@ impl Operator for Cast {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let to = grad.ty(grad.operand(0)).dtype;
-        let dx = grad.emit("grad", Self { to }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(Self { to })
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

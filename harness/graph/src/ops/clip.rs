@@ -1,6 +1,6 @@
 //! Gradient clipping: by the norm of all gradients, and by value.
 
-use super::{OpError, Operand, OperandLayout, Operator, Rounding, expect_float, operands, per_element};
+use super::{OpError, Operand, OperandLayout, Operator, Rounding, expect_float, one_float, per_element};
 use crate::{
     tensor::{Shape, TensorType},
     units::Flop,
@@ -26,10 +26,6 @@ pub fn clip_factor(norm: f64, bound: f64) -> f64 {
 }
 
 impl Operator for ClipByGlobalNorm {
-    fn names() -> &'static [&'static str] {
-        &["ClipByGlobalNorm"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let Some(first) = inputs.first() else { return Err(OpError::Arity { expected: "one or more", found: 0 }) };
         for gradient in inputs {
@@ -62,13 +58,8 @@ pub struct ClipByValue {
 }
 
 impl Operator for ClipByValue {
-    fn names() -> &'static [&'static str] {
-        &["ClipByValue"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         Ok(vec![x.clone()])
     }
 

@@ -11,10 +11,6 @@ pub struct Concat {
 }
 
 impl Operator for Concat {
-    fn names() -> &'static [&'static str] {
-        &["ConcatV2"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let Some(first) = inputs.first() else {
             return Err(OpError::Arity { expected: "one or more", found: 0 });

@@ -58,16 +58,12 @@ impl Conv2D {
 }
 
 impl Operator for Conv2D {
-    fn names() -> &'static [&'static str] {
-        &["Conv2D", "Conv2DRelu", "Conv2DBNReduce"]
-    }
-
-    fn name(&self) -> &'static str {
-        match (self.statistics, self.relu) {
+    fn name(&self) -> Option<&'static str> {
+        Some(match (self.statistics, self.relu) {
             (false, false) => "Conv2D",
             (false, true) => "Conv2DRelu",
             (true, _) => "Conv2DBNReduce",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

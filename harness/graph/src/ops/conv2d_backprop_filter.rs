@@ -19,10 +19,6 @@ pub struct Conv2DBackpropFilter {
 }
 
 impl Operator for Conv2DBackpropFilter {
-    fn names() -> &'static [&'static str] {
-        &["Conv2DBackpropFilter"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, dy] = operands(inputs, "input and output gradient")?;
         let w = self.filter.nchw().ok_or_else(|| OpError::Attribute("the filter has 4 axes".into()))?;

@@ -26,10 +26,6 @@ pub struct Conv2DBackpropInput {
 }
 
 impl Operator for Conv2DBackpropInput {
-    fn names() -> &'static [&'static str] {
-        &["Conv2DBackpropInput"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, w] = operands(inputs, "output gradient and filter")?;
         expect_float("output gradient", dy)?;

@@ -1,6 +1,6 @@
 //! `Cumsum`: sums of the elements so far along an axis.
 
-use super::{OpError, Operator, Rounding, Summed, expect_float, operands, per_element};
+use super::{OpError, Operator, Rounding, Summed, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: each element is the sum of the elements along the axis up to and including its own, or
@@ -16,13 +16,8 @@ pub struct Cumsum {
 }
 
 impl Operator for Cumsum {
-    fn names() -> &'static [&'static str] {
-        &["Cumsum"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         if self.axis >= x.shape.len() {
             return Err(OpError::Attribute(format!("sums along axis {} of {}", self.axis, x.shape)));
         }
@@ -42,9 +37,6 @@ impl Operator for Cumsum {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", Self { reverse: !self.reverse, ..self.clone() }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(Self { reverse: !self.reverse, ..self.clone() })
     }
 }

@@ -33,10 +33,6 @@ impl DepthwiseCorrelation {
 }
 
 impl Operator for DepthwiseCorrelation {
-    fn names() -> &'static [&'static str] {
-        &["DepthwiseCorrelation"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, k] = operands(inputs, "search and kernel")?;
         expect_float("search", x)?;
@@ -82,10 +78,6 @@ pub struct DepthwiseCorrelationGrad {
 }
 
 impl Operator for DepthwiseCorrelationGrad {
-    fn names() -> &'static [&'static str] {
-        &["DepthwiseCorrelationGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy, k] = operands(inputs, "output gradient and kernel")?;
         expect_same_storage("kernel", dy, k)?;

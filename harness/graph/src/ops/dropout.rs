@@ -1,6 +1,6 @@
 //! `DropOutDoMask`: zeroes a random part of a tensor.
 
-use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: each element is zero with probability `rate`, otherwise divided by `1 - rate`.
@@ -16,13 +16,8 @@ pub struct Dropout {
 }
 
 impl Operator for Dropout {
-    fn names() -> &'static [&'static str] {
-        &["DropOutDoMask"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         if !(0.0..1.0).contains(&self.rate) {
             return Err(OpError::Attribute(format!("a dropout rate of {} is not in [0, 1)", self.rate)));
         }
@@ -46,10 +41,7 @@ impl Operator for Dropout {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", self.clone(), &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(self.clone())
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `ExtractImagePatches`: windows of a map as a batch of maps, and its gradient.
 
-use super::{OpError, Operand, Operator, Rounding, Summed, Window, expect_float, feature_map, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Summed, Window, feature_map, one_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -28,13 +28,8 @@ impl ExtractPatches {
 }
 
 impl Operator for ExtractPatches {
-    fn names() -> &'static [&'static str] {
-        &["ExtractImagePatches"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         if self.window.dilation != [1, 1] {
             return Err(OpError::Attribute("windows of patches are not dilated".into()));
         }
@@ -54,11 +49,8 @@ impl Operator for ExtractPatches {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let input = grad.ty(grad.operand(0)).shape.clone();
-        let dx = grad.emit("grad", ExtractPatchesGrad { patches: self.clone(), input }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(ExtractPatchesGrad { patches: self.clone(), input })
     }
 }
 
@@ -73,10 +65,6 @@ pub struct ExtractPatchesGrad {
 }
 
 impl Operator for ExtractPatchesGrad {
-    fn names() -> &'static [&'static str] {
-        &["ExtractImagePatchesGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [dy] = operands(inputs, "output gradient")?;
         let x = self.input.nchw().ok_or_else(|| OpError::Attribute("the input has 4 axes".to_string()))?;

@@ -18,10 +18,6 @@ pub struct Eye {
 }
 
 impl Operator for Eye {
-    fn names() -> &'static [&'static str] {
-        &["Eye"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [] = operands(inputs, "no")?;
         let ty = TensorType::plain([self.size; 2], self.dtype);

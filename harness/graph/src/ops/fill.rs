@@ -13,10 +13,6 @@ pub struct Fill {
 }
 
 impl Operator for Fill {
-    fn names() -> &'static [&'static str] {
-        &["Fill"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [] = operands(inputs, "no")?;
         Ok(vec![self.ty.clone()])

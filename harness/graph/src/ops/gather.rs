@@ -94,10 +94,6 @@ fn row_bytes(table: &TensorType) -> u64 {
 }
 
 impl Operator for Gather {
-    fn names() -> &'static [&'static str] {
-        &["GatherV2"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let (table, indices) = self.indices.with("table", inputs, |table| table.shape.first().copied().unwrap_or(0))?;
         let [_, row @ ..] = &table.shape[..] else {
@@ -145,10 +141,6 @@ impl Operator for Gather {
 }
 
 impl Operator for ScatterAdd {
-    fn names() -> &'static [&'static str] {
-        &["UnsortedSegmentSum"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let (values, indices) = self.indices.with("values", inputs, |_| self.rows)?;
         let Some(row) = values.shape.strip_prefix(&indices[..]) else {

@@ -1,6 +1,6 @@
 //! `L2Loss`: half the sum of squares.
 
-use super::{OpError, Operand, Operator, Rounding, ScaleBy, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, ScaleBy, one_float, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -15,13 +15,8 @@ use crate::{
 pub struct L2Loss;
 
 impl Operator for L2Loss {
-    fn names() -> &'static [&'static str] {
-        &["L2Loss"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         Ok(vec![TensorType::plain(Shape::scalar(), x.dtype)])
     }
 

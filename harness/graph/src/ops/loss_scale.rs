@@ -1,6 +1,6 @@
 //! `Mul` with the loss scale: a factor that may change from step to step.
 
-use super::{OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
+use super::{OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: the operand multiplied by the loss scale of the step, or divided by it (arXiv
@@ -21,13 +21,8 @@ impl LossScale {
 }
 
 impl Operator for LossScale {
-    fn names() -> &'static [&'static str] {
-        &["Mul"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         Ok(vec![x.clone()])
     }
 
@@ -48,10 +43,7 @@ impl Operator for LossScale {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", self.clone(), &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(self.clone())
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

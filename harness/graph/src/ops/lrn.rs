@@ -1,7 +1,8 @@
 //! `LRN`: local response normalisation across channels.
 
 use super::{
-    OpError, Operand, Operator, Rounding, expect_same_storage, expect_shape, feature_map, operands, per_element,
+    OpError, Operand, Operator, Rounding, expect_same_storage, expect_shape, feature_map, one_float, operands,
+    per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -23,13 +24,8 @@ pub struct Lrn {
 }
 
 impl Operator for Lrn {
-    fn names() -> &'static [&'static str] {
-        &["LRN"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        super::expect_float("input", x)?;
+        let x = one_float(inputs)?;
         feature_map("input", x)?;
         if self.size == 0 {
             return Err(OpError::Attribute("a window of 0 channels".into()));
@@ -72,10 +68,6 @@ pub struct LrnGrad {
 }
 
 impl Operator for LrnGrad {
-    fn names() -> &'static [&'static str] {
-        &["LRNGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, dy] = operands(inputs, "input and output gradient")?;
         expect_shape("output gradient", dy, &x.shape)?;

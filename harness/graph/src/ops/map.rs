@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Device operators of formulas; the first entry is for formulas without a name.
-static NAMES: [&str; 47] = [
+pub(super) const NAMES: [&str; 47] = [
     "Formula",
     "Addcmul",
     "AddcmulGrad",
@@ -217,12 +217,8 @@ impl Map {
 }
 
 impl Operator for Map {
-    fn names() -> &'static [&'static str] {
-        &NAMES
-    }
-
-    fn name(&self) -> &'static str {
-        self.device.unwrap_or(NAMES[0])
+    fn name(&self) -> Option<&'static str> {
+        self.device
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

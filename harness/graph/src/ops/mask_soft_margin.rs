@@ -62,10 +62,6 @@ impl MaskSoftMargin {
 }
 
 impl Operator for MaskSoftMargin {
-    fn names() -> &'static [&'static str] {
-        &["MaskSoftMarginLoss"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [logits, windows, select] = operands(inputs, "logits, windows and select")?;
         expect_float("logits", logits)?;

@@ -157,10 +157,6 @@ fn summed(grad: &mut Gradient<'_>, part: &str, value: ValueId, operand: ValueId)
 }
 
 impl Operator for MatMul {
-    fn names() -> &'static [&'static str] {
-        &["MatMul"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let (a, b, bias) = match inputs {
             [a, b] => (a, b, None),

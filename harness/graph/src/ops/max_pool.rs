@@ -2,7 +2,7 @@
 
 use super::{
     OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_same_storage, expect_shape, feature_map,
-    operands, per_element,
+    one_float, operands, per_element,
 };
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
@@ -16,13 +16,8 @@ pub struct MaxPool {
 }
 
 impl Operator for MaxPool {
-    fn names() -> &'static [&'static str] {
-        &["MaxPool"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        super::expect_float("input", x)?;
+        let x = one_float(inputs)?;
         let [n, c, h, w] = feature_map("input", x)?;
         self.window.expect_pool_padding()?;
         let [oh, ow] = self.window.output(h, w)?;
@@ -68,10 +63,6 @@ pub struct MaxPoolGrad {
 }
 
 impl Operator for MaxPoolGrad {
-    fn names() -> &'static [&'static str] {
-        &["MaxPoolGrad"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, y, dy] = operands(inputs, "input, output and output gradient")?;
         let [n, c, h, w] = feature_map("input", x)?;

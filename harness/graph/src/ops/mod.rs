@@ -189,17 +189,10 @@ pub struct Cost {
 /// The properties of every operator, for passes, engine and device clock. Properties that must not be forgotten have no
 /// default.
 pub trait Operator {
-    /// The device names of the operators that it can represent.
-    fn names() -> &'static [&'static str]
-    where
-        Self: Sized;
-
-    /// The one of [`Operator::names`] that it represents, given its attributes.
-    fn name(&self) -> &'static str
-    where
-        Self: Sized,
-    {
-        Self::names()[0]
+    /// The operator of a device that it represents, given its attributes: one of its names in the table below, the
+    /// first one by default.
+    fn name(&self) -> Option<&'static str> {
+        None
     }
 
     /// Shape rule: types of the results from the types of the operands.
@@ -271,7 +264,7 @@ pub trait Operator {
 }
 
 macro_rules! operators {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident: $names:expr,)*) => {
         /// Any operator of the closed set.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs, reason = "each variant is documented by its own type")]
@@ -285,12 +278,12 @@ macro_rules! operators {
 
             /// The device's name of the operator.
             pub fn name(&self) -> &'static str {
-                match self { $(Self::$name(op) => Operator::name(op)),* }
+                match self { $(Self::$name(op) => op.name().unwrap_or($name::NAMES[0])),* }
             }
 
             /// All device names of operators.
             pub fn names() -> impl Iterator<Item = &'static str> {
-                [$($name::names()),*].into_iter().flatten().copied()
+                [$($name::NAMES),*].into_iter().flatten().copied()
             }
 
             /// See [`Operator::group`].
@@ -299,20 +292,77 @@ macro_rules! operators {
             }
         }
 
-        $(impl From<$name> for Op {
+        $(impl $name {
+            /// The names of the operators of devices that it can represent.
+            pub const NAMES: &[&str] = &$names;
+        }
+
+        impl From<$name> for Op {
             fn from(op: $name) -> Self { Self::$name(op) }
         })*
     };
 }
 
 operators! {
-    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, Assign, AvgPool, AvgPoolGrad, BalancedBce, BiasAdd,
-    BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad,
-    BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
-    Conv2DBackpropFilter, Conv2DBackpropInput, Cumsum, DepthwiseCorrelation, DepthwiseCorrelationGrad, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Eye, Fill, Gather, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map,
-    MaskSoftMargin, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
-    ScatterAdd, Slice, SoftmaxCrossEntropy, Split, TransData, Transpose, WeightedSum,
+    AdaptiveAvgPool: ["ReduceMeanD", "AdaptiveAvgPool2d"],
+    AdaptiveAvgPoolGrad: ["AdaptiveAvgPool2dGrad"],
+    Add: ["AddN"],
+    AllReduce: ["HcomAllReduce"],
+    Assign: assign::NAMES,
+    AvgPool: ["AvgPool"],
+    AvgPoolGrad: ["AvgPoolGrad"],
+    BalancedBce: ["BalancedBCETopK", "BalancedBCESortMask"],
+    BiasAdd: ["BiasAdd"],
+    BiasAddGrad: ["BiasAddGrad"],
+    BnInfer: ["BNInfer"],
+    BnInferGrad: ["BNInferGrad"],
+    BnRunningUpdate: ["BNRunningUpdate"],
+    BnTrainingGrad: ["BNTrainingGrad", "BNTrainingGradRelu", "BNTrainingGradAddRelu"],
+    BnTrainingReduce: ["BNTrainingReduce"],
+    BnTrainingReduceGrad: ["BNTrainingReduceGrad"],
+    BnTrainingUpdate: ["BNTrainingUpdate", "BNTrainingUpdateRelu", "BNTrainingUpdateAdd", "BNTrainingUpdateAddRelu"],
+    BnTrainingUpdateGrad: ["BNTrainingUpdateGrad"],
+    Cast: ["Cast"],
+    ClipByGlobalNorm: ["ClipByGlobalNorm"],
+    ClipByValue: ["ClipByValue"],
+    Concat: ["ConcatV2"],
+    Conv2D: ["Conv2D", "Conv2DRelu", "Conv2DBNReduce"],
+    Conv2DBackpropFilter: ["Conv2DBackpropFilter"],
+    Conv2DBackpropInput: ["Conv2DBackpropInput"],
+    Cumsum: ["Cumsum"],
+    DepthwiseCorrelation: ["DepthwiseCorrelation"],
+    DepthwiseCorrelationGrad: ["DepthwiseCorrelationGrad"],
+    Dropout: ["DropOutDoMask"],
+    ExtractPatches: ["ExtractImagePatches"],
+    ExtractPatchesGrad: ["ExtractImagePatchesGrad"],
+    Eye: ["Eye"],
+    Fill: ["Fill"],
+    Gather: ["GatherV2"],
+    GatherStatistics: ["BNGatherStatistics"],
+    L2Loss: ["L2Loss"],
+    LossScale: ["Mul"],
+    Lrn: ["LRN"],
+    LrnGrad: ["LRNGrad"],
+    Map: map::NAMES,
+    MaskSoftMargin: ["MaskSoftMarginLoss"],
+    MatMul: ["MatMul"],
+    MaxPool: ["MaxPool"],
+    MaxPoolGrad: ["MaxPoolGrad"],
+    Pad: ["PadD"],
+    Relu: ["Relu", "Relu6"],
+    ReluGrad: ["ReluGrad", "Relu6Grad"],
+    Reshape: ["Reshape"],
+    Resize: ["ResizeNearestNeighborV2", "ResizeBilinearV2"],
+    ResizeGrad: ["ResizeNearestNeighborV2Grad", "ResizeBilinearV2Grad"],
+    Scale: ["Muls"],
+    ScaleBy: ["Mul"],
+    ScatterAdd: ["UnsortedSegmentSum"],
+    Slice: ["SliceD"],
+    SoftmaxCrossEntropy: ["SoftmaxCrossEntropyWithLogits"],
+    Split: ["SplitVD"],
+    TransData: ["TransData"],
+    Transpose: ["TransposeD"],
+    WeightedSum: ["AccumulateNV2"],
 }
 
 impl Op {
@@ -356,6 +406,13 @@ fn operands<'a, const N: usize>(
     expected: &'static str,
 ) -> Result<[&'a TensorType; N], OpError> {
     inputs.try_into().map_err(|_| OpError::Arity { expected, found: inputs.len() })
+}
+
+/// Returns the only operand, which has a floating-point type.
+fn one_float<'a>(inputs: &[&'a TensorType]) -> Result<&'a TensorType, OpError> {
+    let [x] = operands(inputs, "input")?;
+    expect_float("input", x)?;
+    Ok(x)
 }
 
 /// Returns the axes of an operand as `[n, c, h, w]`.

@@ -1,6 +1,6 @@
 //! `Relu`: maximum with zero, and for `Relu6` minimum with six.
 
-use super::{Kind, OpError, Operand, Operator, ReluGrad, Rounding, Work, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, ReluGrad, Rounding, Work, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// A rectifier.
@@ -45,20 +45,15 @@ pub struct Relu {
 }
 
 impl Operator for Relu {
-    fn names() -> &'static [&'static str] {
-        &["Relu", "Relu6"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.rectifier {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.rectifier {
             Rectifier::Relu => "Relu",
             Rectifier::Relu6 => "Relu6",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         Ok(vec![x.clone()])
     }
 

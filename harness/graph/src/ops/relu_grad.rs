@@ -14,15 +14,11 @@ pub struct ReluGrad {
 }
 
 impl Operator for ReluGrad {
-    fn names() -> &'static [&'static str] {
-        &["ReluGrad", "Relu6Grad"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.rectifier {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.rectifier {
             Rectifier::Relu => "ReluGrad",
             Rectifier::Relu6 => "Relu6Grad",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

@@ -1,7 +1,7 @@
 //! `Resize`: nearest or bilinear interpolation to another height and width, and its gradient.
 
 use super::{
-    OpError, Operand, Operator, Rounding, Summed, expect_float, feature_map, operands, per_element, smallest_plane,
+    OpError, Operand, Operator, Rounding, Summed, feature_map, one_float, operands, per_element, smallest_plane,
 };
 use crate::{
     differentiate::Gradient,
@@ -69,20 +69,15 @@ pub struct Resize {
 }
 
 impl Operator for Resize {
-    fn names() -> &'static [&'static str] {
-        &["ResizeNearestNeighborV2", "ResizeBilinearV2"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.interpolation {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.interpolation {
             Interpolation::Nearest => "ResizeNearestNeighborV2",
             Interpolation::Bilinear { .. } => "ResizeBilinearV2",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         let [n, c, h, w] = feature_map("input", x)?;
         if h == 0 || w == 0 || self.out.contains(&0) {
             return Err(OpError::Attribute(format!("no resize from {h}x{w} to {}x{}", self.out[0], self.out[1])));
@@ -111,11 +106,8 @@ impl Operator for Resize {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let input = grad.ty(grad.operand(0)).shape.clone();
-        let dx = grad.emit("grad", ResizeGrad { resize: self.clone(), input }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(ResizeGrad { resize: self.clone(), input })
     }
 }
 
@@ -130,15 +122,11 @@ pub struct ResizeGrad {
 }
 
 impl Operator for ResizeGrad {
-    fn names() -> &'static [&'static str] {
-        &["ResizeNearestNeighborV2Grad", "ResizeBilinearV2Grad"]
-    }
-
-    fn name(&self) -> &'static str {
-        match self.resize.interpolation {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.resize.interpolation {
             Interpolation::Nearest => "ResizeNearestNeighborV2Grad",
             Interpolation::Bilinear { .. } => "ResizeBilinearV2Grad",
-        }
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {

@@ -1,6 +1,6 @@
 //! `Muls`: product with a constant.
 
-use super::{Kind, OpError, Operand, Operator, Rounding, Work, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `x * factor`.
@@ -11,13 +11,8 @@ pub struct Scale {
 }
 
 impl Operator for Scale {
-    fn names() -> &'static [&'static str] {
-        &["Muls"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [x] = operands(inputs, "input")?;
-        expect_float("input", x)?;
+        let x = one_float(inputs)?;
         Ok(vec![x.clone()])
     }
 
@@ -46,10 +41,7 @@ impl Operator for Scale {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", self.clone(), &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(self.clone())
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -8,10 +8,6 @@ use crate::{tensor::TensorType, units::Flop};
 pub struct ScaleBy;
 
 impl Operator for ScaleBy {
-    fn names() -> &'static [&'static str] {
-        &["Mul"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x, factor] = operands(inputs, "tensor and scalar")?;
         expect_float("tensor", x)?;

@@ -13,10 +13,6 @@ pub struct Slice {
 }
 
 impl Operator for Slice {
-    fn names() -> &'static [&'static str] {
-        &["SliceD"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x] = operands(inputs, "input")?;
         let ends = self.start.iter().zip(&self.size).map(|(start, size)| start.checked_add(*size));
@@ -56,11 +52,8 @@ impl Operator for Slice {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let whole = &grad.ty(grad.operand(0)).shape;
         let after = whole.iter().zip(self.start.iter().zip(&self.size)).map(|(n, (b, s))| n - b - s).collect();
-        let dx = grad.emit("grad", Pad { before: self.start.clone(), after }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(Pad { before: self.start.clone(), after })
     }
 }

@@ -46,10 +46,6 @@ impl SoftmaxCrossEntropy {
 }
 
 impl Operator for SoftmaxCrossEntropy {
-    fn names() -> &'static [&'static str] {
-        &["SoftmaxCrossEntropyWithLogits"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [logits, labels] = operands(inputs, "logits and labels")?;
         super::expect_float("logits", logits)?;

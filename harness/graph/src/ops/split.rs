@@ -15,10 +15,6 @@ pub struct Split {
 }
 
 impl Operator for Split {
-    fn names() -> &'static [&'static str] {
-        &["SplitVD"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x] = operands(inputs, "input")?;
         let whole = self.sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));

@@ -16,10 +16,6 @@ pub struct TransData {
 }
 
 impl Operator for TransData {
-    fn names() -> &'static [&'static str] {
-        &["TransData"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x] = operands(inputs, "input")?;
         super::feature_map("input", x)?;
@@ -49,10 +45,7 @@ impl Operator for TransData {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let to = grad.ty(grad.operand(0)).layout;
-        let dx = grad.emit("grad", TransData { to }, &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(TransData { to })
     }
 }

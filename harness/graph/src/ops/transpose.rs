@@ -34,10 +34,6 @@ impl Transpose {
 }
 
 impl Operator for Transpose {
-    fn names() -> &'static [&'static str] {
-        &["TransposeD"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x] = operands(inputs, "input")?;
         let mut sorted = self.permutation.clone();
@@ -79,10 +75,7 @@ impl Operator for Transpose {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", self.inverse(), &[dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through(self.inverse())
     }
 }
 

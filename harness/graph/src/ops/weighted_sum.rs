@@ -14,10 +14,6 @@ pub struct WeightedSum {
 }
 
 impl Operator for WeightedSum {
-    fn names() -> &'static [&'static str] {
-        &["AccumulateNV2"]
-    }
-
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let Some(first) = inputs.first().filter(|_| inputs.len() == self.weights.len()) else {
             return Err(OpError::Arity { expected: "one per weight", found: inputs.len() });

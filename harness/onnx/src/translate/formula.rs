@@ -19,6 +19,7 @@ impl Translation<'_> {
         // ONNX's softmax supports one axis.
         let formula = if map.formula.rows() > 1 { map.formula.expanded() } else { map.formula.clone() };
         let rank = map.space.len();
+        let last_axis = || vec![Attribute::int("axis", rank - 1)];
         let row: Vec<i64> = (rank - formula.rows()..rank).map(|axis| axis as i64).collect();
         let before = self.nodes.len();
         let mut names: Vec<String> = Vec::with_capacity(formula.terms().len());
@@ -40,11 +41,7 @@ impl Translation<'_> {
                     let extents = [&[places.len()], &vec![1; rank - axis - 1][..]].concat();
                     self.floats(node, "places", &extents, &places)
                 }
-                Term::Unary(Unary::Rsqrt, x) => {
-                    let root = self.part(node, "sqrt", "Sqrt", vec![name(x)], vec![]);
-                    self.part(node, "rsqrt", "Reciprocal", vec![root], vec![])
-                }
-                Term::Unary(function, x) => self.part(node, function.name(), unary(*function), vec![name(x)], vec![]),
+                Term::Unary(function, x) => self.unary(node, *function, name(x)),
                 Term::Binary(function, a, b) => {
                     let operands = vec![name(a), name(b)];
                     match function {
@@ -65,9 +62,8 @@ impl Translation<'_> {
                     let condition = self.part(node, "condition", "Cast", vec![name(condition)], to);
                     self.part(node, "select", "Where", vec![condition, name(yes), name(no)], vec![])
                 }
-                Term::Softmax(x) => {
-                    self.part(node, "softmax", "Softmax", vec![name(x)], vec![Attribute::int("axis", rank - 1)])
-                }
+                Term::Softmax(x) => self.part(node, "softmax", "Softmax", vec![name(x)], last_axis()),
+                Term::LogSoftmax(x) => self.part(node, "log_softmax", "LogSoftmax", vec![name(x)], last_axis()),
                 Term::Row(fold, x) => {
                     let operator = match fold {
                         Fold::Sum => "ReduceSum",
@@ -121,6 +117,38 @@ impl Translation<'_> {
         Ok(())
     }
 
+    fn unary(&mut self, node: &Node, function: Unary, x: String) -> String {
+        let operator = match function {
+            Unary::Rsqrt => {
+                let root = self.part(node, "sqrt", "Sqrt", vec![x], vec![]);
+                return self.part(node, "rsqrt", "Reciprocal", vec![root], vec![]);
+            }
+            // tanh(x/2) (e^x + 1), for e^x - 1 loses digits near 0.
+            Unary::Expm1 => {
+                let [half, one] = [0.5, 1.0].map(|number| self.floats(node, "number", &[], &[number]));
+                let half = self.part(node, "half", "Mul", vec![x.clone(), half], vec![]);
+                let tanh = self.part(node, "tanh", "Tanh", vec![half], vec![]);
+                let exp = self.part(node, "exp", "Exp", vec![x], vec![]);
+                let sum = self.part(node, "add", "Add", vec![exp, one], vec![]);
+                return self.part(node, "expm1", "Mul", vec![tanh, sum], vec![]);
+            }
+            Unary::Neg => "Neg",
+            Unary::Abs => "Abs",
+            Unary::Sign => "Sign",
+            Unary::Exp => "Exp",
+            Unary::Log => "Log",
+            Unary::Sqrt => "Sqrt",
+            Unary::Tanh => "Tanh",
+            Unary::Sigmoid => "Sigmoid",
+            Unary::Softplus => "Softplus",
+            Unary::Erf => "Erf",
+            Unary::Sin => "Sin",
+            Unary::Cos => "Cos",
+            Unary::Floor => "Floor",
+        };
+        self.part(node, function.name(), operator, vec![x], vec![])
+    }
+
     /// A shape as a list of integers; if the batch size is variable, it is read from the first input.
     fn extents(&mut self, node: &Node, shape: &[usize]) -> String {
         let fixed = |extents: &[usize]| extents.iter().map(|extent| *extent as i64).collect::<Vec<_>>();
@@ -140,24 +168,5 @@ impl Translation<'_> {
     fn truth(&mut self, node: &Node, operator: &str, operands: Vec<String>) -> String {
         let truth = self.part(node, "compare", operator, operands, vec![]);
         self.part(node, "truth", "Cast", vec![truth], vec![Attribute::int("to", FLOAT)])
-    }
-}
-
-fn unary(function: Unary) -> &'static str {
-    match function {
-        Unary::Neg => "Neg",
-        Unary::Abs => "Abs",
-        Unary::Sign => "Sign",
-        Unary::Exp => "Exp",
-        Unary::Log => "Log",
-        Unary::Sqrt => "Sqrt",
-        Unary::Rsqrt => "Reciprocal",
-        Unary::Tanh => "Tanh",
-        Unary::Sigmoid => "Sigmoid",
-        Unary::Softplus => "Softplus",
-        Unary::Erf => "Erf",
-        Unary::Sin => "Sin",
-        Unary::Cos => "Cos",
-        Unary::Floor => "Floor",
     }
 }

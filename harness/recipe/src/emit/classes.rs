@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use super::code::{Binding, Code, Piece};
 use super::number::{Kind, Number};
 use super::print::legal;
+use super::repeat::fold;
 use super::usage::Usage;
 use crate::schema::Scalar;
 
@@ -123,6 +124,8 @@ impl Builder {
                 usage.arguments.insert(name.clone(), (number.clone(), None));
             }
         }
+        fold(&mut usage);
+        usage.renumber();
         self.uses[index] = usage;
     }
 
@@ -214,12 +217,13 @@ fn alike(a: &Usage, b: &Usage) -> bool {
         && a.inputs.len() == b.inputs.len()
         && a.children.iter().zip(&b.children).all(|(a, b)| {
             let codes = a.code.as_ref().zip(b.code.as_ref());
-            a.path == b.path && a.when == b.when && codes.is_none_or(|(a, b)| equal(a, b))
+            let repeats = a.repeat.as_ref().map(|repeat| repeat.start) == b.repeat.as_ref().map(|repeat| repeat.start);
+            a.path == b.path && a.when == b.when && repeats && codes.is_none_or(|(a, b)| equal(a, b))
         })
         && a.statements.iter().zip(&b.statements).all(|(a, b)| a.targets == b.targets && equal(&a.code, &b.code))
 }
 
-fn same_form(a: &Code, b: &Code) -> bool {
+pub(super) fn same_form(a: &Code, b: &Code) -> bool {
     let list = |a: &[Code], b: &[Code]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_form(a, b));
     a.pieces.len() == b.pieces.len()
         && a.pieces.iter().zip(&b.pieces).all(|(a, b)| match (a, b) {
@@ -234,28 +238,31 @@ fn same_form(a: &Code, b: &Code) -> bool {
 
 /// Modules that no use has are dropped; those that all have need no switch; the others are copied to all uses.
 fn settle_switches(members: &mut [Usage]) {
-    let paths: Vec<String> =
-        members[0].children.iter().filter(|child| child.when.is_some()).map(|child| child.path.clone()).collect();
-    for path in paths {
-        let find = |usage: &Usage| usage.children.iter().find(|child| child.path == path)?.code.clone();
-        let known: Vec<Code> = members.iter().filter_map(find).collect();
-        let all = known.len() == members.len();
-        for usage in members.iter_mut() {
-            let Some(first) = known.first() else {
-                drop_call(usage, &path);
-                continue;
-            };
-            for child in usage.children.iter_mut().filter(|child| child.path == path) {
-                child.code.get_or_insert_with(|| first.clone());
-                child.when = child.when.take().filter(|_| !all);
+    let mut index = 0;
+    while let Some(child) = members[0].children.get(index).cloned() {
+        let known: Vec<Code> = members.iter().filter_map(|usage| usage.children[index].code.clone()).collect();
+        let alone = members[0].children.iter().filter(|other| other.path == child.path).count() == 1;
+        let all = known.len() == members.len() && alone;
+        let Some(first) = known.first() else {
+            for usage in members.iter_mut() {
+                usage.children.remove(index);
+                if alone {
+                    drop_call(usage, &child.path);
+                }
             }
+            continue;
+        };
+        for usage in members.iter_mut() {
+            let child = &mut usage.children[index];
+            child.code.get_or_insert_with(|| first.clone());
+            child.when = child.when.take().filter(|_| !all);
         }
+        index += 1;
     }
 }
 
 /// Removes a module that is never there, and its call.
 fn drop_call(usage: &mut Usage, path: &str) {
-    usage.children.retain(|child| child.path != path);
     let called = |code: &Code| matches!(code.pieces.first(), Some(Piece::Child(child)) if child == path);
     while let Some(place) = usage.statements.iter().position(|statement| called(&statement.code)) {
         let statement = usage.statements.remove(place);
@@ -297,7 +304,8 @@ fn promote(members: &mut [Usage]) {
         let known = members[0].arguments.keys().find(fits).cloned();
         let name = known.unwrap_or_else(|| {
             let taken = |name: &String| members[0].arguments.contains_key(name);
-            let name = (0..).map(|n| if n == 0 { "size".to_owned() } else { format!("size{n}") });
+            let hint = if numbers[0][place].hint.is_empty() { "size" } else { numbers[0][place].hint };
+            let name = (0..).map(|n| if n == 0 { hint.to_owned() } else { format!("{hint}{n}") });
             let name = name.skip_while(taken).next().unwrap_or_default();
             for (usage, theirs) in members.iter_mut().zip(&numbers) {
                 usage.arguments.insert(name.clone(), (theirs[place].literal(), None));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
-use super::usage::{Statement, Usage};
+use super::usage::{Repeat, Statement, Usage};
 
 /// Longest expression into which others are written.
 const INLINE: usize = 92;
@@ -34,21 +34,33 @@ pub(super) fn forward(usage: &Usage, child: &dyn Fn(&str) -> String, outputs: Co
     let counts = uses(&usage.statements, &outputs);
     let mut statements: Vec<Statement> = Vec::new();
     let mut pending: Vec<Pending> = Vec::new();
-    let last = Statement { targets: Vec::new(), code: outputs };
+    let last = Statement { targets: Vec::new(), code: outputs, repeat: None };
     for statement in usage.statements.iter().chain([&last]) {
         let code = statement.code.filled(&|piece| match piece {
             Piece::Child(path) => Some(Code::text(child(path))),
             Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
             Piece::New(_) | Piece::Row(_) => None,
         });
+        let repeat = statement.repeat.clone();
+        if repeat.is_some() {
+            let all = pending.len();
+            flush(&pending, all, &mut statements);
+            pending.clear();
+        }
         let (code, depth) = inlined(code, &mut pending, &mut statements);
         match statement.targets[..] {
-            [target] if counts.get(&target) == Some(&1) => pending.push(Pending { target, code, depth }),
-            _ => statements.push(Statement { targets: statement.targets.clone(), code }),
+            [target] if counts.get(&target) == Some(&1) && repeat.is_none() => {
+                pending.push(Pending { target, code, depth });
+            }
+            _ => statements.push(Statement { targets: statement.targets.clone(), code, repeat }),
         }
     }
     let mut names = Names::new(usage, &statements, root);
-    let lines = statements.iter().enumerate().map(|(index, statement)| names.line(index, statement)).collect();
+    let line = |(index, statement): (usize, &Statement)| {
+        let (start, code) = names.line(index, statement);
+        (start, code, statement.repeat.clone())
+    };
+    let lines = statements.iter().enumerate().map(line).collect();
     Forward { arguments: names.arguments, statements: lines }
 }
 
@@ -56,8 +68,8 @@ pub(super) fn forward(usage: &Usage, child: &dyn Fn(&str) -> String, outputs: Co
 pub(super) struct Forward {
     /// Names of the arguments.
     pub arguments: Vec<String>,
-    /// What stands before each expression (`x = `, `return `), and the expression.
-    pub statements: Vec<(String, Code)>,
+    /// What stands before each expression (`x = `, `return `), and the expression; in a loop if it stands for several.
+    pub statements: Vec<(String, Code, Option<Repeat>)>,
 }
 
 /// A value that is used once, and has not been needed yet.
@@ -109,9 +121,9 @@ fn inlined(code: Code, pending: &mut Vec<Pending>, statements: &mut Vec<Statemen
     (code, usize::from(calls))
 }
 
-fn flush(pending: &mut [Pending], until: usize, statements: &mut Vec<Statement>) {
+fn flush(pending: &[Pending], until: usize, statements: &mut Vec<Statement>) {
     let early = pending[..until].iter();
-    statements.extend(early.map(|one| Statement { targets: vec![one.target], code: one.code.clone() }));
+    statements.extend(early.map(|one| Statement { targets: vec![one.target], code: one.code.clone(), repeat: None }));
 }
 
 /// Names of values.
@@ -132,7 +144,8 @@ impl<'u> Names<'u> {
         let mut names = Self { usage, last, names: HashMap::new(), arguments: Vec::new() };
         let single = !root || usage.inputs.len() == 1;
         for (index, (tap, var)) in usage.inputs.iter().enumerate() {
-            let own = if index == 0 && single { "x" } else { tap.rsplit('.').next().unwrap_or("x") };
+            let present = index == 0 && (tap.is_empty() || root && single);
+            let own = if present { "x" } else { tap.rsplit('.').next().unwrap_or("x") };
             let name = names.free(own, 0);
             names.arguments.push(name.clone());
             names.names.insert(*var, name);
@@ -173,17 +186,20 @@ impl<'u> Names<'u> {
         }
         let mut targets = Vec::new();
         for target in &statement.targets {
-            let name = self.choose(*target, index, &operands, &statement.code);
+            let name = match (&statement.repeat, operands.first().and_then(|var| self.names.get(var))) {
+                (Some(_), Some(name)) => name.clone(),
+                _ => self.choose(*target, index, &operands, statement),
+            };
             self.names.insert(*target, name.clone());
             targets.push(name);
         }
         (format!("{} = ", targets.join(", ")), code)
     }
 
-    fn choose(&self, target: Var, index: usize, operands: &[Var], code: &Code) -> String {
+    fn choose(&self, target: Var, index: usize, operands: &[Var], statement: &Statement) -> String {
         let Some(last) = self.last.get(&target) else { return "_".to_owned() };
         let hint = self.usage.values.get(target.0).and_then(|value| value.hint.as_deref());
-        if let Some(hint) = hint.filter(|_| *last > index + 1) {
+        if let Some(hint) = hint.filter(|_| *last > index + 1 || statement.targets.len() > 1) {
             return self.free(hint, index);
         }
         if !self.live("x", index) {
@@ -194,7 +210,7 @@ impl<'u> Names<'u> {
         if let Some(name) = continued.filter(|name| !self.live(name, index)) {
             return name.clone();
         }
-        let called = code.pieces.first().and_then(|piece| match piece {
+        let called = statement.code.pieces.first().and_then(|piece| match piece {
             Piece::Text(text) => text.strip_prefix("self.").map(str::to_owned),
             Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
             Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,

@@ -7,9 +7,11 @@ mod classes;
 mod code;
 mod formula;
 mod forward;
+mod initial;
 mod network;
 mod number;
 mod print;
+mod repeat;
 mod train;
 mod usage;
 
@@ -26,17 +28,27 @@ pub(crate) use number::{Kind, Number};
 pub use train::train;
 pub(crate) use train::{Judged, real};
 
+/// Modules of the standard library, by what needs them, in the order of their imports.
+const IMPORTS: [(&str, &str); 3] = [
+    ("math.", "import math"),
+    ("OrderedDict(", "from collections import OrderedDict"),
+    ("Callable[", "from collections.abc import Callable"),
+];
+
 /// `model.py`: the network as a PyTorch module.
 ///
 /// # Errors
 /// What PyTorch cannot express, with the line of the recipe.
 pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
-    let shapes = lower::shapes(recipe, resolved)
+    let (graph, shapes) = lower::shapes(recipe, resolved)
         .map_err(|error| fail(Diagnostic::error(recipe.span("model"), ConfigPath::from("model"), error.to_string())))?;
-    let written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
+    let mut written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
+    // A tied parameter starts as the other one.
+    written.modules.retain(|name, _| written.ties.iter().all(|(tied, _)| *tied != format!("{name}.weight")));
     let mut uses = written.uses;
     trim(&mut uses);
+    drop_inputs(&mut uses);
     let classes = classes::classes(uses, &recipe.name);
     let mut body: Vec<String> = Vec::new();
     for helper in &written.helpers {
@@ -50,11 +62,19 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
             false => format!("`{}` of {}.", class.content.label, recipe.name),
         };
         body.extend(["".to_owned(), "".to_owned()]);
-        body.extend(print::class(class, &doc, root, &[], &[]));
+        let (mut more, mut methods) = (Vec::new(), Vec::new());
+        if root {
+            methods = initial::method(&graph, &written.modules);
+            if !methods.is_empty() {
+                more.push("        self.initialize()".to_owned());
+            }
+            more.extend(written.ties.iter().map(|(name, other)| format!("        self.{name} = self.{other}")));
+        }
+        body.extend(print::class(class, &doc, root, &more, &methods));
     }
     let text = body.join("\n");
     let mut imports = Vec::new();
-    for (module, line) in [("math.", "import math"), ("OrderedDict(", "from collections import OrderedDict")] {
+    for (module, line) in IMPORTS {
         if text.contains(module) {
             imports.push(line.to_owned());
         }
@@ -69,8 +89,9 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     if text.contains("functional.") {
         imports.push("from torch.nn import functional".to_owned());
     }
-    let depth = ["StochasticDepth", "stochastic_depth"].into_iter().filter(|name| text.contains(&format!("{name}(")));
-    let depth: Vec<&str> = depth.collect();
+    // As a word: attributes may have the same name.
+    let called = |name: &&str| text.contains(&format!(" {name}(")) || text.contains(&format!("({name}("));
+    let depth: Vec<&str> = ["StochasticDepth", "stochastic_depth"].into_iter().filter(called).collect();
     if !depth.is_empty() {
         imports.push(format!("from torchvision.ops import {}", depth.join(", ")));
     }
@@ -79,6 +100,11 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     lines.push(String::new());
     lines.extend(imports);
     Ok(format!("{}\n{text}\n", lines.join("\n")))
+}
+
+/// The name of the network's class.
+pub fn class_name(recipe: &Recipe) -> String {
+    classes::camel(&recipe.name)
 }
 
 /// Results of classes that something needs, by the key of the class.
@@ -96,13 +122,55 @@ fn trim(uses: &mut Vec<Usage>) {
         }
         if needed == known {
             *uses = trimmed;
+            break;
+        }
+    }
+}
+
+/// Classes that do not need the present value do not get it.
+fn drop_inputs(uses: &mut [Usage]) {
+    loop {
+        let needs = |usage: &Usage| {
+            let x = usage.inputs[0].1;
+            let computed = usage.statements.iter().any(|statement| statement.code.values().contains(&x));
+            computed || usage.inputs.len() == 1 || usage.outputs.iter().any(|(_, var)| *var == x)
+        };
+        let needing: HashSet<String> =
+            uses.iter().filter(|usage| needs(usage)).map(|usage| usage.key.clone()).collect();
+        let mut dropped = vec![false; uses.len()];
+        for (usage, dropped) in uses.iter_mut().zip(&mut dropped) {
+            if !needing.contains(&usage.key) {
+                usage.inputs.remove(0);
+                *dropped = true;
+            }
+        }
+        if !dropped.contains(&true) {
             return;
+        }
+        for usage in uses.iter_mut() {
+            let children = usage.children.iter();
+            let paths: HashSet<String> = children
+                .filter(|child| {
+                    let code = child.code.as_ref();
+                    code.is_some_and(|code| matches!(code.pieces[..], [Piece::New(inner)] if dropped[inner]))
+                })
+                .map(|child| child.path.clone())
+                .collect();
+            for statement in &mut usage.statements {
+                if let [Piece::Child(path), Piece::List(_, operands, _)] = &mut statement.code.pieces[..]
+                    && paths.contains(path)
+                {
+                    operands.remove(0);
+                }
+            }
+            forward::prune(usage);
         }
     }
 }
 
 fn trim_one(uses: &mut [Usage], index: usize, needed: &mut Needed) {
-    let wanted = needed.get(&uses[index].key).cloned().unwrap_or_default();
+    let mut wanted = needed.get(&uses[index].key).cloned().unwrap_or_default();
+    wanted.extend(0..uses[index].returns);
     let mut place = 0;
     uses[index].outputs.retain(|_| {
         place += 1;
@@ -129,7 +197,11 @@ fn trim_one(uses: &mut [Usage], index: usize, needed: &mut Needed) {
             needed.entry(key).or_default().insert(0);
         }
         let Some(key) = whole else { continue };
+        let inner =
+            code.pieces.first().and_then(|piece| if let Piece::New(inner) = piece { Some(*inner) } else { None });
+        let returns = inner.map_or(0, |inner| uses[inner].returns);
         let results = needed.entry(key).or_default();
+        results.extend(0..returns);
         let called = |code: &Code| matches!(code.pieces.first(), Some(Piece::Child(path)) if *path == child.path);
         let calls = usage.statements.iter_mut().filter(|statement| called(&statement.code));
         for call in calls {

@@ -24,6 +24,8 @@ pub(super) struct Written {
     pub helpers: BTreeSet<&'static str>,
     /// Parameters whose name stands for that of another: `lm_head.weight`, `transformer.wte.weight`.
     pub ties: Vec<(String, String)>,
+    /// Classes of modules by full name; constructors of parameters.
+    pub modules: BTreeMap<String, String>,
 }
 
 /// Writes the network. `shapes` are those of the input and the output of each layer, in the order of their calls.
@@ -34,7 +36,8 @@ pub(super) fn write(model: &Model, resolved: &ResolvedModel, shapes: &[[Shape; 2
         emitter.root(resolved)?;
         let more = std::mem::take(&mut emitter.wanted);
         if more.is_subset(&exports) {
-            return Ok(Written { uses: emitter.uses, helpers: emitter.helpers, ties: emitter.ties });
+            let Emitter { uses, helpers, ties, modules, .. } = emitter;
+            return Ok(Written { uses, helpers, ties, modules });
         }
         exports.extend(more);
     }
@@ -61,6 +64,8 @@ pub(crate) struct Emitter<'a> {
     taps: HashMap<String, Home>,
     helpers: BTreeSet<&'static str>,
     ties: Vec<(String, String)>,
+    /// Classes of modules by full name; constructors of parameters.
+    modules: BTreeMap<String, String>,
     /// Rows of tables, by the full name of the parameter, with the prefix of the class that has them.
     tables: HashMap<String, (String, Number)>,
 }
@@ -78,6 +83,7 @@ impl<'a> Emitter<'a> {
             taps: HashMap::new(),
             helpers: BTreeSet::new(),
             ties: Vec::new(),
+            modules: BTreeMap::new(),
             tables: HashMap::new(),
         }
     }
@@ -101,6 +107,7 @@ impl<'a> Emitter<'a> {
         }
         for (name, tap) in &resolved.outputs {
             let var = self.tapped(tap);
+            self.frame().values[var.0].hint.get_or_insert_with(|| name.clone());
             self.frame().outputs.push((name.clone(), var));
         }
         let root = self.frames.pop();
@@ -132,12 +139,16 @@ impl<'a> Emitter<'a> {
             let when = switch(&off.when, &symbols);
             let path = off.name.strip_prefix(self.frame().prefix.as_str()).map(str::to_owned);
             if let (Some(when), Some(path)) = (when, path) {
+                if self.is_variant(&path, Some(&when)) {
+                    self.register(&path, None, Some(when));
+                    continue;
+                }
                 let dims = self.frame().values[x.0].dims.clone();
                 let target = self.frame().value(Value { dims, hint: None });
                 self.register(&path, None, Some(when));
                 let pieces = vec![Piece::Child(path), Piece::List("(", vec![Code::value(x)], ")")];
                 let code = Code { pieces, binding: Binding::Tight };
-                self.frame().statements.push(Statement { targets: vec![target], code });
+                self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
                 x = target;
             }
         }
@@ -155,6 +166,12 @@ impl<'a> Emitter<'a> {
             self.frame().values[y.0].dims = dims;
         }
         Ok(y)
+    }
+
+    /// Whether another module has this path, in place of which this one may be switched on.
+    fn is_variant(&mut self, path: &str, when: Option<&String>) -> bool {
+        let other = |child: &Child| child.path == path && child.when.as_ref() != when;
+        when.is_some() && self.frame().children.iter().any(other)
     }
 
     /// The shapes of the next layer.
@@ -265,8 +282,9 @@ impl<'a> Emitter<'a> {
         var
     }
 
-    /// Leaves a class after its last value: registers it under `path` in the class around it, and calls it.
-    fn leave(&mut self, path: &str, x: Var, y: Var, when: Option<String>) -> Option<Var> {
+    /// Leaves a class after its last value: registers it under `path` in the class around it, and calls it. `returns` are
+    /// taps inside that it returns before anything else.
+    fn leave(&mut self, path: &str, x: Var, y: Var, when: Option<String>, returns: &[String]) -> Option<Var> {
         let mut inner = self.frames.pop()?;
         let kept: Vec<(String, Home)> = self
             .taps
@@ -274,19 +292,26 @@ impl<'a> Emitter<'a> {
             .filter(|(_, home)| home.frames.len() == self.frames.len() + 1)
             .filter(|(tap, _)| {
                 let local = tap.strip_prefix(inner.prefix.as_str()).unwrap_or(tap);
-                self.exports.contains(&(inner.key.clone(), local.to_owned()))
+                returns.contains(tap) || self.exports.contains(&(inner.key.clone(), local.to_owned()))
             })
             .filter(|(_, home)| home.frames.last().is_some_and(|(_, prefix)| *prefix == inner.prefix))
             .map(|(tap, home)| (tap.clone(), home.clone()))
             .collect();
         let mut kept = kept;
         kept.sort_by_key(|(_, home)| home.var);
-        inner.outputs = vec![(String::new(), y)];
+        let place = |tap: &String| returns.iter().position(|other| other == tap).unwrap_or(returns.len());
+        let mut outputs: Vec<(usize, String, Var)> = vec![(returns.len(), String::new(), y)];
         for (tap, home) in &kept {
-            if inner.outputs.iter().all(|(_, var)| *var != home.var) {
-                inner.outputs.push((tap.rsplit('.').next().unwrap_or(tap).to_owned(), home.var));
+            let local = tap.rsplit('.').next().unwrap_or(tap).to_owned();
+            match outputs.iter_mut().find(|(_, _, var)| *var == home.var) {
+                Some(same) => same.0 = same.0.min(place(tap)),
+                None => outputs.push((place(tap), local, home.var)),
             }
         }
+        outputs.sort_by_key(|(place, ..)| *place);
+        inner.returns = outputs.iter().filter(|(place, ..)| *place < returns.len()).count();
+        let main = outputs.iter().position(|(.., var)| *var == y)?;
+        inner.outputs = outputs.into_iter().map(|(_, name, var)| (name, var)).collect();
         let extra: Vec<String> = inner.inputs.iter().skip(1).map(|(tap, _)| tap.clone()).collect();
         let mut operands = vec![Code::value(x)];
         operands.extend(extra.iter().map(|tap| Code::value(self.tapped(tap))));
@@ -303,7 +328,7 @@ impl<'a> Emitter<'a> {
             let place = inner.outputs.iter().position(|(_, var)| *var == home.var)?;
             self.keep(tap, targets[place]);
         }
-        let y = targets[0];
+        let y = targets[main];
         let code = match inner.as_row() {
             Some(row) => row,
             None if self.frame().children.iter().any(|child| child.path == path) => Code::text(""),
@@ -320,13 +345,17 @@ impl<'a> Emitter<'a> {
     fn call(&mut self, path: &str, code: Code, operands: Vec<Code>, targets: Vec<Var>, when: Option<String>) {
         self.register(path, Some(code), when);
         let pieces = vec![Piece::Child(path.to_owned()), Piece::List("(", operands, ")")];
-        self.frame().statements.push(Statement { targets, code: Code { pieces, binding: Binding::Tight } });
+        self.frame().statements.push(Statement {
+            targets,
+            code: Code { pieces, binding: Binding::Tight },
+            repeat: None,
+        });
     }
 
     /// An expression.
     pub fn function(&mut self, code: Code) -> Var {
         let target = self.frame().value(Value { dims: Vec::new(), hint: None });
-        self.frame().statements.push(Statement { targets: vec![target], code });
+        self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
         target
     }
 
@@ -353,11 +382,29 @@ impl<'a> Emitter<'a> {
     }
 
     fn register(&mut self, path: &str, code: Option<Code>, when: Option<String>) {
-        if self.frame().children.iter().all(|child| child.path != path) {
-            self.frame().children.push(Child { path: path.to_owned(), code, when, parameter: false });
+        if self.frame().children.iter().all(|child| child.path != path || child.when != when) {
+            let full = format!("{}{path}", self.frame().prefix);
+            if let Some(Piece::Text(class)) = code.as_ref().and_then(|code| code.pieces.first()) {
+                let whole = if class == "nn.Parameter" { code.as_ref().map(Code::flat) } else { None };
+                self.modules.insert(full, whole.unwrap_or_else(|| class.clone()));
+            }
+            self.frame().children.push(Child { path: path.to_owned(), code, when, parameter: false, repeat: None });
         }
     }
 }
+
+/// In Python.
+const APPLY: &str = r#"
+class Apply(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+"#;
 
 /// Arguments of a use of a block, each with the key of the layer that gives it (`args`, `first`).
 pub(crate) type Given = IndexMap<String, (Scalar, String)>;
@@ -466,6 +513,12 @@ impl At<'_, '_> {
     pub fn module(&mut self, constructor: Code) -> Result<Var, Diagnostic> {
         let path = self.own_path()?;
         let when = self.when();
+        if self.emitter.is_variant(&path, when.as_ref()) {
+            // The call is there: of the module that is off.
+            let off = self.emitter.frame().children.iter().all(|child| child.path != path || child.code.is_none());
+            self.emitter.register(&path, Some(constructor), when);
+            return if off { Ok(self.x) } else { Err(self.refuse("two modules of one name are switched on")) };
+        }
         let target = self.fresh();
         self.emitter.call(&path, constructor, vec![Code::value(self.x)], vec![target], when);
         Ok(target)
@@ -509,10 +562,24 @@ impl At<'_, '_> {
         self.emitter.function(code)
     }
 
+    /// An expression of the present value alone; a module if the layer has a name.
+    pub fn pure(&mut self, code: Code) -> Result<Var, Diagnostic> {
+        if self.layer.name.is_none() || code.values().iter().any(|var| *var != self.x) {
+            return Ok(self.function(code));
+        }
+        self.helper(APPLY);
+        let inner = code.filled(&|piece| match piece {
+            Piece::Value(..) => Some(Code::text("x")),
+            Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
+            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+        });
+        self.module(Code::call("Apply", vec![inner.around("lambda x: ", "", Binding::Loose)]))
+    }
+
     /// Expressions with several results.
     pub fn functions(&mut self, code: Code, results: usize) -> Vec<Var> {
         let targets: Vec<Var> = (0..results).map(|_| self.fresh()).collect();
-        self.emitter.frame().statements.push(Statement { targets: targets.clone(), code });
+        self.emitter.frame().statements.push(Statement { targets: targets.clone(), code, repeat: None });
         targets
     }
 
@@ -554,7 +621,7 @@ impl At<'_, '_> {
         }
         let dims = vec![Number::count(1); 2];
         let var = frame.value(Value { dims, hint: Some("weight".to_owned()) });
-        frame.statements.push(Statement { targets: vec![var], code });
+        frame.statements.push(Statement { targets: vec![var], code, repeat: None });
         let frames = self.emitter.around()[..=owner].to_vec();
         self.emitter.taps.insert(full.to_owned(), Home { frames, var });
         Ok(Code::value(self.emitter.tapped(full)))
@@ -650,7 +717,8 @@ impl At<'_, '_> {
         usage.names = self.emitter.frame().own_names();
         let inner = self.emitter.enter(usage, x);
         let y = write(self.emitter, inner)?;
-        let left = self.emitter.leave(&path, x, y, when);
+        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
+        let left = self.emitter.leave(&path, x, y, when, &returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 
@@ -680,7 +748,8 @@ impl At<'_, '_> {
         let usage = self.usage(block, path, arguments);
         let inner = self.emitter.enter(usage, x);
         let y = self.emitter.row(body, inner)?;
-        let left = self.emitter.leave(path, x, y, when);
+        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
+        let left = self.emitter.leave(path, x, y, when, &returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 

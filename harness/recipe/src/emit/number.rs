@@ -13,6 +13,8 @@ pub(crate) struct Number {
     pub value: f64,
     /// What it is in Python.
     pub kind: Kind,
+    /// What an argument for it is called.
+    pub hint: &'static str,
     /// What is added up.
     terms: Vec<Product>,
 }
@@ -80,13 +82,13 @@ impl Number {
 
     /// A number as it is.
     pub fn of(value: f64, kind: Kind) -> Self {
-        Self { value, kind, terms: vec![Product::of(value)] }
+        Self { value, kind, hint: "", terms: vec![Product::of(value)] }
     }
 
     /// An argument of the class with this value.
     pub fn argument(name: &str, value: f64, kind: Kind) -> Self {
         let product = Product { factor: 1.0, names: vec![name.to_owned()], under: Vec::new() };
-        Self { value, kind, terms: vec![product] }
+        Self { value, kind, hint: "", terms: vec![product] }
     }
 
     /// An expression of the recipe, where `argument` gives its arguments; `value` is what it computes.
@@ -146,14 +148,27 @@ impl Number {
                 None => terms.push(product.clone()),
             }
         }
-        Self { value: self.value + other.value, kind: self.kind.with(other.kind), terms }
+        Self { value: self.value + other.value, kind: self.kind.with(other.kind), hint: "", terms }
+    }
+
+    /// What must be added to give the other, if they differ in nothing else.
+    pub fn step_to(&self, other: &Self) -> Option<f64> {
+        let varies = |number: &Self| -> Vec<Product> {
+            number
+                .terms
+                .iter()
+                .filter(|product| !product.names.is_empty() || !product.under.is_empty())
+                .cloned()
+                .collect()
+        };
+        (self.kind == other.kind && varies(self) == varies(other)).then(|| other.value - self.value)
     }
 
     /// The product; `None` if it has no simple form.
     pub fn times(&self, other: &Self) -> Option<Self> {
         let terms: Vec<Product> = self.terms.iter().flat_map(|a| other.terms.iter().map(|b| a.times(b))).collect();
         let value = self.value * other.value;
-        (terms.len() < 3).then_some(Self { value, kind: self.kind.with(other.kind), terms })
+        (terms.len() < 3).then_some(Self { value, kind: self.kind.with(other.kind), hint: "", terms })
     }
 
     /// The quotient; `None` if it has no simple form.
@@ -168,7 +183,7 @@ impl Number {
             under: [product.under.as_slice(), &divisor.names].concat(),
         };
         let terms = self.terms.iter().map(over).collect();
-        Some(Self { value: self.value / other.value, kind: self.kind.with(other.kind), terms })
+        Some(Self { value: self.value / other.value, kind: self.kind.with(other.kind), hint: "", terms })
     }
 
     /// With other expressions for its arguments: those of the class around.

@@ -4,16 +4,33 @@ use super::classes::{Argument, Class, tight};
 use super::code::{COLUMNS, Code, Piece};
 use super::forward::forward;
 use super::number::{Kind, Number, plain};
+use super::repeat::progression;
 use super::usage::{Child, Usage};
 
 /// The lines of a class. `doc` is its docstring, `more` are lines at the end of its constructor and methods after it.
 pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], methods: &[String]) -> Vec<String> {
-    let mut out = vec![format!("class {}(nn.Module):", class.name)];
+    let sequential = class.content.as_sequential();
+    let base = if sequential.is_some() { "nn.Sequential" } else { "nn.Module" };
+    let mut out = vec![format!("class {}({base}):", class.name)];
     docstring(doc, 4, &mut out);
     out.push(String::new());
     let arguments: Vec<Code> =
         std::iter::once(Code::text("self")).chain(class.arguments.iter().map(argument)).collect();
     Code::call("def __init__", arguments).lines(4, "", " -> None:", &mut out);
+    if let Some(mut items) = sequential {
+        for (_, code) in &mut items {
+            code.visit_mut(&mut |piece| {
+                if let Piece::Number(number) | Piece::Factor(number) = piece {
+                    number.renamed(&legal);
+                }
+            });
+        }
+        let mut row = row(&items);
+        row.pieces[0] = Piece::Text("super().__init__".to_owned());
+        row.lines(8, "", "", &mut out);
+        out.extend(more.iter().chain(methods).cloned());
+        return out;
+    }
     out.push("        super().__init__()".to_owned());
     let mut content = class.content.clone();
     for argument in kept(&mut content) {
@@ -30,8 +47,14 @@ pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], metho
     let names = forward.arguments.iter().map(|name| Code::text(format!("{name}: Tensor")));
     let arguments = std::iter::once(Code::text("self")).chain(names).collect();
     Code::call("def forward", arguments).lines(4, "", &format!(" -> {returns}:"), &mut out);
-    for (start, code) in &forward.statements {
-        code.lines(8, start, "", &mut out);
+    for (start, code, repeat) in &forward.statements {
+        match repeat {
+            Some(repeat) => {
+                out.push(format!("        for i in range({}):", repeat.count));
+                code.lines(12, start, "", &mut out);
+            }
+            None => code.lines(8, start, "", &mut out),
+        }
     }
     out.extend(methods.iter().cloned());
     out
@@ -94,6 +117,10 @@ fn kept(content: &mut Usage) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let names = content.clone();
     for statement in &mut content.statements {
+        if let Some(repeat) = &mut statement.repeat {
+            kept.extend(repeat.count.names().map(str::to_owned));
+            repeat.count.renamed(&|name: &str| format!("self.{}", attribute(name, &names)));
+        }
         statement.code.visit_mut(&mut |piece| {
             if let Piece::Number(number) | Piece::Factor(number) = piece {
                 kept.extend(number.names().map(str::to_owned));
@@ -174,13 +201,23 @@ impl<'c> Tree<'c> {
     }
 
     fn construct(&self, out: &mut Vec<String>) {
-        for (name, node) in &self.nodes {
-            node.assign(&place("self", name), name, "self", 8, out);
+        self.assign_all("self", "self", 8, out);
+    }
+
+    /// Assigns all to attributes of `owner`.
+    fn assign_all(&self, text: &str, owner: &str, indent: usize, out: &mut Vec<String>) {
+        for (index, (name, node)) in self.nodes.iter().enumerate() {
+            let later = self.nodes[..index].iter().any(|(other, _)| other == name);
+            node.assign((&place(text, name), name, later), owner, indent, out);
         }
     }
 
     /// The reference to a module.
     fn reference(&self, path: &str) -> String {
+        let leaf = self.nodes.iter().find(|(name, _)| name == path).map(|(_, node)| node);
+        if let Some(Node::Leaf(Child { repeat: Some(repeat), .. })) = leaf {
+            return format!("self.get_submodule(f\"{path}{}\")", counter(repeat.start));
+        }
         let mut parts = path.split('.');
         let mut text = place("self", parts.next().unwrap_or_default());
         let mut tree = self;
@@ -223,7 +260,7 @@ impl<'c> Tree<'c> {
 }
 
 impl Node<'_> {
-    fn assign(&self, place_: &str, name: &str, owner: &str, indent: usize, out: &mut Vec<String>) {
+    fn assign(&self, (place_, name, later): (&str, &str, bool), owner: &str, indent: usize, out: &mut Vec<String>) {
         let assign = |code: &Code, indent: usize, out: &mut Vec<String>| {
             if is_identifier(name) {
                 code.lines(indent, &format!("{place_} = "), "", out);
@@ -233,11 +270,18 @@ impl Node<'_> {
             }
         };
         match self {
+            Node::Leaf(Child { code: Some(code), repeat: Some(repeat), .. }) => {
+                out.push(format!("{}for i in range({}):", " ".repeat(indent), repeat.count));
+                let arguments = vec![Code::text(format!("f\"{name}{}\"", counter(repeat.start))), rows(code)];
+                Code::call(format!("{owner}.add_module"), arguments).lines(indent + 4, "", "", out);
+            }
             Node::Leaf(child) => {
                 let code = child.code.as_ref().map_or_else(|| Code::text("nn.Identity()"), rows);
                 match &child.when {
                     Some(when) => {
-                        assign(&Code::text("nn.Identity()"), indent, out);
+                        if !later {
+                            assign(&Code::text("nn.Identity()"), indent, out);
+                        }
                         out.push(format!("{}if {}:", " ".repeat(indent), legal(when)));
                         assign(&code, indent + 4, out);
                     }
@@ -247,12 +291,15 @@ impl Node<'_> {
             Node::Space(tree) if tree.is_plain() => assign(&tree.code(), indent, out),
             Node::Space(tree) => {
                 assign(&Code::text("nn.Module()"), indent, out);
-                for (name, node) in &tree.nodes {
-                    node.assign(&place(place_, name), name, place_, indent, out);
-                }
+                tree.assign_all(place_, place_, indent, out);
             }
         }
     }
+}
+
+/// The number of a repeated module, in a formatted text.
+fn counter(start: usize) -> String {
+    if start == 0 { "{i}".to_owned() } else { format!("{{i + {start}}}") }
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -277,15 +324,19 @@ fn row(items: &[(String, Code)]) -> Code {
     let items: Vec<(String, Code)> = items.iter().map(|(name, code)| (name.clone(), rows(code))).collect();
     if items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string()) {
         let mut arguments = Vec::new();
-        for run in items.chunk_by(|(_, a), (_, b)| a == b) {
-            let (_, code) = &run[0];
-            match run.len() {
-                1 => arguments.push(code.clone()),
+        let codes: Vec<&Code> = items.iter().map(|(_, code)| code).collect();
+        let mut rest = &codes[..];
+        while let Some((first, _)) = rest.split_first() {
+            let (run, code) = progression(rest);
+            match run {
+                1 => arguments.push((*first).clone()),
                 count => {
-                    let end = format!(" for _ in range({count})]");
-                    arguments.push(code.clone().around("*[", &end, super::code::Binding::Loose));
+                    let index = if code == **first { "_" } else { "i" };
+                    let end = format!(" for {index} in range({count})]");
+                    arguments.push(code.around("*[", &end, super::code::Binding::Loose));
                 }
             }
+            rest = &rest[run..];
         }
         return Code::call("nn.Sequential", arguments);
     }

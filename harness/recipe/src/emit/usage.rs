@@ -35,6 +35,8 @@ pub(super) struct Usage {
     pub inputs: Vec<(String, Var)>,
     /// Results of `forward`, by name.
     pub outputs: Vec<(String, Var)>,
+    /// How many results stay even if nothing needs them.
+    pub returns: usize,
     /// By number, what is known of each value.
     pub values: Vec<Value>,
 }
@@ -50,6 +52,17 @@ pub(super) struct Child {
     pub when: Option<String>,
     /// Whether it is a parameter.
     pub parameter: bool,
+    /// Whether it stands for several, numbered behind their path; `i` counts them in `code`.
+    pub repeat: Option<Repeat>,
+}
+
+/// Modules, or calls, that differ in their number.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Repeat {
+    /// The first number.
+    pub start: usize,
+    /// How many there are.
+    pub count: Number,
 }
 
 /// `targets = code`
@@ -59,6 +72,8 @@ pub(super) struct Statement {
     pub targets: Vec<Var>,
     /// How.
     pub code: Code,
+    /// Whether it stands for several, of which each works on the result of the one before.
+    pub repeat: Option<Repeat>,
 }
 
 /// A value of `forward`.
@@ -86,6 +101,7 @@ impl Usage {
             statements: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            returns: 0,
             values: Vec::new(),
         }
     }
@@ -146,6 +162,27 @@ impl Usage {
         Some(Code { pieces: vec![Piece::Row(items)], binding: Binding::Tight })
     }
 
+    /// Its numbered modules in a row, if it is nothing else.
+    pub fn as_sequential(&self) -> Option<Vec<(String, Code)>> {
+        let ([(_, x)], [(_, y)]) = (&self.inputs[..], &self.outputs[..]) else { return None };
+        let mut children: Vec<Child> = Vec::new();
+        for child in &self.children {
+            let code = child.code.clone()?;
+            let same = children.last_mut().filter(|last| last.path == child.path);
+            let other = same.as_ref().and_then(|last| last.code.clone()).unwrap_or_else(|| Code::text("nn.Identity()"));
+            let code = match &child.when {
+                Some(when) => either(code, when, other),
+                None => code,
+            };
+            match same {
+                Some(last) => last.code = Some(code),
+                None => children.push(Child { code: Some(code), when: None, ..child.clone() }),
+            }
+        }
+        let items = row(&children, &self.statements, "", *x, *y)?;
+        items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string()).then_some(items)
+    }
+
     /// Makes one module of those that were added since, if they are called in a row from `x` to `y`.
     pub fn join_row(&mut self, path: &str, (children, statements): (usize, usize), x: Var, y: Var) {
         let inside = format!("{path}.");
@@ -158,13 +195,48 @@ impl Usage {
         self.children.truncate(children);
         self.statements.truncate(statements);
         let row = Code { pieces: vec![Piece::Row(items)], binding: Binding::Tight };
-        self.children.push(Child { path: path.to_owned(), code: Some(row), when: None, parameter: false });
+        self.children.push(Child {
+            path: path.to_owned(),
+            code: Some(row),
+            when: None,
+            parameter: false,
+            repeat: None,
+        });
         let pieces = vec![Piece::Child(path.to_owned()), Piece::List("(", vec![Code::value(x)], ")")];
-        self.statements.push(Statement { targets: vec![y], code: Code { pieces, binding: Binding::Tight } });
+        self.statements.push(Statement {
+            targets: vec![y],
+            code: Code { pieces, binding: Binding::Tight },
+            repeat: None,
+        });
+    }
+
+    /// Numbers the values in the order in which they come, so that uses of one class agree.
+    pub fn renumber(&mut self) {
+        let targets = self.statements.iter().flat_map(|statement| statement.targets.iter().copied());
+        let order: Vec<Var> = self.inputs.iter().map(|(_, var)| *var).chain(targets).collect();
+        let place = |var: &mut Var| {
+            if let Some(place) = order.iter().position(|known| known == var) {
+                *var = Var(place);
+            }
+        };
+        for statement in &mut self.statements {
+            statement.targets.iter_mut().for_each(place);
+            statement.code.visit_mut(&mut |piece| {
+                if let Piece::Value(var, _) = piece {
+                    place(var);
+                }
+            });
+        }
+        self.inputs.iter_mut().chain(&mut self.outputs).for_each(|(_, var)| place(var));
+        self.values = order.iter().map(|var| self.values[var.0].clone()).collect();
     }
 
     /// Calls `each` with every number.
     pub fn numbers_mut(&mut self, each: &mut impl FnMut(&mut Number)) {
+        let repeats = self.children.iter_mut().filter_map(|child| child.repeat.as_mut());
+        repeats.for_each(|repeat| each(&mut repeat.count));
+        let repeats = self.statements.iter_mut().filter_map(|statement| statement.repeat.as_mut());
+        repeats.for_each(|repeat| each(&mut repeat.count));
         let codes = self.children.iter_mut().filter_map(|child| child.code.as_mut());
         for code in codes.chain(self.statements.iter_mut().map(|statement| &mut statement.code)) {
             code.visit_mut(&mut |piece| {
@@ -181,6 +253,14 @@ impl Usage {
         self.clone().numbers_mut(&mut |number| numbers.push(number.clone()));
         numbers
     }
+}
+
+/// `code if when else other`
+fn either(code: Code, when: &str, other: Code) -> Code {
+    let mut pieces = code.pieces;
+    pieces.push(Piece::Text(format!(" if {} else ", super::print::legal(when))));
+    pieces.extend(other.pieces);
+    Code { pieces, binding: Binding::Loose }
 }
 
 /// Names and makers of modules, each called once on the result of the one before.

@@ -1,7 +1,5 @@
 //! Adaptive average pooling.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
@@ -9,12 +7,13 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Pair;
-/// Mean of windows that are chosen to give the output a certain size (PyTorch's AdaptiveAvgPool2d).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AdaptiveAvgPool {
-    /// Height and width of the output.
-    pub out: Pair,
+
+zoo_settings::settings! {
+    /// Mean of windows that are chosen to give the output a certain size (PyTorch's AdaptiveAvgPool2d).
+    pub struct AdaptiveAvgPool {
+        /// Height and width of the output.
+        pub out: Pair,
+    }
 }
 
 impl Word for AdaptiveAvgPool {

@@ -1,7 +1,5 @@
 //! Adds a learned value to each element.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula};
 
 use super::{Description, Module, Step, Word};
@@ -9,18 +7,13 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
-/// Adds a learned value to each element, the same for all samples (the positions of vision transformers). Its name is
-/// the name of the parameter, which has the shape of a sample with a leading axis of one element.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddParameter {
-    /// Initialisation of the parameter.
-    #[serde(default = "zero")]
-    pub init: Init,
-}
-
-fn zero() -> Init {
-    Init::Constant(0.0)
+zoo_settings::settings! {
+    /// Adds a learned value to each element, the same for all samples (the positions of vision transformers). Its name
+    /// is the name of the parameter, which has the shape of a sample with a leading axis of one element.
+    pub struct AddParameter {
+        /// Initialisation of the parameter.
+        pub init: Init = Init::Constant(0.0),
+    }
 }
 
 impl Word for AddParameter {

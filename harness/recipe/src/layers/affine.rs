@@ -1,7 +1,5 @@
 //! A learned factor and a learned addend per channel.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,11 +7,11 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// alpha * x + beta for each element of the last axis of `[T, E]`, which takes the place of a normalisation (Aff of
-/// arXiv 2105.03404). Parameters `alpha` and `beta`, `[1, 1, E]` as in timm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Affine {}
+zoo_settings::settings! {
+    /// alpha * x + beta for each element of the last axis of `[T, E]`, which takes the place of a normalisation (Aff of
+    /// arXiv 2105.03404). Parameters `alpha` and `beta`, `[1, 1, E]` as in timm.
+    pub struct Affine {}
+}
 
 /// In Python.
 const AFFINE: &str = r#"

@@ -1,7 +1,5 @@
 //! Multi-head attention with its dense layers.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
 
 use super::dot_product_attention::{Beside, Heads};
@@ -12,30 +10,28 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
 
-/// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight` `[3E,
-/// E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names, use
-/// `dot_product_attention`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Attention {
-    /// Number of heads; E is divided among them.
-    pub heads: Size,
-    /// Whether a token only sees itself and the preceding tokens.
-    #[serde(default)]
-    pub causal: bool,
-    /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<String>,
-    /// Share of the probabilities set to zero in training.
-    #[serde(default)]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
-    /// Initialisation of `in_proj_weight` and `in_proj_bias`; by default as in PyTorch, `xavier_uniform` and 0.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
-    /// Initialisation of `out_proj.weight` and `out_proj.bias`; by default as in PyTorch, `torch_default` and 0.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub out_init: WeightInit,
+zoo_settings::settings! {
+    /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`
+    /// `[3E, E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names,
+    /// use `dot_product_attention`.
+    pub struct Attention {
+        /// Number of heads; E is divided among them.
+        pub heads: Size,
+        /// Whether a token only sees itself and the preceding tokens.
+        pub causal: bool = false,
+        /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mask: Option<String> = None,
+        /// Share of the probabilities set to zero in training.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub dropout: f64 = 0.0,
+        /// Initialisation of `in_proj_weight` and `in_proj_bias`; by default as in PyTorch, `xavier_uniform` and 0.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+        /// Initialisation of `out_proj.weight` and `out_proj.bias`; by default as in PyTorch, `torch_default` and 0.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub out_init: WeightInit = WeightInit::default(),
+    }
 }
 
 /// In Python.

@@ -1,7 +1,5 @@
 //! Average pooling.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
@@ -10,24 +8,22 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
-/// Mean of each window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AvgPool {
-    /// Size of the window.
-    pub kernel: Pair,
-    /// Step of the window; by default the size of the window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Pair>,
-    /// Zeros around the image.
-    #[serde(default)]
-    pub pad: Padding,
-    /// Round the output size up instead of down.
-    #[serde(default)]
-    pub ceil_mode: bool,
-    /// Whether padding is included in the divisor (PyTorch: yes, TensorFlow: no).
-    #[serde(default = "super::yes")]
-    pub count_include_pad: bool,
+
+zoo_settings::settings! {
+    /// Mean of each window.
+    pub struct AvgPool {
+        /// Size of the window.
+        pub kernel: Pair,
+        /// Step of the window; by default the size of the window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub stride: Option<Pair> = None,
+        /// Zeros around the image.
+        pub pad: Padding = Padding::default(),
+        /// Round the output size up instead of down.
+        pub ceil_mode: bool = false,
+        /// Whether padding is included in the divisor (PyTorch: yes, TensorFlow: no).
+        pub count_include_pad: bool = true,
+    }
 }
 
 impl Word for AvgPool {

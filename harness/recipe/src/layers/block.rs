@@ -1,8 +1,6 @@
 //! One use of a block.
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
@@ -11,23 +9,24 @@ use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Scalar;
-/// A block used once, as one module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "UseBlock")]
-#[serde(deny_unknown_fields)]
-pub struct Block {
-    /// Name of a block in `model.blocks`.
-    #[serde(rename = "use")]
-    pub block: String,
-    /// Its arguments.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub args: IndexMap<String, Scalar>,
-    /// Its return values, if there are several: taps inside it, by key.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub returns: IndexMap<String, String>,
-    /// The layers of the block, with these arguments.
-    #[serde(skip)]
-    pub body: Body,
+
+zoo_settings::settings! {
+    /// A block used once, as one module.
+    #[schemars(rename = "UseBlock")]
+    pub struct Block {
+        /// Name of a block in `model.blocks`.
+        #[serde(rename = "use")]
+        pub block: String,
+        /// Its arguments.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub args: IndexMap<String, Scalar> = IndexMap::new(),
+        /// Its return values, if there are several: taps inside it, by key.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub returns: IndexMap<String, String> = IndexMap::new(),
+        /// The layers of the block, with these arguments.
+        #[serde(skip)]
+        pub body: Body,
+    }
 }
 
 impl Word for Block {

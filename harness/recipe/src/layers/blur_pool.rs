@@ -1,7 +1,5 @@
 //! Smoothing before a stride.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -11,27 +9,17 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
 
-/// Smooths each channel with a binomial filter and then takes every `stride`-th pixel, so that a shift of the image
-/// changes the result little (arXiv 1904.11486; timm's BlurPool2d). A filter of 3 taps has the weights 1/4, 1/2, 1/4
-/// along each axis. It is a depthwise convolution with fixed weights and without padding; timm pads by reflection:
-/// `- pad: {size: 1, mode: reflect}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BlurPool {
-    /// Taps of the filter along each axis.
-    #[serde(default = "three")]
-    pub kernel: Size,
-    /// Step of the filter.
-    #[serde(default = "two")]
-    pub stride: Size,
-}
-
-fn three() -> Size {
-    Size(3)
-}
-
-fn two() -> Size {
-    Size(2)
+zoo_settings::settings! {
+    /// Smooths each channel with a binomial filter and then takes every `stride`-th pixel, so that a shift of the image
+    /// changes the result little (arXiv 1904.11486; timm's BlurPool2d). A filter of 3 taps has the weights 1/4, 1/2,
+    /// 1/4 along each axis. It is a depthwise convolution with fixed weights and without padding; timm pads by
+    /// reflection: `- pad: {size: 1, mode: reflect}`.
+    pub struct BlurPool {
+        /// Taps of the filter along each axis.
+        pub kernel: Size = Size(3),
+        /// Step of the filter.
+        pub stride: Size = Size(2),
+    }
 }
 
 impl BlurPool {
@@ -95,7 +83,7 @@ impl Word for BlurPool {
         let weights: Vec<Code> = Self::weights(self.kernel.0).into_iter().map(Code::real).collect();
         let stride = Code::number(at.size("stride", self.stride.0));
         at.helper(BLUR);
-        Ok(at.function(Code::applied("blur", at.x(), vec![Code::list(weights), stride])))
+        at.pure(Code::applied("blur", at.x(), vec![Code::list(weights), stride]))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Batch normalisation.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word};
@@ -11,31 +9,22 @@ use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Mode};
 use crate::resolve::Place;
 use crate::schema::{BnInit, Statistics};
-/// Batch normalisation over batch, height and width; normalises with the biased variance and stores the unbiased one in
-/// the running statistics (PyTorch's BatchNorm2d).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Bn {
-    /// Added to the variance.
-    #[serde(default = "usual_eps")]
-    #[schemars(range(min = 0, max = 1))]
-    pub eps: f64,
-    /// Weight of the new batch in the running statistics (as in PyTorch; TensorFlow and MindSpore specify 1 minus
-    /// this).
-    #[serde(default = "usual_momentum")]
-    #[schemars(range(min = 0, max = 1))]
-    pub momentum: f64,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
-    pub init: BnInit,
-}
 
-fn usual_eps() -> f64 {
-    1e-5
-}
-
-fn usual_momentum() -> f64 {
-    0.1
+zoo_settings::settings! {
+    /// Batch normalisation over batch, height and width; normalises with the biased variance and stores the unbiased
+    /// one in the running statistics (PyTorch's BatchNorm2d).
+    pub struct Bn {
+        /// Added to the variance.
+        #[schemars(range(min = 0, max = 1))]
+        pub eps: f64 = 1e-5,
+        /// Weight of the new batch in the running statistics (as in PyTorch; TensorFlow and MindSpore specify 1 minus
+        /// this).
+        #[schemars(range(min = 0, max = 1))]
+        pub momentum: f64 = 0.1,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "BnInit::is_empty")]
+        pub init: BnInit = BnInit::default(),
+    }
 }
 
 impl Word for Bn {

@@ -1,7 +1,5 @@
 //! Interleaves the channels of groups.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,13 +8,13 @@ use crate::emit::{At, Binding, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// Interleaves the channels of several groups: the first of each group, the second of each, ... (arXiv 1707.01083;
-/// PyTorch's ChannelShuffle).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ChannelShuffle {
-    /// Number of groups.
-    pub groups: Size,
+zoo_settings::settings! {
+    /// Interleaves the channels of several groups: the first of each group, the second of each, ... (arXiv 1707.01083;
+    /// PyTorch's ChannelShuffle).
+    pub struct ChannelShuffle {
+        /// Number of groups.
+        pub groups: Size,
+    }
 }
 
 impl Word for ChannelShuffle {
@@ -40,7 +38,7 @@ impl Word for ChannelShuffle {
         let groups = Code::number(at.size("groups", self.groups.0));
         let apart =
             Code::method(at.x(), "unflatten", vec![Code::text("1"), Code::tuple(vec![groups, Code::text("-1")])]);
-        Ok(at.function(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight)))
+        at.pure(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight))
     }
 
     fn describe(&self) -> Description<'_> {

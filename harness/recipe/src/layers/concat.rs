@@ -9,16 +9,16 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Concatenates several branches of the same input along an axis, in order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Concat {
-    /// The branches; an empty one is the identity.
-    #[schemars(length(min = 1))]
-    pub branches: Vec<Body>,
-    /// The axis of concatenation.
-    #[serde(default)]
-    pub axis: Axis,
+
+zoo_settings::settings! {
+    /// Concatenates several branches of the same input along an axis, in order.
+    pub struct Concat {
+        /// The branches; an empty one is the identity.
+        #[schemars(length(min = 1))]
+        pub branches: Vec<Body>,
+        /// The axis of concatenation.
+        pub axis: Axis = Axis::default(),
+    }
 }
 
 /// A dimension of `[C, H, W]`, or of `[T, E]`.

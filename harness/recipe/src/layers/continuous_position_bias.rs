@@ -1,7 +1,5 @@
 //! A bias of attention scores that a small network computes from the relative position of two tokens.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, Gather, Indices, MatMul, Reshape};
 use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
@@ -13,30 +11,25 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Pair, Size, WeightInit};
 
-/// Makes a bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap for
-/// `bias` of `dot_product_attention`; the current value does not change. The bias is 16 sigmoid(y), and y is computed
-/// by a dense layer, a ReLU and a dense layer without bias from the offset of two pixels on a logarithmic scale (arXiv
-/// 2111.09883, section 3.3). Parameters `0.weight` `[hidden, 2]`, `0.bias` and `2.weight` `[heads, hidden]`, as in
-/// torchvision and timm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ContinuousPositionBias {
-    /// Height and width of the window.
-    pub size: Pair,
-    /// Number of attention heads.
-    pub heads: Size,
-    /// Width of the first dense layer.
-    #[serde(default = "usual_width")]
-    pub hidden: Size,
-    /// Name of the tap for the bias.
-    pub tap: String,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
-}
-
-fn usual_width() -> Size {
-    Size(512)
+zoo_settings::settings! {
+    /// Makes a bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap for
+    /// `bias` of `dot_product_attention`; the current value does not change. The bias is 16 sigmoid(y), and y is
+    /// computed by a dense layer, a ReLU and a dense layer without bias from the offset of two pixels on a logarithmic
+    /// scale (arXiv 2111.09883, section 3.3). Parameters `0.weight` `[hidden, 2]`, `0.bias` and `2.weight` `[heads,
+    /// hidden]`, as in torchvision and timm.
+    pub struct ContinuousPositionBias {
+        /// Height and width of the window.
+        pub size: Pair,
+        /// Number of attention heads.
+        pub heads: Size,
+        /// Width of the first dense layer.
+        pub hidden: Size = Size(512),
+        /// Name of the tap for the bias.
+        pub tap: String,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+    }
 }
 
 impl ContinuousPositionBias {

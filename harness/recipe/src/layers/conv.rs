@@ -1,7 +1,5 @@
 //! Convolution.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::window::{self, one};
@@ -11,36 +9,28 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair, Size, WeightInit};
-/// 2-D convolution of `[C, H, W]` with a weight `[out, C/groups, kernel h, kernel w]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Conv {
-    /// Number of filters.
-    pub out: Size,
-    /// Size of the window.
-    pub kernel: Pair,
-    /// Step of the window.
-    #[serde(default = "Pair::ones")]
-    pub stride: Pair,
-    /// Zeros around the image.
-    #[serde(default)]
-    pub pad: Padding,
-    /// Distance between adjacent taps of the window.
-    #[serde(default = "Pair::ones")]
-    pub dilation: Pair,
-    /// Number of groups of input and output channels.
-    #[serde(default = "one_group")]
-    pub groups: Size,
-    /// Whether a bias is added.
-    #[serde(default = "super::yes")]
-    pub bias: bool,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
-}
 
-fn one_group() -> Size {
-    Size(1)
+zoo_settings::settings! {
+    /// 2-D convolution of `[C, H, W]` with a weight `[out, C/groups, kernel h, kernel w]`.
+    pub struct Conv {
+        /// Number of filters.
+        pub out: Size,
+        /// Size of the window.
+        pub kernel: Pair,
+        /// Step of the window.
+        pub stride: Pair = Pair::ones(),
+        /// Zeros around the image.
+        pub pad: Padding = Padding::default(),
+        /// Distance between adjacent taps of the window.
+        pub dilation: Pair = Pair::ones(),
+        /// Number of groups of input and output channels.
+        pub groups: Size = Size(1),
+        /// Whether a bias is added.
+        pub bias: bool = true,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+    }
 }
 
 impl Word for Conv {

@@ -1,7 +1,5 @@
 //! Convolution along one axis.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -11,36 +9,27 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Count, Size, WeightInit};
 
-/// 1-D convolution of `[C, L]` with a weight `[out, C/groups, kernel]` (PyTorch's Conv1d).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Conv1d {
-    /// Number of filters.
-    pub out: Size,
-    /// Length of the window.
-    pub kernel: Size,
-    /// Step of the window.
-    #[serde(default = "one")]
-    pub stride: Size,
-    /// Zeros at both ends.
-    #[serde(default)]
-    pub pad: Count,
-    /// Distance between adjacent taps of the window.
-    #[serde(default = "one")]
-    pub dilation: Size,
-    /// Number of groups of input and output channels.
-    #[serde(default = "one")]
-    pub groups: Size,
-    /// Whether a bias is added.
-    #[serde(default = "super::yes")]
-    pub bias: bool,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
-}
-
-fn one() -> Size {
-    Size(1)
+zoo_settings::settings! {
+    /// 1-D convolution of `[C, L]` with a weight `[out, C/groups, kernel]` (PyTorch's Conv1d).
+    pub struct Conv1d {
+        /// Number of filters.
+        pub out: Size,
+        /// Length of the window.
+        pub kernel: Size,
+        /// Step of the window.
+        pub stride: Size = Size(1),
+        /// Zeros at both ends.
+        pub pad: Count = Count::default(),
+        /// Distance between adjacent taps of the window.
+        pub dilation: Size = Size(1),
+        /// Number of groups of input and output channels.
+        pub groups: Size = Size(1),
+        /// Whether a bias is added.
+        pub bias: bool = true,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+    }
 }
 
 impl Word for Conv1d {

@@ -1,7 +1,5 @@
 //! Transposed convolution.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
@@ -10,26 +8,24 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair, Size, WeightInit};
-/// Transposed 2-D convolution (the input gradient of a convolution) with a weight `[in, out, kernel h, kernel w]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ConvTranspose {
-    /// Number of output channels.
-    pub out: Size,
-    /// Size of the window.
-    pub kernel: Pair,
-    /// Step of the window in the output.
-    #[serde(default = "Pair::ones")]
-    pub stride: Pair,
-    /// Rows and columns removed from the output.
-    #[serde(default)]
-    pub pad: Padding,
-    /// Whether a bias is added.
-    #[serde(default = "super::yes")]
-    pub bias: bool,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
+
+zoo_settings::settings! {
+    /// Transposed 2-D convolution (the input gradient of a convolution) with a weight `[in, out, kernel h, kernel w]`.
+    pub struct ConvTranspose {
+        /// Number of output channels.
+        pub out: Size,
+        /// Size of the window.
+        pub kernel: Pair,
+        /// Step of the window in the output.
+        pub stride: Pair = Pair::ones(),
+        /// Rows and columns removed from the output.
+        pub pad: Padding = Padding::default(),
+        /// Whether a bias is added.
+        pub bias: bool = true,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+    }
 }
 
 impl Word for ConvTranspose {

@@ -1,7 +1,5 @@
 //! Crops margins.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -11,19 +9,19 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
 
-/// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Crop {
-    /// Rows and columns to remove on each side.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub margin: Option<Size>,
-    /// A tap or an input of the model with the height and width of the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub like: Option<String>,
-    /// Only crop maps that are narrower than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub narrower_than: Option<Size>,
+zoo_settings::settings! {
+    /// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.
+    pub struct Crop {
+        /// Rows and columns to remove on each side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub margin: Option<Size> = None,
+        /// A tap or an input of the model with the height and width of the result.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub like: Option<String> = None,
+        /// Only crop maps that are narrower than this.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub narrower_than: Option<Size> = None,
+    }
 }
 
 /// In Python.
@@ -99,7 +97,7 @@ impl Word for Crop {
             arguments.push(Code::named("narrower_than", Code::number(at.size("narrower_than", limit.0))));
         }
         at.helper(CROP);
-        Ok(at.function(Code::applied("crop", at.x(), arguments)))
+        at.pure(Code::applied("crop", at.x(), arguments))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Sums of the elements so far.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -10,16 +8,14 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Count;
 
-/// Sums along an axis: each element becomes the sum of the elements up to and including its own (PyTorch's cumsum).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Cumsum {
-    /// The axis, from 0, without the batch.
-    #[serde(default)]
-    pub axis: Count,
-    /// Whether the sums start at the end of the axis.
-    #[serde(default)]
-    pub reverse: bool,
+zoo_settings::settings! {
+    /// Sums along an axis: each element becomes the sum of the elements up to and including its own (PyTorch's cumsum).
+    pub struct Cumsum {
+        /// The axis, from 0, without the batch.
+        pub axis: Count = Count::default(),
+        /// Whether the sums start at the end of the axis.
+        pub reverse: bool = false,
+    }
 }
 
 impl Word for Cumsum {
@@ -38,7 +34,7 @@ impl Word for Cumsum {
             true => format!(".flip({axis}).cumsum({axis}).flip({axis})"),
             false => format!(".cumsum({axis})"),
         };
-        Ok(at.function(Code::of(at.x(), text)))
+        at.pure(Code::of(at.x(), text))
     }
 
     fn describe(&self) -> Description<'_> {

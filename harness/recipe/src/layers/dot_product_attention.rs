@@ -1,7 +1,5 @@
 //! Attention without parameters.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, DeviceName, MatMul};
 use zoo_graph::{GraphError, Phase, TensorType, ValueId};
@@ -13,68 +11,63 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
 
-/// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention): softmax(q
-/// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, in this order, as
-/// the output of a single dense layer; or keys and values from taps. The result is `[T, heads*d]`. Axes before T, as in
-/// `windows`, are batch axes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DotProductAttention {
-    /// Number of query heads.
-    pub heads: Size,
-    /// Number of heads of keys and values, each shared by several query heads (arXiv 2305.13245); by default `heads`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<Size>,
-    /// Tap of the keys; values must come from a tap too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Tap of the values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// Whether a token only sees itself and the preceding tokens.
-    #[serde(default)]
-    pub causal: bool,
-    /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<String>,
-    /// Tap or input `[T]` of numbers: a token only sees tokens with the same number (packed samples, or the regions of
-    /// shifted windows).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub segments: Option<String>,
-    /// Tap `[heads, T, T]` that is added to the scores, for example of `relative_position_bias`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<String>,
-    /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and keys
-    /// times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cosine: Option<String>,
-    /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rotary: Option<Rotary>,
-    /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
-    /// default, their probability is 0, whatever their scores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 0))]
-    pub masked: Option<f64>,
-    /// Share of the probabilities set to zero in training.
-    #[serde(default)]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub dropout: f64,
+zoo_settings::settings! {
+    /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention):
+    /// softmax(q k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, in
+    /// this order, as the output of a single dense layer; or keys and values from taps. The result is `[T, heads*d]`.
+    /// Axes before T, as in `windows`, are batch axes.
+    pub struct DotProductAttention {
+        /// Number of query heads.
+        pub heads: Size,
+        /// Number of heads of keys and values, each shared by several query heads (arXiv 2305.13245); by default
+        /// `heads`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub kv_heads: Option<Size> = None,
+        /// Tap of the keys; values must come from a tap too.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<String> = None,
+        /// Tap of the values.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub value: Option<String> = None,
+        /// Whether a token only sees itself and the preceding tokens.
+        pub causal: bool = false,
+        /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mask: Option<String> = None,
+        /// Tap or input `[T]` of numbers: a token only sees tokens with the same number (packed samples, or the regions
+        /// of shifted windows).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub segments: Option<String> = None,
+        /// Tap `[heads, T, T]` that is added to the scores, for example of `relative_position_bias`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bias: Option<String> = None,
+        /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and
+        /// keys times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cosine: Option<String> = None,
+        /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub rotary: Option<Rotary> = None,
+        /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
+        /// default, their probability is 0, whatever their scores.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = 0))]
+        pub masked: Option<f64> = None,
+        /// Share of the probabilities set to zero in training.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub dropout: f64 = 0.0,
+    }
 }
 
-/// Rotary positions (arXiv 2104.09864) as in the Llama of transformers: of the `d` elements of a head, the pair of
-/// element `i` and element `i + d/2` is rotated by `position * base^(-2i/d)`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Rotary {
-    /// The longest wavelength is almost 2 pi times this many positions.
-    #[serde(default = "usual_base")]
-    #[schemars(range(min = 1))]
-    pub base: f64,
-}
-
-fn usual_base() -> f64 {
-    10000.0
+zoo_settings::settings! {
+    /// Rotary positions (arXiv 2104.09864) as in the Llama of transformers: of the `d` elements of a head, the pair of
+    /// element `i` and element `i + d/2` is rotated by `position * base^(-2i/d)`.
+    #[derive(Copy)]
+    pub struct Rotary {
+        /// The longest wavelength is almost 2 pi times this many positions.
+        #[schemars(range(min = 1))]
+        pub base: f64 = 10000.0,
+    }
 }
 
 impl Rotary {

@@ -1,7 +1,5 @@
 //! Stochastic depth.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,14 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Sets whole samples to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation
-/// (stochastic depth, arXiv 1603.09382; torchvision's StochasticDepth in mode `row`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DropPath {
-    /// Share of samples set to zero.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub rate: f64,
+zoo_settings::settings! {
+    /// Sets whole samples to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation
+    /// (stochastic depth, arXiv 1603.09382; torchvision's StochasticDepth in mode `row`).
+    pub struct DropPath {
+        /// Share of samples set to zero.
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub rate: f64,
+    }
 }
 
 impl Word for DropPath {

@@ -1,7 +1,5 @@
 //! Dropout.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,13 +7,14 @@ use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-/// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dropout {
-    /// Share of elements set to zero (1 minus the keep probability of TensorFlow).
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub rate: f64,
+
+zoo_settings::settings! {
+    /// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.
+    pub struct Dropout {
+        /// Share of elements set to zero (1 minus the keep probability of TensorFlow).
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub rate: f64,
+    }
 }
 
 impl Word for Dropout {

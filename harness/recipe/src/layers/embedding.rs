@@ -1,7 +1,5 @@
 //! Looks up rows of a table by index.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,27 +8,21 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{Count, Size};
 
-/// A learned row for each index: `[T]` token ids to `[T, size]` (PyTorch's Embedding). Parameter `weight`, `[rows,
-/// size]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Embedding {
-    /// Number of rows: the size of the vocabulary.
-    pub rows: Size,
-    /// Width of a row.
-    pub size: Size,
-    /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where this
-    /// row starts at 0).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub padding: Option<Count>,
-    /// Initialisation of the parameter.
-    #[serde(default = "standard")]
-    pub init: Init,
-}
-
-/// PyTorch's default for embeddings.
-fn standard() -> Init {
-    Init::Normal(NormalInit { std: 1.0 })
+zoo_settings::settings! {
+    /// A learned row for each index: `[T]` token ids to `[T, size]` (PyTorch's Embedding). Parameter `weight`, `[rows,
+    /// size]`.
+    pub struct Embedding {
+        /// Number of rows: the size of the vocabulary.
+        pub rows: Size,
+        /// Width of a row.
+        pub size: Size,
+        /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where
+        /// this row starts at 0).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub padding: Option<Count> = None,
+        /// Initialisation of the parameter.
+        pub init: Init = Init::Normal(NormalInit { std: 1.0 }),
+    }
 }
 
 impl Word for Embedding {

@@ -1,7 +1,5 @@
 //! From maps to features.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// `[C, H, W]` to `[C*H*W]`, row-major.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Flatten {}
+zoo_settings::settings! {
+    /// `[C, H, W]` to `[C*H*W]`, row-major.
+    pub struct Flatten {}
+}
 
 impl Word for Flatten {
     const MODULE: Module = Module::Function;

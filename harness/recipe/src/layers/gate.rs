@@ -1,7 +1,5 @@
 //! Multiplies a value by a function of it.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Body, Description, Module, Word};
@@ -10,13 +8,14 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv 1709.01507).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Gate {
-    /// The layers that compute the factor.
-    #[schemars(length(min = 1))]
-    pub body: Body,
+zoo_settings::settings! {
+    /// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv
+    /// 1709.01507).
+    pub struct Gate {
+        /// The layers that compute the factor.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
 }
 
 impl Word for Gate {

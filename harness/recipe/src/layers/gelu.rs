@@ -9,13 +9,12 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x times the cumulative distribution function of the normal distribution (arXiv 1606.08415; PyTorch's GELU).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Gelu {
-    /// How the distribution function is computed.
-    #[serde(default)]
-    pub approximate: Approximation,
+zoo_settings::settings! {
+    /// x times the cumulative distribution function of the normal distribution (arXiv 1606.08415; PyTorch's GELU).
+    pub struct Gelu {
+        /// How the distribution function is computed.
+        pub approximate: Approximation = Approximation::default(),
+    }
 }
 
 /// How the distribution function of GELU is computed.

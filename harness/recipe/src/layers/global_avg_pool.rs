@@ -1,7 +1,5 @@
 //! Global average pooling.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GlobalAvgPool {}
+zoo_settings::settings! {
+    /// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.
+    pub struct GlobalAvgPool {}
+}
 
 impl Word for GlobalAvgPool {
     const MODULE: Module = Module::Function;

@@ -1,7 +1,5 @@
 //! Normalisation of groups of channels.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
@@ -10,24 +8,19 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalises each group of channels of each sample with its mean and biased variance, with a scale and a shift per
-/// channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GroupNorm {
-    /// Number of groups of channels.
-    pub groups: Size,
-    /// Added to the variance.
-    #[serde(default = "usual_eps")]
-    #[schemars(range(min = 0, max = 1))]
-    pub eps: f64,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
-    pub init: BnInit,
-}
-
-fn usual_eps() -> f64 {
-    1e-5
+zoo_settings::settings! {
+    /// Normalises each group of channels of each sample with its mean and biased variance, with a scale and a shift per
+    /// channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
+    pub struct GroupNorm {
+        /// Number of groups of channels.
+        pub groups: Size,
+        /// Added to the variance.
+        #[schemars(range(min = 0, max = 1))]
+        pub eps: f64 = 1e-5,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "BnInit::is_empty")]
+        pub init: BnInit = BnInit::default(),
+    }
 }
 
 impl Word for GroupNorm {

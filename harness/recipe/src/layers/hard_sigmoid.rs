@@ -1,7 +1,5 @@
 //! Piecewise linear approximation of the sigmoid.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardsigmoid).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HardSigmoid {}
+zoo_settings::settings! {
+    /// min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardsigmoid).
+    pub struct HardSigmoid {}
+}
 
 impl Word for HardSigmoid {
     const MODULE: Module = Module::Function;

@@ -1,7 +1,5 @@
 //! Swish with a piecewise linear sigmoid.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x * min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardswish).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HardSwish {}
+zoo_settings::settings! {
+    /// x * min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardswish).
+    pub struct HardSwish {}
+}
 
 impl Word for HardSwish {
     const MODULE: Module = Module::Function;

@@ -1,7 +1,5 @@
 //! Normalisation of each channel of each sample.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,19 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Normalises each channel of each sample with its mean and biased variance, without parameters (arXiv 1607.08022;
-/// PyTorch's InstanceNorm2d with default settings).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InstanceNorm {
-    /// Added to the variance.
-    #[serde(default = "usual_eps")]
-    #[schemars(range(min = 0, max = 1))]
-    pub eps: f64,
-}
-
-fn usual_eps() -> f64 {
-    1e-5
+zoo_settings::settings! {
+    /// Normalises each channel of each sample with its mean and biased variance, without parameters (arXiv 1607.08022;
+    /// PyTorch's InstanceNorm2d with default settings).
+    pub struct InstanceNorm {
+        /// Added to the variance.
+        #[schemars(range(min = 0, max = 1))]
+        pub eps: f64 = 1e-5,
+    }
 }
 
 impl Word for InstanceNorm {

@@ -1,7 +1,5 @@
 //! Layer normalisation.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 
@@ -11,37 +9,25 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalises each sample, or each of its rows, with its mean and biased variance, with a scale and a shift per element
-/// (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, unless switched off,
-/// `bias`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LayerNorm {
-    /// Number of trailing axes that are normalised together.
-    #[serde(default = "one")]
-    pub axes: Size,
-    /// Normalises `[C, H, W]` over the channels of each pixel instead, with parameters of shape `[C]` (ConvNeXt's
-    /// LayerNorm2d).
-    #[serde(default)]
-    pub channels_first: bool,
-    /// Whether a shift is added.
-    #[serde(default = "super::yes")]
-    pub bias: bool,
-    /// Added to the variance.
-    #[serde(default = "usual_eps")]
-    #[schemars(range(min = 0, max = 1))]
-    pub eps: f64,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
-    pub init: BnInit,
-}
-
-fn one() -> Size {
-    Size(1)
-}
-
-fn usual_eps() -> f64 {
-    1e-5
+zoo_settings::settings! {
+    /// Normalises each sample, or each of its rows, with its mean and biased variance, with a scale and a shift per
+    /// element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, unless
+    /// switched off, `bias`.
+    pub struct LayerNorm {
+        /// Number of trailing axes that are normalised together.
+        pub axes: Size = Size(1),
+        /// Normalises `[C, H, W]` over the channels of each pixel instead, with parameters of shape `[C]` (ConvNeXt's
+        /// LayerNorm2d).
+        pub channels_first: bool = false,
+        /// Whether a shift is added.
+        pub bias: bool = true,
+        /// Added to the variance.
+        #[schemars(range(min = 0, max = 1))]
+        pub eps: f64 = 1e-5,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "BnInit::is_empty")]
+        pub init: BnInit = BnInit::default(),
+    }
 }
 
 /// A row less its mean, over the root of its variance.

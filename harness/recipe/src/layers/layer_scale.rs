@@ -1,7 +1,5 @@
 //! A learned factor per channel.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, Init, ValueId, VariableRole,
     formula::Formula,
@@ -13,21 +11,17 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
-/// Multiplies each channel of `[C, H, W]`, or each element of the last axis of other shapes, by a learned factor (arXiv
-/// 2103.17239). Its name is the name of the parameter, `[C, 1, 1]` or `[E]`; with `flat`, it is `[C]` for maps too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LayerScale {
-    /// Initial value of every factor.
-    #[serde(default = "small")]
-    pub start: f64,
-    /// Whether the parameter has one axis for maps too, as in timm.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub flat: bool,
-}
-
-fn small() -> f64 {
-    1e-6
+zoo_settings::settings! {
+    /// Multiplies each channel of `[C, H, W]`, or each element of the last axis of other shapes, by a learned factor
+    /// (arXiv 2103.17239). Its name is the name of the parameter, `[C, 1, 1]` or `[E]`; with `flat`, it is `[C]` for
+    /// maps too.
+    pub struct LayerScale {
+        /// Initial value of every factor.
+        pub start: f64 = 1e-6,
+        /// Whether the parameter has one axis for maps too, as in timm.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub flat: bool = false,
+    }
 }
 
 impl Word for LayerScale {

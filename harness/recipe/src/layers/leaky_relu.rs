@@ -1,7 +1,5 @@
 //! Leaky ReLU.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,17 +7,12 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x where x > 0, else slope * x (PyTorch's LeakyReLU).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeakyRelu {
-    /// Slope below zero.
-    #[serde(default = "usual_slope")]
-    pub slope: f64,
-}
-
-fn usual_slope() -> f64 {
-    0.01
+zoo_settings::settings! {
+    /// x where x > 0, else slope * x (PyTorch's LeakyReLU).
+    pub struct LeakyRelu {
+        /// Slope below zero.
+        pub slope: f64 = 0.01,
+    }
 }
 
 impl Word for LeakyRelu {

@@ -1,7 +1,5 @@
 //! Dense layer.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::formula::Formula;
 use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
@@ -13,29 +11,28 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
 
-/// Dense layer on `[features]` with a weight `[out, in]`, or `[in, out]` if it is `transposed`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Linear {
-    /// Number of outputs.
-    pub out: Size,
-    /// Whether a bias is added.
-    #[serde(default = "super::yes")]
-    pub bias: bool,
-    /// Which of as many equal parts of the outputs the bias is added to; by default all. `[true, false, true]` for a
-    /// layer that makes queries, keys and values, if keys have no bias; the parameter has elements for them too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bias_of: Vec<bool>,
-    /// Whether the weight is `[in, out]`, as in the Conv1D of transformers and in Keras. Its fans are the same.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub transposed: bool,
-    /// Whether the reference passes the parameters to a function and never calls the module, as the attention of
-    /// torchvision's Swin does: a golden then has no output of this module.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub functional: bool,
-    /// Initialisation of the parameters.
-    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
-    pub init: WeightInit,
+zoo_settings::settings! {
+    /// Dense layer on `[features]` with a weight `[out, in]`, or `[in, out]` if it is `transposed`.
+    pub struct Linear {
+        /// Number of outputs.
+        pub out: Size,
+        /// Whether a bias is added.
+        pub bias: bool = true,
+        /// Which of as many equal parts of the outputs the bias is added to; by default all. `[true, false, true]` for
+        /// a layer that makes queries, keys and values, if keys have no bias; the parameter has elements for them too.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub bias_of: Vec<bool> = Vec::new(),
+        /// Whether the weight is `[in, out]`, as in the Conv1D of transformers and in Keras. Its fans are the same.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub transposed: bool = false,
+        /// Whether the reference passes the parameters to a function and never calls the module, as the attention of
+        /// torchvision's Swin does: a golden then has no output of this module.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub functional: bool = false,
+        /// Initialisation of the parameters.
+        #[serde(skip_serializing_if = "WeightInit::is_empty")]
+        pub init: WeightInit = WeightInit::default(),
+    }
 }
 
 /// In Python.

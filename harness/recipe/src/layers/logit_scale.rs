@@ -1,7 +1,5 @@
 //! A learned factor of attention scores for each head.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::formula::Formula;
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
@@ -12,37 +10,27 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::Size;
 
-/// Makes a learned factor `[heads, 1, 1]` for the scores of cosine attention, e^min(x, ln(most)) of a parameter x of
-/// the same shape, and stores it as a tap for `cosine` of `dot_product_attention`; the current value does not change
-/// (arXiv 2111.09883, section 3.2). Its name is the name of the parameter, as in torchvision and timm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LogitScale {
-    /// Number of attention heads.
-    pub heads: Size,
-    /// The largest factor.
-    #[serde(default = "hundred")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub most: f64,
-    /// Name of the tap for the factor.
-    pub tap: String,
-    /// Initialisation of the parameter; by default the factor is 10.
-    #[serde(default = "ten")]
-    pub init: Init,
-}
-
-fn hundred() -> f64 {
-    100.0
-}
-
-fn ten() -> Init {
-    Init::Constant(std::f64::consts::LN_10)
+zoo_settings::settings! {
+    /// Makes a learned factor `[heads, 1, 1]` for the scores of cosine attention, e^min(x, ln(most)) of a parameter x
+    /// of the same shape, and stores it as a tap for `cosine` of `dot_product_attention`; the current value does not
+    /// change (arXiv 2111.09883, section 3.2). Its name is the name of the parameter, as in torchvision and timm.
+    pub struct LogitScale {
+        /// Number of attention heads.
+        pub heads: Size,
+        /// The largest factor.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub most: f64 = 100.0,
+        /// Name of the tap for the factor.
+        pub tap: String,
+        /// Initialisation of the parameter; by default the factor is 10.
+        pub init: Init = Init::Constant(std::f64::consts::LN_10),
+    }
 }
 
 impl LogitScale {
     /// As the usual one of this many heads.
     pub fn of(heads: usize) -> Self {
-        Self { heads: Size(heads), most: hundred(), tap: String::new(), init: ten() }
+        Self { heads: Size(heads), most: 100.0, tap: String::new(), init: Init::Constant(std::f64::consts::LN_10) }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Local response normalisation.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,37 +7,24 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
-/// Local response normalisation across channels (AlexNet, NIPS 2012, section 3.3): x / (k + alpha/size * sum of squares
-/// over `size` adjacent channels)^beta (PyTorch's LocalResponseNorm; alpha in the paper is alpha/size here).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lrn {
-    /// Number of adjacent channels.
-    pub size: Size,
-    /// Weight of the sum of squares.
-    #[serde(default = "usual_alpha")]
-    #[schemars(range(min = 0))]
-    pub alpha: f64,
-    /// Exponent.
-    #[serde(default = "usual_beta")]
-    #[schemars(range(min = 0))]
-    pub beta: f64,
-    /// Added to the sum.
-    #[serde(default = "usual_k")]
-    #[schemars(range(min = 0))]
-    pub k: f64,
-}
 
-fn usual_alpha() -> f64 {
-    1e-4
-}
-
-fn usual_beta() -> f64 {
-    0.75
-}
-
-fn usual_k() -> f64 {
-    1.0
+zoo_settings::settings! {
+    /// Local response normalisation across channels (AlexNet, NIPS 2012, section 3.3): x / (k + alpha/size * sum of
+    /// squares over `size` adjacent channels)^beta (PyTorch's LocalResponseNorm; alpha in the paper is alpha/size
+    /// here).
+    pub struct Lrn {
+        /// Number of adjacent channels.
+        pub size: Size,
+        /// Weight of the sum of squares.
+        #[schemars(range(min = 0))]
+        pub alpha: f64 = 1e-4,
+        /// Exponent.
+        #[schemars(range(min = 0))]
+        pub beta: f64 = 0.75,
+        /// Added to the sum.
+        #[schemars(range(min = 0))]
+        pub k: f64 = 1.0,
+    }
 }
 
 impl Word for Lrn {

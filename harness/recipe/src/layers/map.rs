@@ -15,8 +15,8 @@ use crate::resolve::Place;
 /// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the current value; taps are
 /// further operands, with broadcasting as in NumPy.
 ///
-/// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `log`,
-/// `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`,
+/// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `expm1`,
+/// `log`, `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`,
 /// `select(condition, yes, no)`; over the last axis `row_sum`, `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`,
 /// `log_softmax`, and `row_index`. Its gradient follows from it. Where two operands of `max` or `min` are equal, the
 /// gradient goes to the second.

@@ -1,7 +1,5 @@
 //! Maximum pooling.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
@@ -10,21 +8,20 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
-/// Maximum of each window; positions outside the image are ignored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaxPool {
-    /// Size of the window.
-    pub kernel: Pair,
-    /// Step of the window; by default the size of the window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<Pair>,
-    /// Rows and columns around the image, never the maximum.
-    #[serde(default)]
-    pub pad: Padding,
-    /// Round the output size up instead of down.
-    #[serde(default)]
-    pub ceil_mode: bool,
+
+zoo_settings::settings! {
+    /// Maximum of each window; positions outside the image are ignored.
+    pub struct MaxPool {
+        /// Size of the window.
+        pub kernel: Pair,
+        /// Step of the window; by default the size of the window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub stride: Option<Pair> = None,
+        /// Rows and columns around the image, never the maximum.
+        pub pad: Padding = Padding::default(),
+        /// Round the output size up instead of down.
+        pub ceil_mode: bool = false,
+    }
 }
 
 impl Word for MaxPool {

@@ -1,7 +1,5 @@
 //! Merges adjacent pixels.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,19 +8,14 @@ use crate::emit::{At, Code, Number, Var};
 use crate::lower::Builder;
 use crate::schema::Pair;
 
-/// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by
-/// column (patch merging of Swin, arXiv 2103.14030). A map with an odd size is padded with zeros at the bottom and on
-/// the right.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MergePatches {
-    /// Number of pixels to merge, vertically and horizontally.
-    #[serde(default = "two")]
-    pub size: Pair,
-}
-
-fn two() -> Pair {
-    Pair([2, 2])
+zoo_settings::settings! {
+    /// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by
+    /// column (patch merging of Swin, arXiv 2103.14030). A map with an odd size is padded with zeros at the bottom and
+    /// on the right.
+    pub struct MergePatches {
+        /// Number of pixels to merge, vertically and horizontally.
+        pub size: Pair = Pair([2, 2]),
+    }
 }
 
 /// In Python.
@@ -58,7 +51,7 @@ impl Word for MergePatches {
         let size = vec![Code::count(down), Code::count(across)];
         let channels = at.last().times(&Number::count(down * across));
         channels.into_iter().for_each(|channels| at.gives(channels));
-        Ok(at.function(Code::applied("merge_patches", at.x(), size)))
+        at.pure(Code::applied("merge_patches", at.x(), size))
     }
 
     fn describe(&self) -> Description<'_> {

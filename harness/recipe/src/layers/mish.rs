@@ -1,7 +1,5 @@
 //! Mish.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x * tanh(log(1 + exp(x))) (arXiv 1908.08681).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Mish {}
+zoo_settings::settings! {
+    /// x * tanh(log(1 + exp(x))) (arXiv 1908.08681).
+    pub struct Mish {}
+}
 
 impl Word for Mish {
     const MODULE: Module = Module::Function;

@@ -266,11 +266,6 @@ layers! {
     "from" => from::FromTap,
 }
 
-/// The default of switches that are on.
-fn yes() -> bool {
-    true
-}
-
 /// What zoo knows of one kind of layer.
 ///
 /// In a value of this type, all expressions of block arguments are replaced by their values. [`Word::resolve`] adds

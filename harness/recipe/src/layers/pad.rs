@@ -1,7 +1,5 @@
 //! Padding as a separate operator.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 use zoo_settings::PadMode;
 
@@ -11,15 +9,15 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Padding;
 
-/// Padding as a separate operator. zoo can fold zeros into the following convolution.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pad {
-    /// Rows and columns around the image.
-    pub size: Padding,
-    /// What they contain.
-    #[serde(default, skip_serializing_if = "PadMode::is_zeros")]
-    pub mode: PadMode,
+zoo_settings::settings! {
+    /// Padding as a separate operator. zoo can fold zeros into the following convolution.
+    pub struct Pad {
+        /// Rows and columns around the image.
+        pub size: Padding,
+        /// What they contain.
+        #[serde(skip_serializing_if = "PadMode::is_zeros")]
+        pub mode: PadMode = PadMode::default(),
+    }
 }
 
 impl Word for Pad {

@@ -1,7 +1,5 @@
 //! Log-softmax over pairs of channels.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, ValueId,
     formula::Formula,
@@ -13,10 +11,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PairLogSoftmax {}
+zoo_settings::settings! {
+    /// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.
+    pub struct PairLogSoftmax {}
+}
 
 impl Word for PairLogSoftmax {
     const MODULE: Module = Module::Function;
@@ -27,13 +25,13 @@ impl Word for PairLogSoftmax {
         };
         let sides = at.add_part("sides", Reshape { shape: [n, 2, c / 2, h, w].into() }, &[x])?;
         let pairs = at.add_part("pairs", Transpose { permutation: vec![0, 2, 3, 4, 1] }, &[sides])?;
-        let formula = Formula::define(1, |[x]| [x - x.row_log_sum_exp()]);
+        let formula = Formula::define(1, |[x]| [x.log_softmax()]);
         at.formula(formula, DeviceName::new("LogSoftmaxV2", "LogSoftmaxGrad"), &[pairs])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let pairs = Code::of(at.x(), ".unflatten(1, (2, -1)).permute(0, 2, 3, 4, 1)");
-        Ok(at.function(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")])))
+        at.pure(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")]))
     }
 
     fn describe(&self) -> Description<'_> {

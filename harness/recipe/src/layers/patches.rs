@@ -1,7 +1,5 @@
 //! Extracts windows as maps.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
@@ -9,19 +7,18 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::{Padding, Pair};
-/// Extracts windows of a map as a batch of maps (PyTorch's unfold, TensorFlow's extract_image_patches): all windows of
-/// the first sample, row by row, then those of the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Patches {
-    /// Size of the window.
-    pub kernel: Pair,
-    /// Step of the window.
-    #[serde(default = "Pair::ones")]
-    pub stride: Pair,
-    /// Zeros around the image.
-    #[serde(default)]
-    pub pad: Padding,
+
+zoo_settings::settings! {
+    /// Extracts windows of a map as a batch of maps (PyTorch's unfold, TensorFlow's extract_image_patches): all windows
+    /// of the first sample, row by row, then those of the next.
+    pub struct Patches {
+        /// Size of the window.
+        pub kernel: Pair,
+        /// Step of the window.
+        pub stride: Pair = Pair::ones(),
+        /// Zeros around the image.
+        pub pad: Padding = Padding::default(),
+    }
 }
 
 /// In Python.
@@ -50,7 +47,7 @@ impl Word for Patches {
         let x = window::padded(at, self.pad, "");
         let mut arguments = vec![window::pair(at, "kernel", self.kernel)];
         arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
-        Ok(at.function(Code::applied("extract_patches", x, arguments)))
+        at.pure(Code::applied("extract_patches", x, arguments))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Permutes axes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
@@ -9,14 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Permutes the axes of each sample (PyTorch's permute, without the batch): `- permute: {order: [1, 2, 0]}` turns `[C,
-/// H, W]` into `[H, W, C]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Permute {
-    /// For each axis of the result, the original axis, counted from 0.
-    #[schemars(length(min = 1, max = 8))]
-    pub order: Vec<usize>,
+zoo_settings::settings! {
+    /// Permutes the axes of each sample (PyTorch's permute, without the batch): `- permute: {order: [1, 2, 0]}` turns
+    /// `[C, H, W]` into `[H, W, C]`.
+    pub struct Permute {
+        /// For each axis of the result, the original axis, counted from 0.
+        #[schemars(length(min = 1, max = 8))]
+        pub order: Vec<usize>,
+    }
 }
 
 impl Word for Permute {
@@ -29,7 +27,7 @@ impl Word for Permute {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let order = std::iter::once(0).chain(self.order.iter().map(|axis| axis + 1)).map(Code::count);
-        Ok(at.function(Code::method(at.x(), "permute", order.collect())))
+        at.pure(Code::method(at.x(), "permute", order.collect()))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Rearranges channels into pixels.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,13 +8,13 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block become the pixels of a square (arXiv 1609.05158;
-/// PyTorch's PixelShuffle).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PixelShuffle {
-    /// The factor r for height and width.
-    pub by: Size,
+zoo_settings::settings! {
+    /// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block become the pixels of a square (arXiv 1609.05158;
+    /// PyTorch's PixelShuffle).
+    pub struct PixelShuffle {
+        /// The factor r for height and width.
+        pub by: Size,
+    }
 }
 
 impl Word for PixelShuffle {

@@ -1,7 +1,5 @@
 //! Learned positions.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word};
@@ -10,21 +8,15 @@ use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::schema::Size;
 
-/// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is the
-/// module in goldens. Parameter `weight`, `[rows, E]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Positions {
-    /// Number of rows: the largest number of tokens of a sample.
-    pub rows: Size,
-    /// Initialisation of the parameter.
-    #[serde(default = "standard")]
-    pub init: Init,
-}
-
-/// PyTorch's default for embeddings.
-fn standard() -> Init {
-    Init::Normal(NormalInit { std: 1.0 })
+zoo_settings::settings! {
+    /// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is
+    /// the module in goldens. Parameter `weight`, `[rows, E]`.
+    pub struct Positions {
+        /// Number of rows: the largest number of tokens of a sample.
+        pub rows: Size,
+        /// Initialisation of the parameter.
+        pub init: Init = Init::Normal(NormalInit { std: 1.0 }),
+    }
 }
 
 impl Word for Positions {

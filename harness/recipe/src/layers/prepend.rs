@@ -1,7 +1,5 @@
 //! Prepends a learned token.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -9,18 +7,13 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 
-/// Prepends a learned token to `[T, E]` (the class token of vision transformers). Its name is the name of the
-/// parameter, `[1, 1, E]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Prepend {
-    /// Initialisation of the parameter.
-    #[serde(default = "zero")]
-    pub init: Init,
-}
-
-fn zero() -> Init {
-    Init::Constant(0.0)
+zoo_settings::settings! {
+    /// Prepends a learned token to `[T, E]` (the class token of vision transformers). Its name is the name of the
+    /// parameter, `[1, 1, E]`.
+    pub struct Prepend {
+        /// Initialisation of the parameter.
+        pub init: Init = Init::Constant(0.0),
+    }
 }
 
 impl Word for Prepend {

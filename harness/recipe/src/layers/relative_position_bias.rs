@@ -1,7 +1,5 @@
 //! A learned bias of attention scores that depends on the relative position of two tokens.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::ops::{Gather, Indices, Reshape};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
@@ -12,26 +10,21 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Pair, Size};
 
-/// Makes a learned bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap
-/// for `bias` of `dot_product_attention`; the current value does not change (arXiv 2103.14030, section 3.2). Its name
-/// is the name of the parameter, `[(2h-1)*(2w-1), heads]`, with a row for each offset between two pixels, as in
-/// torchvision and timm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RelativePositionBias {
-    /// Height and width of the window.
-    pub size: Pair,
-    /// Number of attention heads.
-    pub heads: Size,
-    /// Name of the tap for the bias.
-    pub tap: String,
-    /// Initialisation of the parameter.
-    #[serde(default = "zero")]
-    pub init: Init,
-}
-
-fn zero() -> Init {
-    Init::Constant(0.0)
+zoo_settings::settings! {
+    /// Makes a learned bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a
+    /// tap for `bias` of `dot_product_attention`; the current value does not change (arXiv 2103.14030, section 3.2).
+    /// Its name is the name of the parameter, `[(2h-1)*(2w-1), heads]`, with a row for each offset between two pixels,
+    /// as in torchvision and timm.
+    pub struct RelativePositionBias {
+        /// Height and width of the window.
+        pub size: Pair,
+        /// Number of attention heads.
+        pub heads: Size,
+        /// Name of the tap for the bias.
+        pub tap: String,
+        /// Initialisation of the parameter.
+        pub init: Init = Init::Constant(0.0),
+    }
 }
 
 impl RelativePositionBias {

@@ -1,7 +1,5 @@
 //! ReLU.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// max(x, 0).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Relu {}
+zoo_settings::settings! {
+    /// max(x, 0).
+    pub struct Relu {}
+}
 
 impl Word for Relu {
     const MODULE: Module = Module::Function;

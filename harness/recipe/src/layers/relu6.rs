@@ -1,7 +1,5 @@
 //! ReLU with an upper bound of 6.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// min(max(x, 0), 6).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Relu6 {}
+zoo_settings::settings! {
+    /// min(max(x, 0), 6).
+    pub struct Relu6 {}
+}
 
 impl Word for Relu6 {
     const MODULE: Module = Module::Function;

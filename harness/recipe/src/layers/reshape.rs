@@ -1,7 +1,5 @@
 //! Changes the shape.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,13 +8,13 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// Changes the shape of each sample, in row-major order: `- reshape: {to: [64, 49]}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Reshape {
-    /// The shape, without the batch.
-    #[schemars(length(min = 1, max = 8))]
-    pub to: Vec<Size>,
+zoo_settings::settings! {
+    /// Changes the shape of each sample, in row-major order: `- reshape: {to: [64, 49]}`.
+    pub struct Reshape {
+        /// The shape, without the batch.
+        #[schemars(length(min = 1, max = 8))]
+        pub to: Vec<Size>,
+    }
 }
 
 impl Word for Reshape {
@@ -32,7 +30,7 @@ impl Word for Reshape {
         let to =
             self.to.iter().enumerate().map(|(index, extent)| Code::number(at.size(&format!("to[{index}]"), extent.0)));
         let shape = std::iter::once(Code::text("-1")).chain(to).collect();
-        Ok(at.function(Code::method(at.x(), "reshape", shape)))
+        at.pure(Code::method(at.x(), "reshape", shape))
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Sum of two branches.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Body, Description, Module, Word};
@@ -9,16 +7,17 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Sum of two branches of the same input: main(x) + shortcut(x).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Residual {
-    /// The main branch.
-    #[schemars(length(min = 1))]
-    pub main: Body,
-    /// The shortcut branch; the identity if absent or if all its layers are disabled.
-    #[serde(default, skip_serializing_if = "Body::is_empty")]
-    pub shortcut: Body,
+
+zoo_settings::settings! {
+    /// Sum of two branches of the same input: main(x) + shortcut(x).
+    pub struct Residual {
+        /// The main branch.
+        #[schemars(length(min = 1))]
+        pub main: Body,
+        /// The shortcut branch; the identity if absent or if all its layers are disabled.
+        #[serde(skip_serializing_if = "Body::is_empty")]
+        pub shortcut: Body = Body::default(),
+    }
 }
 
 impl Word for Residual {

@@ -1,7 +1,5 @@
 //! Normalisation by the root mean square.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,19 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x / sqrt(mean of x^2 along the last axis + eps), with a scale per element (arXiv 1910.07467; PyTorch's RMSNorm).
-/// Parameter `weight`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RmsNorm {
-    /// Added to the mean square.
-    #[serde(default = "usual_eps")]
-    #[schemars(range(min = 0, max = 1))]
-    pub eps: f64,
-}
-
-fn usual_eps() -> f64 {
-    1e-6
+zoo_settings::settings! {
+    /// x / sqrt(mean of x^2 along the last axis + eps), with a scale per element (arXiv 1910.07467; PyTorch's RMSNorm).
+    /// Parameter `weight`.
+    pub struct RmsNorm {
+        /// Added to the mean square.
+        #[schemars(range(min = 0, max = 1))]
+        pub eps: f64 = 1e-6,
+    }
 }
 
 impl Word for RmsNorm {

@@ -1,7 +1,5 @@
 //! Shifts elements along axes with wrap-around.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Phase, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -9,14 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Shifts the elements of each sample along its axes with wrap-around (PyTorch's roll): `- roll: {by: [-3, -3]}` moves
-/// rows and columns of `[H, W, C]` by three towards the front.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Roll {
-    /// Shift per axis, from the first axis after the batch; negative values shift towards the front.
-    #[schemars(length(min = 1, max = 8), inner(range(min = -2147483648, max = 2147483647)))]
-    pub by: Vec<i32>,
+zoo_settings::settings! {
+    /// Shifts the elements of each sample along its axes with wrap-around (PyTorch's roll): `- roll: {by: [-3, -3]}`
+    /// moves rows and columns of `[H, W, C]` by three towards the front.
+    pub struct Roll {
+        /// Shift per axis, from the first axis after the batch; negative values shift towards the front.
+        #[schemars(length(min = 1, max = 8), inner(range(min = -2147483648, max = 2147483647)))]
+        pub by: Vec<i32>,
+    }
 }
 
 impl Word for Roll {
@@ -38,7 +36,7 @@ impl Word for Roll {
         let shifts = self.by.iter().map(|by| Code::text(by.to_string())).collect();
         let axes = (1..=self.by.len()).map(Code::count).collect();
         let arguments = vec![Code::tuple(shifts), Code::tuple(axes)];
-        Ok(at.function(Code::applied("torch.roll", at.x(), arguments)))
+        at.pure(Code::applied("torch.roll", at.x(), arguments))
     }
 
     fn describe(&self) -> Description<'_> {

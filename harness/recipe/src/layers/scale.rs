@@ -1,19 +1,18 @@
 //! Multiplies by a number.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
-/// Multiplies by a number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Scale {
-    /// The number.
-    pub by: f64,
+
+zoo_settings::settings! {
+    /// Multiplies by a number.
+    pub struct Scale {
+        /// The number.
+        pub by: f64,
+    }
 }
 
 impl Word for Scale {
@@ -26,7 +25,7 @@ impl Word for Scale {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let by = at.real("by", self.by);
         let pieces = vec![Piece::Value(at.x(), Binding::Product), Piece::Text(" * ".into()), Piece::Factor(by)];
-        Ok(at.function(Code { pieces, binding: Binding::Product }))
+        at.pure(Code { pieces, binding: Binding::Product })
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! A name prefix that is not a module.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
@@ -9,15 +7,16 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Layers under a common name that is not called as a module itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Scope {
-    /// Put before the names inside.
-    pub name: String,
-    /// The layers.
-    #[schemars(length(min = 1))]
-    pub body: Body,
+
+zoo_settings::settings! {
+    /// Layers under a common name that is not called as a module itself.
+    pub struct Scope {
+        /// Put before the names inside.
+        pub name: String,
+        /// The layers.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
 }
 
 impl Word for Scope {

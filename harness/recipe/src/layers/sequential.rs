@@ -1,8 +1,6 @@
 //! Layers as one module.
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
@@ -10,17 +8,19 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's nn.Sequential).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Sequential {
-    /// The layers.
-    #[schemars(length(min = 1))]
-    pub body: Body,
-    /// The return values of the module, if there are several: taps inside it, by key (`0`, `1`, ... for a tuple). The
-    /// golden of its output then has one tensor per key. The next layer continues from the last value.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub returns: IndexMap<String, String>,
+
+zoo_settings::settings! {
+    /// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's
+    /// nn.Sequential).
+    pub struct Sequential {
+        /// The layers.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+        /// The return values of the module, if there are several: taps inside it, by key (`0`, `1`, ... for a tuple).
+        /// The golden of its output then has one tensor per key. The next layer continues from the last value.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub returns: IndexMap<String, String> = IndexMap::new(),
+    }
 }
 
 impl Word for Sequential {

@@ -1,7 +1,5 @@
 //! The logistic function.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// 1/(1 + exp(-x)).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Sigmoid {}
+zoo_settings::settings! {
+    /// 1/(1 + exp(-x)).
+    pub struct Sigmoid {}
+}
 
 impl Word for Sigmoid {
     const MODULE: Module = Module::Function;

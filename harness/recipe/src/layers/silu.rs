@@ -1,7 +1,5 @@
 //! The sigmoid-weighted linear unit.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// x / (1 + exp(-x)) (arXiv 1702.03118; PyTorch's SiLU, also called swish).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Silu {}
+zoo_settings::settings! {
+    /// x / (1 + exp(-x)) (arXiv 1702.03118; PyTorch's SiLU, also called swish).
+    pub struct Silu {}
+}
 
 impl Word for Silu {
     const MODULE: Module = Module::Function;

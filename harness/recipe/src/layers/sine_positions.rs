@@ -1,7 +1,5 @@
 //! Positions as sines and cosines.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,19 +7,15 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): channel 2i gets
-/// sin(t / base^(2i/E)), and channel 2i + 1 the cosine of the same. It has no parameters and any number of tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SinePositions {
-    /// The longest wavelength is 2*pi*base.
-    #[serde(default = "usual_base")]
-    #[schemars(range(min = 1))]
-    pub base: f64,
-}
-
-fn usual_base() -> f64 {
-    10000.0
+zoo_settings::settings! {
+    /// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): channel 2i
+    /// gets sin(t / base^(2i/E)), and channel 2i + 1 the cosine of the same. It has no parameters and any number of
+    /// tokens.
+    pub struct SinePositions {
+        /// The longest wavelength is 2*pi*base.
+        #[schemars(range(min = 1))]
+        pub base: f64 = 10000.0,
+    }
 }
 
 /// In Python.
@@ -58,7 +52,7 @@ impl Word for SinePositions {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.helper(SINES);
         let base = Code::number(at.real("base", self.base));
-        Ok(at.function(Code::applied("add_sine_positions", at.x(), vec![base])))
+        at.pure(Code::applied("add_sine_positions", at.x(), vec![base]))
     }
 
     fn describe(&self) -> Description<'_> {

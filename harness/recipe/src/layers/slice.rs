@@ -1,7 +1,5 @@
 //! Part of an axis.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,18 +8,16 @@ use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::{Count, Size};
 
-/// A range of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's `x[:, 16:64]`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Slice {
-    /// The axis, from 0, without the batch.
-    #[serde(default)]
-    pub axis: Count,
-    /// The first index, from 0.
-    #[serde(default)]
-    pub from: Count,
-    /// How many.
-    pub size: Size,
+zoo_settings::settings! {
+    /// A range of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's `x[:, 16:64]`).
+    pub struct Slice {
+        /// The axis, from 0, without the batch.
+        pub axis: Count = Count::default(),
+        /// The first index, from 0.
+        pub from: Count = Count::default(),
+        /// How many.
+        pub size: Size,
+    }
 }
 
 impl Word for Slice {
@@ -49,7 +45,7 @@ impl Word for Slice {
         pieces.push(Piece::Text(":".into()));
         pieces.push(Piece::Number(end));
         pieces.push(Piece::Text("]".into()));
-        Ok(at.function(Code { pieces, binding: Binding::Tight }))
+        at.pure(Code { pieces, binding: Binding::Tight })
     }
 
     fn describe(&self) -> Description<'_> {

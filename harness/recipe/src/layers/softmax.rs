@@ -1,7 +1,5 @@
 //! Softmax.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// e^x divided by the sum of e^x along the last axis (PyTorch's Softmax with `dim=-1`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Softmax {}
+zoo_settings::settings! {
+    /// e^x divided by the sum of e^x along the last axis (PyTorch's Softmax with `dim=-1`).
+    pub struct Softmax {}
+}
 
 impl Word for Softmax {
     const MODULE: Module = Module::Function;

@@ -1,8 +1,6 @@
 //! A repeated block.
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Layer, Module, Sequential, Word};
@@ -11,33 +9,34 @@ use crate::emit::{At, Given, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Repeat, Scalar};
-/// A block repeated several times, as modules `name.0`, `name.1`, ..., or with other names by `item`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Stack {
-    /// Name of a block in `model.blocks`.
-    pub block: String,
-    /// Number of repetitions.
-    pub repeat: Repeat,
-    /// Prefix of the number in the name of each repetition (`encoder_layer_`).
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub item: String,
-    /// Arguments of every repetition.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub args: IndexMap<String, Scalar>,
-    /// Arguments of the first repetition; they override all others.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub first: IndexMap<String, Scalar>,
-    /// Arguments that alternate between repetitions and override `args`: with two entries, the first is for even
-    /// numbers and the second for odd ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub turns: Vec<IndexMap<String, Scalar>>,
-    /// Arguments that count repetitions, with their first value: `{depth: 4}` gives 4, 5, 6, ...
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub count: IndexMap<String, u16>,
-    /// The uses.
-    #[serde(skip)]
-    pub uses: Body,
+
+zoo_settings::settings! {
+    /// A block repeated several times, as modules `name.0`, `name.1`, ..., or with other names by `item`.
+    pub struct Stack {
+        /// Name of a block in `model.blocks`.
+        pub block: String,
+        /// Number of repetitions.
+        pub repeat: Repeat,
+        /// Prefix of the number in the name of each repetition (`encoder_layer_`).
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub item: String = String::new(),
+        /// Arguments of every repetition.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub args: IndexMap<String, Scalar> = IndexMap::new(),
+        /// Arguments of the first repetition; they override all others.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub first: IndexMap<String, Scalar> = IndexMap::new(),
+        /// Arguments that alternate between repetitions and override `args`: with two entries, the first is for even
+        /// numbers and the second for odd ones.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub turns: Vec<IndexMap<String, Scalar>> = Vec::new(),
+        /// Arguments that count repetitions, with their first value: `{depth: 4}` gives 4, 5, 6, ...
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub count: IndexMap<String, u16> = IndexMap::new(),
+        /// The uses.
+        #[serde(skip)]
+        pub uses: Body,
+    }
 }
 
 impl Word for Stack {

@@ -1,7 +1,5 @@
 //! One index of an axis.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,15 +8,14 @@ use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::Count;
 
-/// Selects one index of an axis and removes the axis: `- take: {index: 0}` gives the first token of `[T, E]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Take {
-    /// The axis, from 0, without the batch.
-    #[serde(default)]
-    pub axis: Count,
-    /// The index, from 0.
-    pub index: Count,
+zoo_settings::settings! {
+    /// Selects one index of an axis and removes the axis: `- take: {index: 0}` gives the first token of `[T, E]`.
+    pub struct Take {
+        /// The axis, from 0, without the batch.
+        pub axis: Count = Count::default(),
+        /// The index, from 0.
+        pub index: Count,
+    }
 }
 
 impl Word for Take {
@@ -42,7 +39,7 @@ impl Word for Take {
         let mut pieces = vec![Piece::Value(at.x(), Binding::Tight), Piece::Text(format!("[{axes}"))];
         pieces.push(Piece::Number(at.size("index", self.index.0)));
         pieces.push(Piece::Text("]".into()));
-        Ok(at.function(Code { pieces, binding: Binding::Tight }))
+        at.pure(Code { pieces, binding: Binding::Tight })
     }
 
     fn describe(&self) -> Description<'_> {

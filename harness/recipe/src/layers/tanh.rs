@@ -1,7 +1,5 @@
 //! The hyperbolic tangent.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
@@ -9,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 
-/// Hyperbolic tangent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tanh {}
+zoo_settings::settings! {
+    /// Hyperbolic tangent.
+    pub struct Tanh {}
+}
 
 impl Word for Tanh {
     const MODULE: Module = Module::Function;

@@ -1,7 +1,5 @@
 //! From maps to tokens.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,13 +8,13 @@ use crate::emit::{At, Code, Piece, Var};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tokens {
-    /// Numbers per token, if a pixel becomes several tokens: for example, what a detector predicts for each anchor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
+zoo_settings::settings! {
+    /// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.
+    pub struct Tokens {
+        /// Numbers per token, if a pixel becomes several tokens: for example, what a detector predicts for each anchor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub size: Option<Size> = None,
+    }
 }
 
 impl Word for Tokens {
@@ -42,17 +40,17 @@ impl Word for Tokens {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let tokens = Code::of(at.x(), ".flatten(2).transpose(1, 2)");
-        Ok(match self.size {
-            None => at.function(tokens),
+        match self.size {
+            None => at.pure(tokens),
             Some(size) => {
                 let size = Code::number(at.size("size", size.0));
                 let mut split = tokens;
                 split.pieces.push(Piece::Text(".unflatten(2, (-1, ".into()));
                 split.pieces.extend(size.pieces);
                 split.pieces.push(Piece::Text(")).flatten(1, 2)".into()));
-                at.function(split)
+                at.pure(split)
             }
-        })
+        }
     }
 
     fn describe(&self) -> Description<'_> {

@@ -1,7 +1,5 @@
 //! Scores for all rows of an embedding table.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
@@ -10,16 +8,16 @@ use crate::emit::{At, Code, Number, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// The product of `[T, E]` with the table of an earlier embedding: a score for each of its rows (tied weights, arXiv
-/// 1608.05859). In PyTorch, a Linear that shares its weight with the Embedding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Unembed {
-    /// Name of the embedding.
-    pub table: String,
-    /// Name of a bias parameter with one number per row, initialised with 0; by default there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<String>,
+zoo_settings::settings! {
+    /// The product of `[T, E]` with the table of an earlier embedding: a score for each of its rows (tied weights,
+    /// arXiv 1608.05859). In PyTorch, a Linear that shares its weight with the Embedding.
+    pub struct Unembed {
+        /// Name of the embedding.
+        pub table: String,
+        /// Name of a bias parameter with one number per row, initialised with 0; by default there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bias: Option<String> = None,
+    }
 }
 
 impl Word for Unembed {

@@ -1,7 +1,5 @@
 //! Layers that are never called.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Body, Description, Module, Word};
@@ -9,13 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Unused {
-    /// The layers, as if they were called here.
-    #[schemars(length(min = 1))]
-    pub body: Body,
+
+zoo_settings::settings! {
+    /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
+    pub struct Unused {
+        /// The layers, as if they were called here.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
 }
 
 impl Word for Unused {

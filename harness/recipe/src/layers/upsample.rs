@@ -11,25 +11,24 @@ use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Pair;
-/// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Upsample {
-    /// Scale factor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale: Option<Pair>,
-    /// Height and width of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Pair>,
-    /// A tap or an input of the model with the height and width of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub like: Option<String>,
-    /// Interpolation.
-    #[serde(default)]
-    pub mode: UpsampleMode,
-    /// For `bilinear`: align the centres of the corner pixels instead of their corners.
-    #[serde(default)]
-    pub align_corners: bool,
+
+zoo_settings::settings! {
+    /// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
+    pub struct Upsample {
+        /// Scale factor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub scale: Option<Pair> = None,
+        /// Height and width of the output.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub size: Option<Pair> = None,
+        /// A tap or an input of the model with the height and width of the output.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub like: Option<String> = None,
+        /// Interpolation.
+        pub mode: UpsampleMode = UpsampleMode::default(),
+        /// For `bilinear`: align the centres of the corner pixels instead of their corners.
+        pub align_corners: bool = false,
+    }
 }
 
 /// Interpolation.

@@ -1,7 +1,5 @@
 //! Splits a map into windows of tokens.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::roll::rolled;
@@ -12,26 +10,25 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Count, Pair};
 
-/// Applies layers to each window of a map. The input `[H, W, C]` is cut into windows, the layers inside process
-/// `[windows, T, C]` with the pixels of a window as T tokens, and their output is turned back into a map (shifted
-/// windows, arXiv 2103.14030; torchvision's shifted_window_attention). If the size of the map is not a multiple of the
-/// window, it is padded with zeros at the bottom and on the right, which are removed afterwards.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Windows {
-    /// Height and width of a window.
-    pub size: Pair,
-    /// Shift of the windows in rows and columns; pixels at the top and left edge wrap around to windows at the bottom
-    /// and right edge. Along an axis with a single window there is no shift.
-    #[serde(default)]
-    pub shift: Count,
-    /// Name of a tap for the layers inside, with the number of the region of each token, for `segments` of attention.
-    /// Tokens that share a window only because of the shift have different numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub segments: Option<String>,
-    /// The layers.
-    #[schemars(length(min = 1))]
-    pub body: Body,
+zoo_settings::settings! {
+    /// Applies layers to each window of a map. The input `[H, W, C]` is cut into windows, the layers inside process
+    /// `[windows, T, C]` with the pixels of a window as T tokens, and their output is turned back into a map (shifted
+    /// windows, arXiv 2103.14030; torchvision's shifted_window_attention). If the size of the map is not a multiple of
+    /// the window, it is padded with zeros at the bottom and on the right, which are removed afterwards.
+    pub struct Windows {
+        /// Height and width of a window.
+        pub size: Pair,
+        /// Shift of the windows in rows and columns; pixels at the top and left edge wrap around to windows at the
+        /// bottom and right edge. Along an axis with a single window there is no shift.
+        pub shift: Count = Count::default(),
+        /// Name of a tap for the layers inside, with the number of the region of each token, for `segments` of
+        /// attention. Tokens that share a window only because of the shift have different numbers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub segments: Option<String> = None,
+        /// The layers.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
 }
 
 /// A map as its windows are cut.

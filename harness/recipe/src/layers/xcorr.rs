@@ -1,7 +1,5 @@
 //! Correlation of two values.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
@@ -9,13 +7,14 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Depth-wise cross-correlation with a tap, without padding: each channel of the current value with the same channel of
-/// the same sample of the tap (arXiv 1812.05050, section 3.1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Xcorr {
-    /// Tap that is used as the kernel.
-    pub kernel: String,
+
+zoo_settings::settings! {
+    /// Depth-wise cross-correlation with a tap, without padding: each channel of the current value with the same
+    /// channel of the same sample of the tap (arXiv 1812.05050, section 3.1).
+    pub struct Xcorr {
+        /// Tap that is used as the kernel.
+        pub kernel: String,
+    }
 }
 
 /// In Python.

@@ -7,41 +7,30 @@ use zoo_graph::{
     ops::{self, HardNegatives, MiningScope},
 };
 
-use super::{Diagnostic, Judged, LossTerm, Terms, one, small};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
-/// Binary cross entropy over positives and hard negatives: with P positives and N = min(negatives,
-/// floor(negative_ratio*P)) the sum over the positives and over the N negatives with the largest loss **in the whole
-/// batch**, divided by P + N + eps (arXiv 1911.08947, section 3.5).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BalancedBce {
-    /// Name of the component.
-    #[serde(default = "bce_loss")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: probabilities `[1, H, W]`.
-    pub prediction: String,
-    /// Input of the step: 1 for positives, 0 for negatives, `[1, H, W]`.
-    pub target: String,
-    /// Input of the step: 0 for pixels that are ignored, `[H, W]`.
-    pub mask: String,
-    /// Negatives per positive.
-    #[serde(default = "three")]
-    #[schemars(range(min = 0))]
-    pub negative_ratio: f64,
-    /// Added to the count.
-    #[serde(default = "small")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-    /// How the hardest negatives are found. Loss and gradient do not depend on it.
-    #[serde(default)]
-    pub top_k: TopK,
-    /// The set from which the hardest negatives are selected.
-    #[serde(default)]
-    pub mine_over: MineOver,
+term! {
+    /// Binary cross entropy over positives and hard negatives: with P positives and N = min(negatives,
+    /// floor(negative_ratio*P)) the sum over the positives and over the N negatives with the largest loss **in the
+    /// whole batch**, divided by P + N + eps (arXiv 1911.08947, section 3.5).
+    pub struct BalancedBce called "bce_loss" {
+        /// Output of the model: probabilities `[1, H, W]`.
+        pub prediction: String,
+        /// Input of the step: 1 for positives, 0 for negatives, `[1, H, W]`.
+        pub target: String,
+        /// Input of the step: 0 for pixels that are ignored, `[H, W]`.
+        pub mask: String,
+        /// Negatives per positive.
+        #[schemars(range(min = 0))]
+        pub negative_ratio: f64 = 3.0,
+        /// Added to the count.
+        #[schemars(range(min = 0))]
+        pub eps: f64 = 1e-6,
+        /// How the hardest negatives are found. Loss and gradient do not depend on it.
+        pub top_k: TopK = TopK::default(),
+        /// The set from which the hardest negatives are selected.
+        pub mine_over: MineOver = MineOver::default(),
+    }
 }
 
 /// The set from which the hardest negatives are selected.
@@ -64,14 +53,6 @@ pub enum TopK {
     Dynamic,
     /// All are sorted and multiplied by a mask of their ranks, so that every shape is static, as some devices require.
     Static,
-}
-
-fn three() -> f64 {
-    3.0
-}
-
-fn bce_loss() -> String {
-    "bce_loss".into()
 }
 
 impl LossTerm for BalancedBce {

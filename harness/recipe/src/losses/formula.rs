@@ -8,28 +8,27 @@ use zoo_graph::{
     ops::{DeviceName, Fill, Gather, Map, Reshape, Scale},
 };
 
-use super::{Diagnostic, Judged, Terms, one};
+use super::{Diagnostic, Judged, Terms};
 use crate::lower::LABEL;
 
-/// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
-///
-/// Names are outputs of the model (`logits` if the model has one output) or inputs of the step. `label` is the class of
-/// each row of the first output, or the number that other terms ignore; rows with this number count, unless the formula
-/// leaves them out. Other inputs have the shape of the first output. Missing axes have one element. In addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`, `row_mean`, `row_max`,
-/// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element in its row. Cross entropy
-/// is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FormulaTerm {
-    /// The formula.
-    pub formula: String,
-    /// How its elements are reduced to one number.
-    #[serde(default)]
-    pub reduction: Reduction,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
+zoo_settings::settings! {
+    /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
+    ///
+    /// Names are outputs of the model (`logits` if the model has one output) or inputs of the step. `label` is the
+    /// class of each row of the first output, or the number that other terms ignore; rows with this number count,
+    /// unless the formula leaves them out. Other inputs have the shape of the first output. Missing axes have one
+    /// element. In addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`,
+    /// `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element
+    /// in its row. Cross entropy is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
+    pub struct FormulaTerm {
+        /// The formula.
+        pub formula: String,
+        /// How its elements are reduced to one number.
+        pub reduction: Reduction = Reduction::default(),
+        /// Factor in the total.
+        #[schemars(range(min = 0))]
+        pub weight: f64 = 1.0,
+    }
 }
 
 /// How the elements of a formula are reduced to one number.

@@ -1,7 +1,5 @@
 //! Generalised intersection over union of boxes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, ValueId,
     formula::{Expression, Formula},
@@ -9,43 +7,26 @@ use zoo_graph::{
 };
 
 use super::{
-    Diagnostic, Judged, LossTerm, Terms, one,
+    Diagnostic, Judged, LossTerm, Terms,
     sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
 };
 
-/// 1 - GIoU of the boxes of the anchors with a class (arXiv 1902.09630; torchvision's `generalized_box_iou_loss`):
-/// GIoU = I/(U + eps) - (C - U)/(C + eps), with the areas I of the intersection, U of the union and C of the smallest
-/// box around both. It is summed, divided by the number of such anchors of the sample (at least 1), and averaged over
-/// the samples. Boxes are corners: left, top, right, bottom.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Giou {
-    /// Name of the component.
-    #[serde(default = "bbox_regression")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[T, 4]`, a box for each of T anchors.
-    pub prediction: String,
-    /// Input of the step: `[T, 4]`.
-    pub target: String,
-    /// Input of the step: the class of each anchor, `[T]`; anchors with negative values are ignored.
-    pub label: String,
-    /// Added to areas in denominators.
-    #[serde(default = "tiny")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-}
-
-fn bbox_regression() -> String {
-    "bbox_regression".into()
-}
-
-/// torchvision's default.
-fn tiny() -> f64 {
-    1e-7
+term! {
+    /// 1 - GIoU of the boxes of the anchors with a class (arXiv 1902.09630; torchvision's `generalized_box_iou_loss`):
+    /// GIoU = I/(U + eps) - (C - U)/(C + eps), with the areas I of the intersection, U of the union and C of the
+    /// smallest box around both. It is summed, divided by the number of such anchors of the sample (at least 1), and
+    /// averaged over the samples. Boxes are corners: left, top, right, bottom.
+    pub struct Giou called "bbox_regression" {
+        /// Output of the model: `[T, 4]`, a box for each of T anchors.
+        pub prediction: String,
+        /// Input of the step: `[T, 4]`.
+        pub target: String,
+        /// Input of the step: the class of each anchor, `[T]`; anchors with negative values are ignored.
+        pub label: String,
+        /// Added to areas in denominators.
+        #[schemars(range(min = 0))]
+        pub eps: f64 = 1e-7,
+    }
 }
 
 impl LossTerm for Giou {

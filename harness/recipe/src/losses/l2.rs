@@ -9,16 +9,15 @@ use zoo_graph::{
 
 use super::{Binding, Diagnostic, Judged, LossTerm, Terms, real};
 
-/// weight * (sum of squares)/2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct L2 {
-    /// Factor, which corresponds to the weight decay of an optimizer.
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// The parameters in the sum.
-    #[serde(default)]
-    pub over: L2Over,
+zoo_settings::settings! {
+    /// weight * (sum of squares)/2.
+    pub struct L2 {
+        /// Factor, which corresponds to the weight decay of an optimizer.
+        #[schemars(range(min = 0))]
+        pub weight: f64,
+        /// The parameters in the sum.
+        pub over: L2Over = L2Over::default(),
+    }
 }
 
 /// The parameters that an L2 loss sums over.

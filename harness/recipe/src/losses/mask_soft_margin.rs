@@ -1,58 +1,39 @@
 //! Logistic loss of the masks at selected positions.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError,
     ops::{self, ExtractPatches, LogitLayout, Window},
 };
 
-use super::{Code, Diagnostic, Judged, LossTerm, Terms, one};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 
-/// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050, section
-/// 3.2).
-///
-/// The target of a position is a window of the mask, with `size` pixels and the stride `stride`. The mask is padded
-/// with `pad` zeros, which are not labels: they add log 2 and no gradient.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaskSoftMargin {
-    /// Name of the component.
-    #[serde(default = "mask_loss")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[s*s, H, W]`, where the s x s logits of each position are upsampled to `size` bilinearly
-    /// with aligned corners; or one row of `size*size` logits per position.
-    pub prediction: String,
-    /// Input of the step: 1 inside the object, -1 outside, `[1, H', W']`, the area that the windows cover.
-    pub target: String,
-    /// Input of the step: 1 at the selected positions, `[1, H, W]`.
-    pub select: String,
-    /// Height and width of a window.
-    #[schemars(range(min = 1, max = 4096))]
-    pub size: usize,
-    /// Step of the windows.
-    #[schemars(range(min = 1, max = 4096))]
-    pub stride: usize,
-    /// Zeros around the mask.
-    #[serde(default)]
-    #[schemars(range(max = 4096))]
-    pub pad: usize,
-    /// Whether upsampling aligns the centres of the corner pixels (as the authors of SiamMask do) instead of their
-    /// corners.
-    #[serde(default = "aligned")]
-    pub align_corners: bool,
-}
-
-fn aligned() -> bool {
-    true
-}
-
-fn mask_loss() -> String {
-    "mask_loss".into()
+term! {
+    /// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050,
+    /// section 3.2).
+    ///
+    /// The target of a position is a window of the mask, with `size` pixels and the stride `stride`. The mask is padded
+    /// with `pad` zeros, which are not labels: they add log 2 and no gradient.
+    pub struct MaskSoftMargin called "mask_loss" {
+        /// Output of the model: `[s*s, H, W]`, where the s x s logits of each position are upsampled to `size`
+        /// bilinearly with aligned corners; or one row of `size*size` logits per position.
+        pub prediction: String,
+        /// Input of the step: 1 inside the object, -1 outside, `[1, H', W']`, the area that the windows cover.
+        pub target: String,
+        /// Input of the step: 1 at the selected positions, `[1, H, W]`.
+        pub select: String,
+        /// Height and width of a window.
+        #[schemars(range(min = 1, max = 4096))]
+        pub size: usize,
+        /// Step of the windows.
+        #[schemars(range(min = 1, max = 4096))]
+        pub stride: usize,
+        /// Zeros around the mask.
+        #[schemars(range(max = 4096))]
+        pub pad: usize = 0,
+        /// Whether upsampling aligns the centres of the corner pixels (as the authors of SiamMask do) instead of their
+        /// corners.
+        pub align_corners: bool = true,
+    }
 }
 
 impl LossTerm for MaskSoftMargin {

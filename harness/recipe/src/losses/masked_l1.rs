@@ -1,32 +1,19 @@
 //! Mean absolute difference where a mask is set.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{Diagnostic, Judged, LossTerm, Terms, one};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
-/// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaskedL1 {
-    /// Name of the component.
-    #[serde(default = "l1_loss")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[1, H, W]`.
-    pub prediction: String,
-    /// Input of the step: `[H, W]`.
-    pub target: String,
-    /// Input of the step: weight of each pixel, `[H, W]`.
-    pub mask: String,
-}
-
-fn l1_loss() -> String {
-    "l1_loss".into()
+term! {
+    /// sum(|prediction - target| * mask) / sum(mask), 0 for an empty mask.
+    pub struct MaskedL1 called "l1_loss" {
+        /// Output of the model: `[1, H, W]`.
+        pub prediction: String,
+        /// Input of the step: `[H, W]`.
+        pub target: String,
+        /// Input of the step: weight of each pixel, `[H, W]`.
+        pub mask: String,
+    }
 }
 
 impl MaskedL1 {

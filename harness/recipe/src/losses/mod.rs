@@ -3,6 +3,23 @@
 //! In networks with several outputs, a term names the output of the model and the inputs to compare it with, which
 //! become inputs of the training step. To add a term, write its file and list it in the `losses!` table below.
 
+/// The settings of a term: the name of its component and its weight, which all terms have, and its own.
+macro_rules! term {
+    ($(#[doc = $doc:literal])+ pub struct $term:ident called $name:literal {$($own:tt)+}) => {
+        zoo_settings::settings! {
+            $(#[doc = $doc])+
+            pub struct $term {
+                /// Name of the component.
+                pub name: String = $name.into(),
+                /// Factor in the total.
+                #[schemars(range(min = 0))]
+                pub weight: f64 = 1.0,
+                $($own)+
+            }
+        }
+    };
+}
+
 mod balanced_bce;
 mod dice;
 mod formula;
@@ -130,12 +147,4 @@ impl Loss {
 /// Path of one of [`Loss::cross_entropies`].
 pub(crate) fn further_path(name: &str) -> String {
     format!("loss.cross_entropies.{name}")
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-fn small() -> f64 {
-    1e-6
 }

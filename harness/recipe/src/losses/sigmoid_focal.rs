@@ -1,53 +1,31 @@
 //! Focal loss of independent classes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, Shape, ValueId,
     formula::Formula,
     ops::{DeviceName, Map, Reshape, Scale},
 };
 
-use super::{Diagnostic, Judged, LossTerm, Terms, one};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
-/// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002; torchvision's
-/// `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the truth, and a is
-/// `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors that are not
-/// ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SigmoidFocal {
-    /// Name of the component.
-    #[serde(default = "classification")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: logits `[T, K]` of K classes for each of T anchors.
-    pub prediction: String,
-    /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 is ignored.
-    pub label: String,
-    /// Weight of the class of an anchor; other classes have 1 - `alpha`.
-    #[serde(default = "quarter")]
-    #[schemars(range(min = 0, max = 1))]
-    pub alpha: f64,
-    /// Exponent of 1 - p.
-    #[serde(default = "two")]
-    #[schemars(range(min = 0))]
-    pub gamma: f64,
-}
-
-fn classification() -> String {
-    "classification".into()
-}
-
-fn quarter() -> f64 {
-    0.25
-}
-
-fn two() -> f64 {
-    2.0
+term! {
+    /// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002;
+    /// torchvision's `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the
+    /// truth, and a is `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors
+    /// that are not ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged
+    /// over the samples.
+    pub struct SigmoidFocal called "classification" {
+        /// Output of the model: logits `[T, K]` of K classes for each of T anchors.
+        pub prediction: String,
+        /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 is ignored.
+        pub label: String,
+        /// Weight of the class of an anchor; other classes have 1 - `alpha`.
+        #[schemars(range(min = 0, max = 1))]
+        pub alpha: f64 = 0.25,
+        /// Exponent of 1 - p.
+        #[schemars(range(min = 0))]
+        pub gamma: f64 = 2.0,
+    }
 }
 
 impl LossTerm for SigmoidFocal {

@@ -1,41 +1,27 @@
 //! Smooth L1 distance of box offsets.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, formula::Formula};
 
 use super::{
-    Diagnostic, Judged, LossTerm, Terms, one,
+    Diagnostic, Judged, LossTerm, Terms,
     sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
 };
 
-/// With the difference d of each value of the anchors with a class: |d| - beta/2, or d^2/(2*beta) where |d| is below
-/// `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by the number
-/// of such anchors of the sample (at least 1), and averaged over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SmoothL1 {
-    /// Name of the component.
-    #[serde(default = "bbox_regression")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[T, B]`, B numbers for each of T anchors.
-    pub prediction: String,
-    /// Input of the step: `[T, B]`.
-    pub target: String,
-    /// Input of the step: the class of each anchor, `[T]`; anchors with negative values are ignored.
-    pub label: String,
-    /// Distance at which the parabola turns into a line.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub beta: f64,
-}
-
-fn bbox_regression() -> String {
-    "bbox_regression".into()
+term! {
+    /// With the difference d of each value of the anchors with a class: |d| - beta/2, or d^2/(2*beta) where |d| is
+    /// below `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by
+    /// the number of such anchors of the sample (at least 1), and averaged over the samples.
+    pub struct SmoothL1 called "bbox_regression" {
+        /// Output of the model: `[T, B]`, B numbers for each of T anchors.
+        pub prediction: String,
+        /// Input of the step: `[T, B]`.
+        pub target: String,
+        /// Input of the step: the class of each anchor, `[T]`; anchors with negative values are ignored.
+        pub label: String,
+        /// Distance at which the parabola turns into a line.
+        #[schemars(range(min = 0))]
+        pub beta: f64 = 0.0,
+    }
 }
 
 impl LossTerm for SmoothL1 {

@@ -11,37 +11,31 @@ use zoo_graph::{
 use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 use crate::lower::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
 
-/// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
-/// `[T, K]` or `[K, H, W]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SoftmaxCrossEntropy {
-    /// Output of the model with the logits, if the model names its outputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<String>,
-    /// Input of the step that contains the true classes. The default `label` are the labels of the data, which have
-    /// `model.classes` classes.
-    #[serde(skip_serializing_if = "is_label")]
-    pub label: String,
-    /// Share s of the probability that is taken from the true class (arXiv 1512.00567, section 7).
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub label_smoothing: f64,
-    /// The classes that get this share.
-    pub smoothing_over: SmoothingOver,
-    /// Label of the tokens or pixels that are ignored (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 4294967295u32))]
-    pub ignore: Option<u32>,
-    /// Factor in the total.
-    #[schemars(range(min = 0))]
-    #[serde(skip_serializing_if = "is_one")]
-    pub weight: f64,
-}
-
-impl Default for SoftmaxCrossEntropy {
-    fn default() -> Self {
-        let (smoothing_over, label) = (SmoothingOver::AllClasses, LABEL.to_owned());
-        Self { prediction: None, label, label_smoothing: 0.0, smoothing_over, ignore: None, weight: 1.0 }
+zoo_settings::settings! {
+    /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
+    /// `[T, K]` or `[K, H, W]`.
+    pub struct SoftmaxCrossEntropy {
+        /// Output of the model with the logits, if the model names its outputs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub prediction: Option<String> = None,
+        /// Input of the step that contains the true classes. The default `label` are the labels of the data, which have
+        /// `model.classes` classes.
+        #[serde(skip_serializing_if = "is_label")]
+        pub label: String = LABEL.to_owned(),
+        /// Share s of the probability that is taken from the true class (arXiv 1512.00567, section 7).
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub label_smoothing: f64 = 0.0,
+        /// The classes that get this share.
+        pub smoothing_over: SmoothingOver = SmoothingOver::AllClasses,
+        /// Label of the tokens or pixels that are ignored (PyTorch's `ignore_index`); 255 in the label maps of PASCAL
+        /// VOC.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = 4294967295u32))]
+        pub ignore: Option<u32> = None,
+        /// Factor in the total.
+        #[schemars(range(min = 0))]
+        #[serde(skip_serializing_if = "is_one")]
+        pub weight: f64 = 1.0,
     }
 }
 

@@ -1,50 +1,31 @@
 //! Dice coefficient over classes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{
     GraphError, Shape,
     formula::{Expression, Formula},
     ops::{DeviceName, Reshape, Scale, Transpose},
 };
 
-use super::{Code, Diagnostic, Judged, LossTerm, Terms, formula::class_numbers, one};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms, formula::class_numbers};
 use crate::lower::LOGITS;
 
-/// One minus the soft Dice coefficient of each class in each sample, mean over both (arXiv 1606.04797; MONAI's
-/// `DiceLoss(softmax=True, to_onehot_y=True)`): 1 - (2*I + eps)/(P + G + eps), with the sums over the pixels of the
-/// probability p of the class (P), of the pixels of the class (G), and of p over the pixels of the class (I).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SoftmaxDice {
-    /// Name of the component.
-    #[serde(default = "dice")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model with the logits `[K, H, W]`, if the model names its outputs. The input `label` contains the
-    /// class of each pixel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<String>,
-    /// Label of the pixels that are left out of all sums; 255 in the label maps of PASCAL VOC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 65535))]
-    pub ignore: Option<u32>,
-    /// Added to numerator and denominator.
-    #[serde(default = "smooth")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-}
-
-fn dice() -> String {
-    "dice".into()
-}
-
-/// MONAI's default.
-fn smooth() -> f64 {
-    1e-5
+term! {
+    /// One minus the soft Dice coefficient of each class in each sample, mean over both (arXiv 1606.04797; MONAI's
+    /// `DiceLoss(softmax=True, to_onehot_y=True)`): 1 - (2*I + eps)/(P + G + eps), with the sums over the pixels of the
+    /// probability p of the class (P), of the pixels of the class (G), and of p over the pixels of the class (I).
+    pub struct SoftmaxDice called "dice" {
+        /// Output of the model with the logits `[K, H, W]`, if the model names its outputs. The input `label` contains
+        /// the class of each pixel.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub prediction: Option<String> = None,
+        /// Label of the pixels that are left out of all sums; 255 in the label maps of PASCAL VOC.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = 65535))]
+        pub ignore: Option<u32> = None,
+        /// Added to numerator and denominator.
+        #[schemars(range(min = 0))]
+        pub eps: f64 = 1e-5,
+    }
 }
 
 impl SoftmaxDice {

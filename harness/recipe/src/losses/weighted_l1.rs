@@ -1,32 +1,19 @@
 //! Weighted L1 distance of box offsets.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, formula::Formula, ops::DeviceName};
 
-use super::{Diagnostic, Judged, LossTerm, Terms, one};
+use super::{Diagnostic, Judged, LossTerm, Terms};
 
-/// The sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WeightedL1 {
-    /// Name of the component.
-    #[serde(default = "loc_loss")]
-    pub name: String,
-    /// Factor in the total.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// Output of the model: `[4A, H, W]`, which is `[4, A, H, W]`.
-    pub prediction: String,
-    /// Input of the step: `[4, A, H, W]`.
-    pub target: String,
-    /// Input of the step: weight of each anchor, `[A, H, W]`.
-    pub weights: String,
-}
-
-fn loc_loss() -> String {
-    "loc_loss".into()
+term! {
+    /// The sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch size.
+    pub struct WeightedL1 called "loc_loss" {
+        /// Output of the model: `[4A, H, W]`, which is `[4, A, H, W]`.
+        pub prediction: String,
+        /// Input of the step: `[4, A, H, W]`.
+        pub target: String,
+        /// Input of the step: weight of each anchor, `[A, H, W]`.
+        pub weights: String,
+    }
 }
 
 impl WeightedL1 {

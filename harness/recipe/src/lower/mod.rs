@@ -90,13 +90,15 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     Ok(graph)
 }
 
-/// Shapes of the input and the output of each layer for one sample, batch included, in the order of their calls;
-/// containers come before what is inside.
+/// The network for one sample, and the shapes of the input and the output of each layer, batch included, in the order of
+/// their calls; containers come before what is inside.
 ///
 /// # Errors
 /// Layers that do not fit each other.
-pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<Vec<[Shape; 2]>, GraphError> {
-    builder::lower(&mut Graph::default(), model, &recipe.train.parts, &BuildOptions::eval(1))
+pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<(Graph, Vec<[Shape; 2]>), GraphError> {
+    let mut graph = Graph::default();
+    let shapes = builder::lower(&mut graph, model, &recipe.train.parts, &BuildOptions::eval(1))?;
+    Ok((graph, shapes))
 }
 
 /// An error if `train.parts` or `train.whiten` names nothing of the network.

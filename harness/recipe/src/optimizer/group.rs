@@ -32,20 +32,20 @@ impl DecayGroup {
     }
 }
 
-/// Parameter groups with their own settings. A parameter belongs to the first group that matches it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ParameterGroup {
-    /// Full names of parameters, such as `layer1.0.conv1.weight`; `*` stands for any characters.
-    #[serde(rename = "match")]
-    pub patterns: Patterns,
-    /// Weight decay of these parameters, instead of the one of the optimizer; `no_decay` does not apply to them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub weight_decay: Option<f64>,
-    /// Factor on the learning rate, such as `64x` or `0.1x`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lr: Option<LrFactor>,
+zoo_settings::settings! {
+    /// Parameter groups with their own settings. A parameter belongs to the first group that matches it.
+    pub struct ParameterGroup {
+        /// Full names of parameters, such as `layer1.0.conv1.weight`; `*` stands for any characters.
+        #[serde(rename = "match")]
+        pub patterns: Patterns,
+        /// Weight decay of these parameters, instead of the one of the optimizer; `no_decay` does not apply to them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 0))]
+        pub weight_decay: Option<f64> = None,
+        /// Factor on the learning rate, such as `64x` or `0.1x`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lr: Option<LrFactor> = None,
+    }
 }
 
 /// One or more patterns of names.

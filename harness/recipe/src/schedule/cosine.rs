@@ -2,31 +2,25 @@
 
 use std::f64::consts::PI;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Per, TMax, Warmup, emit_decay, real};
 
-/// min_lr + (base_lr - min_lr) * (1 + cos(pi*t/T))/2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Cosine {
-    /// Learning rate at t = 0.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Learning rate at t = T.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub min_lr: f64,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
-    /// Unit of t.
-    #[serde(default)]
-    pub per: Per,
-    /// Range of T.
-    #[serde(default)]
-    pub t_max: TMax,
+zoo_settings::settings! {
+    /// min_lr + (base_lr - min_lr) * (1 + cos(pi*t/T))/2.
+    pub struct Cosine {
+        /// Learning rate at t = 0.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Learning rate at t = T.
+        #[schemars(range(min = 0))]
+        pub min_lr: f64 = 0.0,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+        /// Unit of t.
+        pub per: Per = Per::default(),
+        /// Range of T.
+        pub t_max: TMax = TMax::default(),
+    }
 }
 
 impl Curve for Cosine {
@@ -43,14 +37,6 @@ impl Curve for Cosine {
             least => format!("return {} + ({} - {}) * {half}", real(least), real(self.base_lr), real(least)),
         };
         vec![part, rate]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -1,40 +1,27 @@
 //! Exponential decay: torch.optim.lr_scheduler.ExponentialLR; with `per: step` tf.train.exponential_decay without
 //! stairs.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Finding, Per, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
-/// base_lr * gamma^(t/every), where t counts from the start of training. For drops every few epochs, use `step`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Exponential {
-    /// First learning rate.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Factor per `every`.
-    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
-    pub gamma: f64,
-    /// Time in which the learning rate is multiplied by `gamma` once.
-    #[serde(default = "one_epoch")]
-    pub every: Period,
-    /// Unit of t.
-    #[serde(default = "per_epoch")]
-    pub per: Per,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
-}
-
-fn one_epoch() -> Period {
-    Period::Epochs(1.0)
-}
-
-fn per_epoch() -> Per {
-    Per::Epoch
+zoo_settings::settings! {
+    /// base_lr * gamma^(t/every), where t counts from the start of training. For drops every few epochs, use `step`.
+    pub struct Exponential {
+        /// First learning rate.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Factor per `every`.
+        #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
+        pub gamma: f64,
+        /// Time in which the learning rate is multiplied by `gamma` once.
+        pub every: Period = Period::Epochs(1.0),
+        /// Unit of t.
+        pub per: Per = Per::Epoch,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+    }
 }
 
 impl Curve for Exponential {
@@ -54,14 +41,6 @@ impl Curve for Exponential {
         };
         let every = format!("max({}, 1)", self.every.emit());
         vec![format!("return {} * {} ** ({t} / {every})", real(self.base_lr), real(self.gamma))]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

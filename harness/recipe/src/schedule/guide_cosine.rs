@@ -2,27 +2,23 @@
 
 use std::f64::consts::PI;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::{Clock, Curve, Warmup, real};
+use super::{Clock, Curve, real};
 use crate::schema::Period;
 
-/// Warm-up from `lr_init` to `lr_max`; then lr_max * (linear*cosine + 1e-5) with linear = (total - i)/(total - warmup)
-/// and cosine = (1 + cos(2*pi*0.47*i/(total - warmup)))/2, where the step i counts from the start of training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GuideCosine {
-    /// Learning rate at the start of the warm-up.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub lr_init: f64,
-    /// Learning rate at the end of the warm-up.
-    #[schemars(range(min = 0))]
-    pub lr_max: f64,
-    /// Length of the warm-up, in which step i uses (i+1)/length.
-    #[serde(default)]
-    pub warmup: Period,
+zoo_settings::settings! {
+    /// Warm-up from `lr_init` to `lr_max`; then lr_max * (linear*cosine + 1e-5) with linear = (total - i)/(total -
+    /// warmup) and cosine = (1 + cos(2*pi*0.47*i/(total - warmup)))/2, where the step i counts from the start of
+    /// training.
+    pub struct GuideCosine {
+        /// Learning rate at the start of the warm-up.
+        #[schemars(range(min = 0))]
+        pub lr_init: f64 = 0.0,
+        /// Learning rate at the end of the warm-up.
+        #[schemars(range(min = 0))]
+        pub lr_max: f64,
+        /// Length of the warm-up, in which step i uses (i+1)/length.
+        pub warmup: Period = Period::default(),
+    }
 }
 
 impl Curve for GuideCosine {
@@ -49,21 +45,5 @@ impl Curve for GuideCosine {
             "cosine = 0.5 * (1 + math.cos(math.pi * 2 * 0.47 * step / length))".to_owned(),
             format!("return {top} * (linear * cosine + 0.00001)"),
         ]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.lr_max
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.lr_max
-    }
-
-    fn peak_key(&self) -> &'static str {
-        "lr_max"
-    }
-
-    fn warmup(&self) -> Option<&Warmup> {
-        None
     }
 }

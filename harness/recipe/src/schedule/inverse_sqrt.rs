@@ -1,22 +1,19 @@
 //! Inverse square root: arXiv 1706.03762, equation 3, whose base_lr is (d_model * warmup_steps)^-0.5; with
 //! `warmup.count: from_zero` fairseq's InverseSquareRootSchedule.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Warmup, WarmupCount, real};
 
-/// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step,
-/// from 1 or 0 depending on `warmup.count`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InverseSqrt {
-    /// Learning rate at the end of the warm-up.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
+zoo_settings::settings! {
+    /// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step,
+    /// from 1 or 0 depending on `warmup.count`.
+    pub struct InverseSqrt {
+        /// Learning rate at the end of the warm-up.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+    }
 }
 
 impl Curve for InverseSqrt {
@@ -34,14 +31,6 @@ impl Curve for InverseSqrt {
         };
         let length = if self.warmup.is_some() { "max(warmup, 1)" } else { "1" };
         vec![format!("return {} * math.sqrt({length} / {number})", real(self.base_lr))]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

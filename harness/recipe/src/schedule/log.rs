@@ -1,26 +1,22 @@
 //! Constant ratios: numpy.logspace, as in LogScheduler of the SiamMask code.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Per, TMax, Warmup, emit_decay, real};
 
-/// base_lr * (end_lr/base_lr)^(t/(T-1)): the last step or epoch is at `end_lr`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LogDecay {
-    /// First learning rate after the warm-up.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub base_lr: f64,
-    /// Last learning rate.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub end_lr: f64,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
-    /// Unit of t.
-    #[serde(default)]
-    pub per: Per,
+zoo_settings::settings! {
+    /// base_lr * (end_lr/base_lr)^(t/(T-1)): the last step or epoch is at `end_lr`.
+    pub struct LogDecay {
+        /// First learning rate after the warm-up.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub base_lr: f64,
+        /// Last learning rate.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub end_lr: f64,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+        /// Unit of t.
+        pub per: Per = Per::default(),
+    }
 }
 
 impl Curve for LogDecay {
@@ -33,14 +29,6 @@ impl Curve for LogDecay {
         let part = format!("part = {}", emit_decay(self.per, TMax::AfterWarmup, self.warmup.as_ref(), 1));
         let (first, last) = (real(self.base_lr), real(self.end_lr));
         vec![part, format!("return {first} * ({last} / {first}) ** part")]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

@@ -37,7 +37,7 @@ use crate::emit::real;
 use time::{Clock, emit_decay};
 
 macro_rules! schedules {
-    ($($(#[doc = $doc:literal])+ $tag:ident: $variant:ident($curve:ty),)+) => {
+    ($($(#[doc = $doc:literal])+ $tag:ident: $variant:ident($curve:ty) around $peak:ident,)+) => {
         /// The learning rate of each step.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -59,9 +59,24 @@ macro_rules! schedules {
                 }
             }
 
-            fn curve_mut(&mut self) -> &mut dyn Curve {
+            /// The highest learning rate that the schedule is built around.
+            pub fn peak_lr(&self) -> f64 {
                 match self {
-                    $(Self::$variant(curve) => curve,)+
+                    $(Self::$variant(curve) => curve.$peak,)+
+                }
+            }
+
+            /// The highest learning rate, to change it: all learning rates go with it.
+            pub fn peak_lr_mut(&mut self) -> &mut f64 {
+                match self {
+                    $(Self::$variant(curve) => &mut curve.$peak,)+
+                }
+            }
+
+            /// The key of the highest learning rate in a recipe.
+            pub(crate) fn peak_key(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => stringify!($peak),)+
                 }
             }
         }
@@ -70,25 +85,25 @@ macro_rules! schedules {
 
 schedules! {
     /// Constant after the warm-up.
-    constant: Constant(Constant),
+    constant: Constant(Constant) around base_lr,
     /// Half a cosine from `base_lr` to `min_lr` (arXiv 1608.03983 without restarts; PyTorch's CosineAnnealingLR).
-    cosine: Cosine(Cosine),
+    cosine: Cosine(Cosine) around base_lr,
     /// The formula of MindSpore's ResNet50 migration guide: a linear factor times 0.47 periods of a cosine.
-    guide_cosine: GuideCosine(GuideCosine),
+    guide_cosine: GuideCosine(GuideCosine) around lr_max,
     /// (1 - t/T)^power.
-    poly: Poly(Poly),
+    poly: Poly(Poly) around base_lr,
     /// Constant ratio between steps, from one learning rate to another (used by SiamMask).
-    log: Log(LogDecay),
+    log: Log(LogDecay) around base_lr,
     /// Multiplied by `gamma` at regular intervals (PyTorch's StepLR).
-    step: Step(StepDecay),
+    step: Step(StepDecay) around base_lr,
     /// Multiplied by `gamma` at each milestone (PyTorch's MultiStepLR).
-    multi_step: MultiStep(MultiStep),
+    multi_step: MultiStep(MultiStep) around base_lr,
     /// Multiplied by `gamma` each epoch (PyTorch's ExponentialLR).
-    exponential: Exponential(Exponential),
+    exponential: Exponential(Exponential) around base_lr,
     /// 1/sqrt(t) after the warm-up (arXiv 1706.03762).
-    inverse_sqrt: InverseSqrt(InverseSqrt),
+    inverse_sqrt: InverseSqrt(InverseSqrt) around base_lr,
     /// Up to `max_lr` and down to almost zero, linearly or by cosines (PyTorch's OneCycleLR).
-    one_cycle: OneCycle(OneCycle),
+    one_cycle: OneCycle(OneCycle) around max_lr,
 }
 
 /// What a schedule knows of itself.
@@ -99,19 +114,10 @@ trait Curve {
     /// The same in Python: the body of a function of `step`, `per_epoch` (steps per epoch) and `steps` (of the training).
     fn emit(&self) -> Vec<String>;
 
-    /// The highest learning rate that the schedule is built around.
-    fn peak_lr(&self) -> f64;
-
-    /// The same, to change it: all learning rates go with it.
-    fn peak_lr_mut(&mut self) -> &mut f64;
-
-    /// The key of [`Curve::peak_lr`] in a recipe.
-    fn peak_key(&self) -> &'static str {
-        "base_lr"
+    /// The warm-up, before which the formula does not apply; `None` if the formula has its own.
+    fn warmup(&self) -> Option<&Warmup> {
+        None
     }
-
-    /// The warm-up; also `None` if the formula has its own.
-    fn warmup(&self) -> Option<&Warmup>;
 
     /// Checks beyond the schema, for a training with this number of epochs.
     fn findings(&self, _epochs: usize) -> Vec<Finding> {
@@ -137,21 +143,6 @@ impl Schedule {
         }
         lines.extend(self.curve().emit());
         lines
-    }
-
-    /// The highest learning rate that the schedule is built around.
-    pub fn peak_lr(&self) -> f64 {
-        self.curve().peak_lr()
-    }
-
-    /// The highest learning rate, to change it.
-    pub fn peak_lr_mut(&mut self) -> &mut f64 {
-        self.curve_mut().peak_lr_mut()
-    }
-
-    /// The key of the highest learning rate in a recipe.
-    pub(crate) fn peak_key(&self) -> &'static str {
-        self.curve().peak_key()
     }
 
     /// The warm-up, if the formula of the schedule does not include one.

@@ -1,30 +1,25 @@
 //! Drops at milestones: torch.optim.lr_scheduler.MultiStepLR.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::step::gamma;
 use super::{Clock, Curve, Finding, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
-/// base_lr * gamma^(number of milestones up to t), where t counts from the start of training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MultiStep {
-    /// First learning rate.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Factor of each drop.
-    #[serde(default = "gamma")]
-    #[schemars(range(min = 0, max = 1))]
-    pub gamma: f64,
-    /// Times of the drops, counted from the start of training: `[30 epochs, 60 epochs]`.
-    #[schemars(length(min = 1))]
-    pub milestones: Vec<Period>,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
+zoo_settings::settings! {
+    /// base_lr * gamma^(number of milestones up to t), where t counts from the start of training.
+    pub struct MultiStep {
+        /// First learning rate.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Factor of each drop.
+        #[schemars(range(min = 0, max = 1))]
+        pub gamma: f64 = 0.1,
+        /// Times of the drops, counted from the start of training: `[30 epochs, 60 epochs]`.
+        #[schemars(length(min = 1))]
+        pub milestones: Vec<Period>,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+    }
 }
 
 impl Curve for MultiStep {
@@ -44,14 +39,6 @@ impl Curve for MultiStep {
                 real(self.gamma)
             ),
         ]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

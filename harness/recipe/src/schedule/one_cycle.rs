@@ -6,31 +6,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::time::part;
-use super::{Clock, Curve, Warmup, real};
+use super::{Clock, Curve, real};
 
-/// From max_lr/div_factor up to `max_lr` at step pct_start*total - 1, and from there down to
-/// max_lr/div_factor/final_div_factor at the last step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OneCycle {
-    /// The highest learning rate.
-    #[schemars(range(min = 0))]
-    pub max_lr: f64,
-    /// Share of the training in which the learning rate increases.
-    #[serde(default = "pct_start")]
-    #[schemars(range(min = 0, max = 1))]
-    pub pct_start: f64,
-    /// `max_lr` divided by the first learning rate.
-    #[serde(default = "div_factor")]
-    #[schemars(range(min = 1))]
-    pub div_factor: f64,
-    /// The first learning rate divided by the last one.
-    #[serde(default = "final_div_factor")]
-    #[schemars(range(min = 1))]
-    pub final_div_factor: f64,
-    /// Shape of the curve.
-    #[serde(default)]
-    pub anneal: Anneal,
+zoo_settings::settings! {
+    /// From max_lr/div_factor up to `max_lr` at step pct_start*total - 1, and from there down to
+    /// max_lr/div_factor/final_div_factor at the last step.
+    pub struct OneCycle {
+        /// The highest learning rate.
+        #[schemars(range(min = 0))]
+        pub max_lr: f64,
+        /// Share of the training in which the learning rate increases.
+        #[schemars(range(min = 0, max = 1))]
+        pub pct_start: f64 = 0.3,
+        /// `max_lr` divided by the first learning rate.
+        #[schemars(range(min = 1))]
+        pub div_factor: f64 = 25.0,
+        /// The first learning rate divided by the last one.
+        #[schemars(range(min = 1))]
+        pub final_div_factor: f64 = 1e4,
+        /// Shape of the curve.
+        pub anneal: Anneal = Anneal::default(),
+    }
 }
 
 /// Curve between two learning rates.
@@ -51,18 +47,6 @@ impl Anneal {
             Self::Linear => start + (end - start) * part,
         }
     }
-}
-
-fn pct_start() -> f64 {
-    0.3
-}
-
-fn div_factor() -> f64 {
-    25.0
-}
-
-fn final_div_factor() -> f64 {
-    1e4
 }
 
 impl Curve for OneCycle {
@@ -90,22 +74,6 @@ impl Curve for OneCycle {
             format!("    return {}", between(&first, &peak, "share(step, top)")),
             format!("return {}", between(&peak, &last, "share(step - top, end - top)")),
         ]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.max_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.max_lr
-    }
-
-    fn peak_key(&self) -> &'static str {
-        "max_lr"
-    }
-
-    fn warmup(&self) -> Option<&Warmup> {
-        None
     }
 }
 

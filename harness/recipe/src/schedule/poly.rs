@@ -1,38 +1,27 @@
 //! Polynomial decay: DeepLab, arXiv 1606.00915, section 4.1.2. The DB authors' T is one more ([`TMax::AllPlusOne`]).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Per, TMax, Warmup, emit_decay, real};
 
-/// min_lr + (base_lr - min_lr) * (1 - t/T)^power.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Poly {
-    /// Learning rate at t = 0.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Learning rate at t = T.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub min_lr: f64,
-    /// Exponent.
-    #[serde(default = "power")]
-    #[schemars(range(min = 0))]
-    pub power: f64,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
-    /// Unit of t.
-    #[serde(default)]
-    pub per: Per,
-    /// Range of T.
-    #[serde(default)]
-    pub t_max: TMax,
-}
-
-fn power() -> f64 {
-    0.9
+zoo_settings::settings! {
+    /// min_lr + (base_lr - min_lr) * (1 - t/T)^power.
+    pub struct Poly {
+        /// Learning rate at t = 0.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Learning rate at t = T.
+        #[schemars(range(min = 0))]
+        pub min_lr: f64 = 0.0,
+        /// Exponent.
+        #[schemars(range(min = 0))]
+        pub power: f64 = 0.9,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+        /// Unit of t.
+        pub per: Per = Per::default(),
+        /// Range of T.
+        pub t_max: TMax = TMax::default(),
+    }
 }
 
 impl Curve for Poly {
@@ -49,14 +38,6 @@ impl Curve for Poly {
             least => format!("return {} + ({} - {}) * (1 - part){power}", real(least), real(self.base_lr), real(least)),
         };
         vec![part, rate]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

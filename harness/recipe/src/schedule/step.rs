@@ -1,33 +1,24 @@
 //! Drops at equal intervals: torch.optim.lr_scheduler.StepLR.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{Clock, Curve, Finding, Warmup, real};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
-/// base_lr * gamma^floor(t/every), where t counts from the start of training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepDecay {
-    /// First learning rate.
-    #[schemars(range(min = 0))]
-    pub base_lr: f64,
-    /// Factor of each drop.
-    #[serde(default = "gamma")]
-    #[schemars(range(min = 0, max = 1))]
-    pub gamma: f64,
-    /// Interval between drops.
-    pub every: Period,
-    /// Warm-up at the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Warmup>,
-}
-
-/// The factor of PyTorch's StepLR and MultiStepLR.
-pub(super) fn gamma() -> f64 {
-    0.1
+zoo_settings::settings! {
+    /// base_lr * gamma^floor(t/every), where t counts from the start of training.
+    pub struct StepDecay {
+        /// First learning rate.
+        #[schemars(range(min = 0))]
+        pub base_lr: f64,
+        /// Factor of each drop.
+        #[schemars(range(min = 0, max = 1))]
+        pub gamma: f64 = 0.1,
+        /// Interval between drops.
+        pub every: Period,
+        /// Warm-up at the beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub warmup: Option<Warmup> = None,
+    }
 }
 
 impl Curve for StepDecay {
@@ -39,14 +30,6 @@ impl Curve for StepDecay {
     fn emit(&self) -> Vec<String> {
         let every = format!("max({}, 1)", self.every.emit());
         vec![format!("return {} * {} ** (step // {every})", real(self.base_lr), real(self.gamma))]
-    }
-
-    fn peak_lr(&self) -> f64 {
-        self.base_lr
-    }
-
-    fn peak_lr_mut(&mut self) -> &mut f64 {
-        &mut self.base_lr
     }
 
     fn warmup(&self) -> Option<&Warmup> {

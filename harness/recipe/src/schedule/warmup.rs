@@ -7,25 +7,21 @@ use super::real;
 use super::time::{Clock, Per};
 use crate::schema::Period;
 
-/// Rise of the learning rate to `base_lr` at the beginning.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Warmup {
-    /// Length: `5 epochs`, `62 steps`.
-    pub over: Period,
-    /// Initial learning rate.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub start_lr: f64,
-    /// Shape of the curve.
-    #[serde(default)]
-    pub shape: WarmupShape,
-    /// The progress of the warm-up at step i of n.
-    #[serde(default)]
-    pub count: WarmupCount,
-    /// Unit of i.
-    #[serde(default)]
-    pub per: Per,
+zoo_settings::settings! {
+    /// Rise of the learning rate to `base_lr` at the beginning.
+    pub struct Warmup {
+        /// Length: `5 epochs`, `62 steps`.
+        pub over: Period,
+        /// Initial learning rate.
+        #[schemars(range(min = 0))]
+        pub start_lr: f64 = 0.0,
+        /// Shape of the curve.
+        pub shape: WarmupShape = WarmupShape::default(),
+        /// The progress of the warm-up at step i of n.
+        pub count: WarmupCount = WarmupCount::default(),
+        /// Unit of i.
+        pub per: Per = Per::default(),
+    }
 }
 
 /// Curve of a warm-up at the progress f.

@@ -10,18 +10,17 @@ use super::{
     TextFolder, TextScenes, Videos,
 };
 
-/// The source of the samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Data {
-    /// The data set.
-    pub source: Source,
-    /// Where the data set can be downloaded, for users who do not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub download: Option<String>,
-    /// What happens if a sample is broken or unreadable.
-    #[serde(default)]
-    pub on_error: OnError,
+zoo_settings::settings! {
+    /// The source of the samples.
+    pub struct Data {
+        /// The data set.
+        pub source: Source,
+        /// Where the data set can be downloaded, for users who do not have it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub download: Option<String> = None,
+        /// What happens if a sample is broken or unreadable.
+        pub on_error: OnError = OnError::default(),
+    }
 }
 
 /// A data set.
@@ -156,53 +155,43 @@ impl Source {
     }
 }
 
-/// One folder per class below one folder per split.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ImageFolder {
-    /// Folder that contains the splits; `--data` replaces it.
-    pub root: PathBuf,
-    /// Folder of the training split below `root`.
-    #[serde(default = "train_folder")]
-    pub train: PathBuf,
-    /// Folder of the validation split below `root`.
-    #[serde(default = "val_folder")]
-    pub val: PathBuf,
-    /// File below `root` with one class folder per line, in the order of class indices; by default the folders are
-    /// sorted. All splits have the same classes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classes_from: Option<PathBuf>,
+zoo_settings::settings! {
+    /// One folder per class below one folder per split.
+    pub struct ImageFolder {
+        /// Folder that contains the splits; `--data` replaces it.
+        pub root: PathBuf,
+        /// Folder of the training split below `root`.
+        pub train: PathBuf = "train".into(),
+        /// Folder of the validation split below `root`.
+        pub val: PathBuf = "val".into(),
+        /// File below `root` with one class folder per line, in the order of class indices; by default the folders are
+        /// sorted. All splits have the same classes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub classes_from: Option<PathBuf> = None,
+    }
 }
 
-fn train_folder() -> PathBuf {
-    "train".into()
+zoo_settings::settings! {
+    /// One folder per class, without a split. Held-out images are chosen by the hash of their paths relative to `root`.
+    pub struct ClassFolders {
+        /// Folder that contains the class folders; `--data` replaces it.
+        pub root: PathBuf,
+    }
 }
 
-fn val_folder() -> PathBuf {
-    "val".into()
+zoo_settings::settings! {
+    /// CIFAR-10 in its binary version.
+    pub struct Cifar10 {
+        /// Folder that contains the files; `--data` replaces it.
+        pub root: PathBuf,
+    }
 }
 
-/// One folder per class, without a split. Held-out images are chosen by the hash of their paths relative to `root`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClassFolders {
-    /// Folder that contains the class folders; `--data` replaces it.
-    pub root: PathBuf,
-}
-
-/// CIFAR-10 in its binary version.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Cifar10 {
-    /// Folder that contains the files; `--data` replaces it.
-    pub root: PathBuf,
-}
-
-/// Grey images with classes in IDX files: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with
-/// `t10k`, which is held out; unpacked. Classes are the numbers from 0 to the largest label.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Idx {
-    /// Folder that contains the files; `--data` replaces it.
-    pub root: PathBuf,
+zoo_settings::settings! {
+    /// Grey images with classes in IDX files: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with
+    /// `t10k`, which is held out; unpacked. Classes are the numbers from 0 to the largest label.
+    pub struct Idx {
+        /// Folder that contains the files; `--data` replaces it.
+        pub root: PathBuf,
+    }
 }

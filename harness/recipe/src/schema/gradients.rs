@@ -3,22 +3,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What happens to gradients before the update.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Gradients {
-    /// Gradient clipping, in the order of application, before weight decay.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub clip: Vec<Clip>,
-    /// Whether scaled gradients are clipped, before they are divided by the loss scale. This only matters if
-    /// `npu.loss_scale` scales the loss.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub clip_scaled: bool,
-    /// A step with a loss above this value, or with a NaN loss, updates no parameter. Running statistics are still
-    /// updated, unless the loss is NaN.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skip_loss_above: Option<f64>,
+zoo_settings::settings! {
+    /// What happens to gradients before the update.
+    pub struct Gradients {
+        /// Gradient clipping, in the order of application, before weight decay.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub clip: Vec<Clip> = Vec::new(),
+        /// Whether scaled gradients are clipped, before they are divided by the loss scale. This only matters if
+        /// `npu.loss_scale` scales the loss.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub clip_scaled: bool = false,
+        /// A step with a loss above this value, or with a NaN loss, updates no parameter. Running statistics are still
+        /// updated, unless the loss is NaN.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub skip_loss_above: Option<f64> = None,
+    }
 }
 
 /// Gradient clipping.

@@ -1,21 +1,18 @@
 //! Initialisation of parameters: per layer, and defaults.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 pub use zoo_graph::init::{Dirac, FanMode, Init, Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
 
-/// Initialisation of the parameters of a convolution or dense layer. The defaults come from the enclosing block, then
-/// from `model.init`, then from PyTorch (`torch_default`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WeightInit {
-    /// Initialisation of the weight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<Init>,
-    /// Initialisation of the bias.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bias: Option<Init>,
+zoo_settings::settings! {
+    /// Initialisation of the parameters of a convolution or dense layer. The defaults come from the enclosing block,
+    /// then from `model.init`, then from PyTorch (`torch_default`).
+    pub struct WeightInit {
+        /// Initialisation of the weight.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub weight: Option<Init> = None,
+        /// Initialisation of the bias.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bias: Option<Init> = None,
+    }
 }
 
 impl WeightInit {
@@ -41,18 +38,18 @@ impl WeightInit {
     }
 }
 
-/// Initialisation of the parameters of a batch normalisation. The defaults come from the enclosing block, then from
-/// `model.init`, then from PyTorch (gamma 1, beta 0).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BnInit {
-    /// Value of all elements of the scale. Zero for the last normalisation of a residual branch makes the block start
-    /// as the identity (arXiv 1706.02677).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gamma: Option<f64>,
-    /// Value of all elements of the shift.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beta: Option<f64>,
+zoo_settings::settings! {
+    /// Initialisation of the parameters of a batch normalisation. The defaults come from the enclosing block, then from
+    /// `model.init`, then from PyTorch (gamma 1, beta 0).
+    pub struct BnInit {
+        /// Value of all elements of the scale. Zero for the last normalisation of a residual branch makes the block
+        /// start as the identity (arXiv 1706.02677).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub gamma: Option<f64> = None,
+        /// Value of all elements of the shift.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub beta: Option<f64> = None,
+    }
 }
 
 impl BnInit {
@@ -67,16 +64,17 @@ impl BnInit {
     }
 }
 
-/// Initialisation of all parameters whose layer has none. By default as in PyTorch (`torch_default`; gamma 1, beta 0).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct InitDefaults {
-    /// Initialisation of convolutions.
-    pub conv: WeightInit,
-    /// Initialisation of dense layers.
-    pub linear: WeightInit,
-    /// Initialisation of batch normalisations.
-    pub bn: BnInit,
+zoo_settings::settings! {
+    /// Initialisation of all parameters whose layer has none. By default as in PyTorch (`torch_default`; gamma 1, beta
+    /// 0).
+    pub struct InitDefaults {
+        /// Initialisation of convolutions.
+        pub conv: WeightInit = WeightInit::default(),
+        /// Initialisation of dense layers.
+        pub linear: WeightInit = WeightInit::default(),
+        /// Initialisation of batch normalisations.
+        pub bn: BnInit = BnInit::default(),
+    }
 }
 
 impl InitDefaults {

@@ -2,37 +2,35 @@
 
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_settings::settings;
 
 use super::Metric;
 
-/// A text file in UTF-8, or a folder with files `*.txt`, which are read in the order of their paths. The first part is
-/// used for training, the rest is held out. The length of windows is the one of the input of the network. The classes
-/// are characters, or the tokens of a tokenizer. With `preprocess.masking`, `[PAD]`, `[CLS]`, `[SEP]` and `[MASK]`
-/// follow the characters; a tokenizer must have these tokens (or RoBERTa's `<pad>`, `<s>`, `</s>` and `<mask>`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TextFile {
-    /// The file or folder; `--data` replaces it.
-    pub path: PathBuf,
-    /// Share of the characters that are held out.
-    #[serde(default = "tenth")]
-    #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
-    pub validation: f64,
-    /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000000000))]
-    pub windows: Option<usize>,
-    /// A tokenizer (BPE, WordPiece or Unigram) of Hugging Face's `tokenizers`: the path of a `tokenizer.json`. Its
-    /// post-processor, truncation and padding are not used. By default text is read by characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<PathBuf>,
-    /// The vocabulary of a text without `tokenizer`: characters in the order of their classes; by default those of the
-    /// file by code point. A run stores its vocabulary and uses it for other files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vocabulary: Option<String>,
+settings! {
+    /// A text file in UTF-8, or a folder with files `*.txt`, which are read in the order of their paths. The first part
+    /// is used for training, the rest is held out. The length of windows is the one of the input of the network. The
+    /// classes are characters, or the tokens of a tokenizer. With `preprocess.masking`, `[PAD]`, `[CLS]`, `[SEP]` and
+    /// `[MASK]` follow the characters; a tokenizer must have these tokens (or RoBERTa's `<pad>`, `<s>`, `</s>` and
+    /// `<mask>`).
+    pub struct TextFile {
+        /// The file or folder; `--data` replaces it.
+        pub path: PathBuf,
+        /// Share of the characters that are held out.
+        #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
+        pub validation: f64 = TextFile::VALIDATION,
+        /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 1000000000))]
+        pub windows: Option<usize> = None,
+        /// A tokenizer (BPE, WordPiece or Unigram) of Hugging Face's `tokenizers`: the path of a `tokenizer.json`. Its
+        /// post-processor, truncation and padding are not used. By default text is read by characters.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tokenizer: Option<PathBuf> = None,
+        /// The vocabulary of a text without `tokenizer`: characters in the order of their classes; by default those of
+        /// the file by code point. A run stores its vocabulary and uses it for other files.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub vocabulary: Option<String> = None,
+    }
 }
 
 impl TextFile {
@@ -40,24 +38,20 @@ impl TextFile {
     pub const VALIDATION: f64 = 0.1;
 }
 
-fn tenth() -> f64 {
-    TextFile::VALIDATION
-}
-
-/// How tokens are hidden (arXiv 1810.04805, section 3.1): of the chosen tokens, 80 % become `[MASK]`, 10 % a random
-/// token, and 10 % stay. In training other tokens are hidden in each epoch, in evaluation always the same. The loss
-/// `softmax_cross_entropy` ignores the other tokens: their label is its `ignore`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Masking {
-    /// Share of the tokens of a sequence that are chosen; at least one is.
-    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
-    pub share: f64,
-    /// Whether samples are pairs of sentences, `[CLS] A [SEP] B [SEP]` with padding. B follows A in half of the pairs;
-    /// in the others it comes from another document (label `next_sentence_label`: 0 if B follows A, else 1). Texts
-    /// then have a sentence per line and an empty line after each document. Further inputs, if the network has them:
-    /// `token_type_ids` (1 for B) and `attention_mask` (0 for padding).
-    pub sentence_pairs: bool,
+settings! {
+    /// How tokens are hidden (arXiv 1810.04805, section 3.1): of the chosen tokens, 80 % become `[MASK]`, 10 % a random
+    /// token, and 10 % stay. In training other tokens are hidden in each epoch, in evaluation always the same. The loss
+    /// `softmax_cross_entropy` ignores the other tokens: their label is its `ignore`.
+    pub struct Masking {
+        /// Share of the tokens of a sequence that are chosen; at least one is.
+        #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
+        pub share: f64 = 0.15,
+        /// Whether samples are pairs of sentences, `[CLS] A [SEP] B [SEP]` with padding. B follows A in half of the
+        /// pairs; in the others it comes from another document (label `next_sentence_label`: 0 if B follows A, else 1).
+        /// Texts then have a sentence per line and an empty line after each document. Further inputs, if the network
+        /// has them: `token_type_ids` (1 for B) and `attention_mask` (0 for padding).
+        pub sentence_pairs: bool = false,
+    }
 }
 
 impl Masking {
@@ -67,12 +61,6 @@ impl Masking {
             true => &[Metric::CrossEntropy, Metric::Perplexity, Metric::MaskedAccuracy, Metric::NextSentenceAccuracy],
             false => &[Metric::CrossEntropy, Metric::Perplexity, Metric::MaskedAccuracy],
         }
-    }
-}
-
-impl Default for Masking {
-    fn default() -> Self {
-        Self { share: 0.15, sentence_pairs: false }
     }
 }
 

@@ -47,63 +47,57 @@ pub use crate::optimizer::*;
 pub use crate::schedule::*;
 pub use crate::shared_blocks::BlockFile;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_yaml::with::singleton_map_recursive;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::resolve::{ResolvedModel, expand};
 use crate::span::{ConfigPath, Span, SpanTable};
 
-/// A model, its training, and its target.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Recipe {
-    /// Name of the recipe: lower-case letters, digits, `-` and `_`.
-    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*$"))]
-    pub name: String,
-    /// Description in one or two sentences.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Source of the network and its results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<Reference>,
-    /// The architecture.
-    pub model: Model,
-    /// The source of the samples.
-    pub data: Data,
-    /// From a decoded image to the input of the network.
-    #[serde(default)]
-    pub preprocess: Preprocess,
-    /// From the outputs of the network to what is evaluated.
-    #[serde(default, skip_serializing_if = "Postprocess::is_default")]
-    pub postprocess: Postprocess,
-    /// The loss: the sum of the terms named here.
-    pub loss: Loss,
-    /// What happens to gradients before the update.
-    #[serde(default)]
-    pub gradients: Gradients,
-    /// The update rule.
-    pub optimizer: Optimizer,
-    /// The learning rate of each step.
-    pub schedule: Schedule,
-    /// Batch size, length, evaluations and checkpoints of the training.
-    pub train: Train,
-    /// The target that the training has to reach.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<Target>,
-    /// The simulated NPU.
-    #[serde(default)]
-    pub npu: Npu,
-    /// Settings of the CPU engine.
-    #[serde(default)]
-    pub engine: Engine,
-    /// The golden tensors that prove one step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub golden: Option<Golden>,
-    /// Where each node was written.
-    #[serde(skip)]
-    pub spans: SpanTable,
+zoo_settings::settings! {
+    /// A model, its training, and its target.
+    pub struct Recipe {
+        /// Name of the recipe: lower-case letters, digits, `-` and `_`.
+        #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*$"))]
+        pub name: String,
+        /// Description in one or two sentences.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub description: Option<String> = None,
+        /// Source of the network and its results.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reference: Option<Reference> = None,
+        /// The architecture.
+        pub model: Model,
+        /// The source of the samples.
+        pub data: Data,
+        /// From a decoded image to the input of the network.
+        pub preprocess: Preprocess = Preprocess::default(),
+        /// From the outputs of the network to what is evaluated.
+        #[serde(skip_serializing_if = "Postprocess::is_default")]
+        pub postprocess: Postprocess = Postprocess::default(),
+        /// The loss: the sum of the terms named here.
+        pub loss: Loss,
+        /// What happens to gradients before the update.
+        pub gradients: Gradients = Gradients::default(),
+        /// The update rule.
+        pub optimizer: Optimizer,
+        /// The learning rate of each step.
+        pub schedule: Schedule,
+        /// Batch size, length, evaluations and checkpoints of the training.
+        pub train: Train,
+        /// The target that the training has to reach.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub target: Option<Target> = None,
+        /// The simulated NPU.
+        pub npu: Npu = Npu::default(),
+        /// Settings of the CPU engine.
+        pub engine: Engine = Engine::default(),
+        /// The golden tensors that prove one step.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub golden: Option<Golden> = None,
+        /// Where each node was written.
+        #[serde(skip)]
+        pub spans: SpanTable,
+    }
 }
 
 impl Recipe {
@@ -165,14 +159,14 @@ impl Recipe {
     }
 }
 
-/// Source of a network and its results.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Reference {
-    /// The paper, for example `arXiv 1512.03385`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
-    /// The code that the recipe follows, and its variant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+zoo_settings::settings! {
+    /// Source of a network and its results.
+    pub struct Reference {
+        /// The paper, for example `arXiv 1512.03385`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub paper: Option<String> = None,
+        /// The code that the recipe follows, and its variant.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub code: Option<String> = None,
+    }
 }

@@ -7,29 +7,28 @@ use serde::{Deserialize, Serialize};
 use super::{InitDefaults, Scalar};
 use crate::layers::Body;
 
-/// The architecture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// Shape of each input without the batch. The body starts from the first one; use `from` for the others.
-    #[schemars(length(min = 1))]
-    pub inputs: IndexMap<String, InputShape>,
-    /// Number of classes; layers refer to it as `$classes`.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub classes: usize,
-    /// Initialisation of parameters whose layer has none.
-    #[serde(default)]
-    pub init: InitDefaults,
-    /// Parts that are used several times.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub blocks: IndexMap<String, Block>,
-    /// The layers, from input to output.
-    #[schemars(length(min = 1))]
-    pub body: Body,
-    /// Outputs of the network, if there are several: taps, by the names that losses and metrics use. By default the
-    /// last value is the output `logits`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub outputs: IndexMap<String, String>,
+zoo_settings::settings! {
+    /// The architecture.
+    pub struct Model {
+        /// Shape of each input without the batch. The body starts from the first one; use `from` for the others.
+        #[schemars(length(min = 1))]
+        pub inputs: IndexMap<String, InputShape>,
+        /// Number of classes; layers refer to it as `$classes`.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub classes: usize,
+        /// Initialisation of parameters whose layer has none.
+        pub init: InitDefaults = InitDefaults::default(),
+        /// Parts that are used several times.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub blocks: IndexMap<String, Block> = IndexMap::new(),
+        /// The layers, from input to output.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+        /// Outputs of the network, if there are several: taps, by the names that losses and metrics use. By default the
+        /// last value is the output `logits`.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub outputs: IndexMap<String, String> = IndexMap::new(),
+    }
 }
 
 /// Shape of an input without the batch.
@@ -44,22 +43,22 @@ pub enum InputShape {
     Numbers(NumberShape),
 }
 
-/// Whole numbers from 0, for example token ids.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct IndexShape {
-    /// Their shape: `[256]` for samples of 256 tokens.
-    #[schemars(length(min = 1, max = 8))]
-    pub indices: Vec<Extent>,
+zoo_settings::settings! {
+    /// Whole numbers from 0, for example token ids.
+    pub struct IndexShape {
+        /// Their shape: `[256]` for samples of 256 tokens.
+        #[schemars(length(min = 1, max = 8))]
+        pub indices: Vec<Extent>,
+    }
 }
 
-/// Real numbers of any shape, for example a mask that is 1 for tokens and 0 for padding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NumberShape {
-    /// Their shape: `[256]` for one number for each of 256 tokens.
-    #[schemars(length(min = 1, max = 8))]
-    pub numbers: Vec<Extent>,
+zoo_settings::settings! {
+    /// Real numbers of any shape, for example a mask that is 1 for tokens and 0 for padding.
+    pub struct NumberShape {
+        /// Their shape: `[256]` for one number for each of 256 tokens.
+        #[schemars(length(min = 1, max = 8))]
+        pub numbers: Vec<Extent>,
+    }
 }
 
 impl InputShape {
@@ -127,17 +126,17 @@ impl InputShape {
 #[serde(transparent)]
 pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
 
-/// A part of a network with arguments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Block {
-    /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub args: IndexMap<String, Option<Scalar>>,
-    /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
-    #[serde(default, skip_serializing_if = "InitDefaults::is_empty")]
-    pub init: InitDefaults,
-    /// The layers.
-    #[schemars(length(min = 1))]
-    pub body: Body,
+zoo_settings::settings! {
+    /// A part of a network with arguments.
+    pub struct Block {
+        /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub args: IndexMap<String, Option<Scalar>> = IndexMap::new(),
+        /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
+        #[serde(skip_serializing_if = "InitDefaults::is_empty")]
+        pub init: InitDefaults = InitDefaults::default(),
+        /// The layers.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
 }

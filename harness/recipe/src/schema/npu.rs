@@ -213,16 +213,16 @@ pub enum LossScale {
     Dynamic(DynamicScale),
 }
 
-/// A constant factor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FixedScale {
-    /// The factor.
-    #[schemars(range(min = 1))]
-    pub scale: f64,
-    /// Whether the update of a step that overflows is skipped (`drop_overflow_update` in MindSpore).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub skip_overflow: bool,
+settings! {
+    /// A constant factor.
+    pub struct FixedScale {
+        /// The factor.
+        #[schemars(range(min = 1))]
+        pub scale: f64,
+        /// Whether the update of a step that overflows is skipped (`drop_overflow_update` in MindSpore).
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub skip_overflow: bool = false,
+    }
 }
 
 settings! {

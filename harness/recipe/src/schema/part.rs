@@ -5,36 +5,34 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Modules that are frozen, join or leave the training later, or have another learning rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Part {
-    /// Full names of modules, including everything inside them, or of parameters. For each parameter, the innermost
-    /// listed name applies.
-    #[schemars(length(min = 1))]
-    pub modules: Vec<String>,
-    /// Whether they are trained.
-    #[serde(default = "trained")]
-    pub trained: bool,
-    /// First epoch (from 0) in which they are trained. The optimizer is reset at this point, including its momentum.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(max = 100000))]
-    pub from_epoch: usize,
-    /// First epoch in which they are no longer trained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100000))]
-    pub until_epoch: Option<usize>,
-    /// Factor on the learning rate.
-    #[serde(default = "one")]
-    #[schemars(range(min = 0))]
-    pub lr: f64,
-    /// Which statistics their normalisations use in training.
-    #[serde(default)]
-    pub statistics: Statistics,
-    /// Whether their gradients are computed, summed over the steps and included in the norm for clipping, although they
-    /// are not updated (as in the refinement stage of the SiamMask code).
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub leaks: bool,
+zoo_settings::settings! {
+    /// Modules that are frozen, join or leave the training later, or have another learning rate.
+    pub struct Part {
+        /// Full names of modules, including everything inside them, or of parameters. For each parameter, the innermost
+        /// listed name applies.
+        #[schemars(length(min = 1))]
+        pub modules: Vec<String>,
+        /// Whether they are trained.
+        pub trained: bool = true,
+        /// First epoch (from 0) in which they are trained. The optimizer is reset at this point, including its
+        /// momentum.
+        #[serde(skip_serializing_if = "is_zero")]
+        #[schemars(range(max = 100000))]
+        pub from_epoch: usize = 0,
+        /// First epoch in which they are no longer trained.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 100000))]
+        pub until_epoch: Option<usize> = None,
+        /// Factor on the learning rate.
+        #[schemars(range(min = 0))]
+        pub lr: f64 = 1.0,
+        /// Which statistics their normalisations use in training.
+        pub statistics: Statistics = Statistics::default(),
+        /// Whether their gradients are computed, summed over the steps and included in the norm for clipping, although
+        /// they are not updated (as in the refinement stage of the SiamMask code).
+        #[serde(skip_serializing_if = "is_false")]
+        pub leaks: bool = false,
+    }
 }
 
 impl Part {
@@ -44,26 +42,20 @@ impl Part {
     }
 }
 
-/// Weights and running statistics from which a training starts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InitFrom {
-    /// A run folder, a checkpoint, a safetensors file, or a PyTorch state_dict (`.pth`, `.pt`).
-    pub checkpoint: PathBuf,
-    /// Module in the file: `<from>.conv1.weight` in the file becomes `conv1.weight`. By default the whole file is used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Module of the network: `conv1.weight` in the file becomes `<into>.conv1.weight`. By default names are unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub into: Option<String>,
-}
-
-fn trained() -> bool {
-    true
-}
-
-fn one() -> f64 {
-    1.0
+zoo_settings::settings! {
+    /// Weights and running statistics from which a training starts.
+    pub struct InitFrom {
+        /// A run folder, a checkpoint, a safetensors file, or a PyTorch state_dict (`.pth`, `.pt`).
+        pub checkpoint: PathBuf,
+        /// Module in the file: `<from>.conv1.weight` in the file becomes `conv1.weight`. By default the whole file is
+        /// used.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub from: Option<String> = None,
+        /// Module of the network: `conv1.weight` in the file becomes `<into>.conv1.weight`. By default names are
+        /// unchanged.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub into: Option<String> = None,
+    }
 }
 
 fn is_zero(epoch: &usize) -> bool {

@@ -1,7 +1,5 @@
 //! From decoded images to the input of the network, and from its outputs to what is evaluated.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_settings::settings;
 
 use super::{
@@ -9,51 +7,51 @@ use super::{
     Tracking,
 };
 
-/// From a decoded image (u8, RGB) to the input of the network.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Preprocess {
-    /// Steps for training, in order.
-    pub train: Vec<Step>,
-    /// Steps for evaluation, in order.
-    pub eval: Vec<Step>,
-    /// How the images of a training batch are mixed, after all steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mix: Option<Mix>,
-    /// How images are varied in evaluation, to average what the network makes of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tta: Option<TestTimeAugmentation>,
-    /// How images with text become samples; `train` and `eval` can then only normalise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<TextPreparation>,
-    /// How images with label maps become samples; `train` and `eval` can then only normalise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label_maps: Option<LabelMapPreparation>,
-    /// How images with boxes become samples; `train` and `eval` can then only normalise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub boxes: Option<BoxPreparation>,
-    /// How tokens of texts are hidden from the network, which predicts them; by default it predicts the next token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub masking: Option<Masking>,
-    /// How videos become samples; `train` and `eval` can then only normalise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pairs: Option<PairPreparation>,
+settings! {
+    /// From a decoded image (u8, RGB) to the input of the network.
+    pub struct Preprocess {
+        /// Steps for training, in order.
+        pub train: Vec<Step> = Vec::new(),
+        /// Steps for evaluation, in order.
+        pub eval: Vec<Step> = Vec::new(),
+        /// How the images of a training batch are mixed, after all steps.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mix: Option<Mix> = None,
+        /// How images are varied in evaluation, to average what the network makes of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tta: Option<TestTimeAugmentation> = None,
+        /// How images with text become samples; `train` and `eval` can then only normalise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub text: Option<TextPreparation> = None,
+        /// How images with label maps become samples; `train` and `eval` can then only normalise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub label_maps: Option<LabelMapPreparation> = None,
+        /// How images with boxes become samples; `train` and `eval` can then only normalise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub boxes: Option<BoxPreparation> = None,
+        /// How tokens of texts are hidden from the network, which predicts them; by default it predicts the next token.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub masking: Option<Masking> = None,
+        /// How videos become samples; `train` and `eval` can then only normalise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pairs: Option<PairPreparation> = None,
+    }
 }
 
-/// Postprocessing of the outputs of the network before evaluation. Not needed for classification and language
-/// modelling.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Postprocess {
-    /// Outlines of text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<TextDetection>,
-    /// Boxes of objects.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub boxes: Option<BoxDetection>,
-    /// Position of a target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub track: Option<Tracking>,
+settings! {
+    /// Postprocessing of the outputs of the network before evaluation. Not needed for classification and language
+    /// modelling.
+    pub struct Postprocess {
+        /// Outlines of text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub text: Option<TextDetection> = None,
+        /// Boxes of objects.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub boxes: Option<BoxDetection> = None,
+        /// Position of a target.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub track: Option<Tracking> = None,
+    }
 }
 
 impl Postprocess {

@@ -52,33 +52,33 @@ pub enum Instructions {
     Amx,
 }
 
-/// The golden tensors that prove one step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Golden {
-    /// Path of the manifest, relative to `golden/`.
-    pub manifest: PathBuf,
-    /// Variant of the manifest to compare with, instead of the main step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variant: Option<String>,
-    /// `train.parts` of the step of the golden, if they differ from those of the first epoch of the recipe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<Vec<Part>>,
-    /// Names in the recipe of the outputs of the reference network, by their keys, if they differ: an output of the
-    /// model, a component of the loss, or another quantity that the step reports.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub outputs: IndexMap<String, String>,
-    /// Intended differences between golden and recipe; any other difference fails the check.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub declares: Vec<Difference>,
+settings! {
+    /// The golden tensors that prove one step.
+    pub struct Golden {
+        /// Path of the manifest, relative to `golden/`.
+        pub manifest: PathBuf,
+        /// Variant of the manifest to compare with, instead of the main step.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub variant: Option<String> = None,
+        /// `train.parts` of the step of the golden, if they differ from those of the first epoch of the recipe.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub parts: Option<Vec<Part>> = None,
+        /// Names in the recipe of the outputs of the reference network, by their keys, if they differ: an output of the
+        /// model, a component of the loss, or another quantity that the step reports.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub outputs: IndexMap<String, String> = IndexMap::new(),
+        /// Intended differences between golden and recipe; any other difference fails the check.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub declares: Vec<Difference> = Vec::new(),
+    }
 }
 
-/// An intended difference between golden and recipe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Difference {
-    /// The differing value: a path in the recipe, for example `optimizer.sgd.no_decay`.
-    pub path: String,
-    /// Why.
-    pub because: String,
+settings! {
+    /// An intended difference between golden and recipe.
+    pub struct Difference {
+        /// The differing value: a path in the recipe, for example `optimizer.sgd.no_decay`.
+        pub path: String,
+        /// Why.
+        pub because: String,
+    }
 }

@@ -2,23 +2,21 @@
 
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use zoo_settings::settings;
 
-/// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val` parts,
-/// or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey levels are
-/// the classes, levels of 0 to 255 whatever the bits of the file; 255 means no class. The optional file `classes.txt`
-/// contains one class name per line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LabelMaps {
-    /// Folder with one of these layouts; `--data` replaces it.
-    pub root: PathBuf,
-    /// The values of pixels in the order of classes, for example `[0, 255]` for black and white masks; by default each
-    /// value is the number of its class. 255 is no class unless it is listed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub values: Option<Vec<u8>>,
+settings! {
+    /// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val`
+    /// parts, or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey
+    /// levels are the classes, levels of 0 to 255 whatever the bits of the file; 255 means no class. The optional file
+    /// `classes.txt` contains one class name per line.
+    pub struct LabelMaps {
+        /// Folder with one of these layouts; `--data` replaces it.
+        pub root: PathBuf,
+        /// The values of pixels in the order of classes, for example `[0, 255]` for black and white masks; by default
+        /// each value is the number of its class. 255 is no class unless it is listed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub values: Option<Vec<u8>>,
+    }
 }
 
 settings! {

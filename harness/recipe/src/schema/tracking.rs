@@ -2,55 +2,53 @@
 
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// Crops of 511x511 pixels around their targets, as prepared by the authors of SiamMask from COCO, ImageNet DET and
-/// VID, and YouTube-VOS.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Crop511 {
-    /// Folder that contains the sets.
-    pub root: PathBuf,
-    /// The sets that are mixed.
-    pub sets: Vec<CropSet>,
-    /// Pairs per epoch.
-    #[schemars(range(min = 1, max = 100000000))]
-    pub pairs: usize,
-    /// Folder of evaluation sequences, relative to `root`: VOT (`groundtruth.txt` next to the frames) or DAVIS.
-    pub sequences: PathBuf,
+zoo_settings::settings! {
+    /// Crops of 511x511 pixels around their targets, as prepared by the authors of SiamMask from COCO, ImageNet DET and
+    /// VID, and YouTube-VOS.
+    pub struct Crop511 {
+        /// Folder that contains the sets.
+        pub root: PathBuf,
+        /// The sets that are mixed.
+        pub sets: Vec<CropSet>,
+        /// Pairs per epoch.
+        #[schemars(range(min = 1, max = 100000000))]
+        pub pairs: usize,
+        /// Folder of evaluation sequences, relative to `root`: VOT (`groundtruth.txt` next to the frames) or DAVIS.
+        pub sequences: PathBuf,
+    }
 }
 
-/// One set of crops.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CropSet {
-    /// Folder of the crops, relative to the root.
-    pub folder: PathBuf,
-    /// JSON index, relative to the root.
-    pub index: PathBuf,
-    /// Whether the set has masks.
-    pub masks: bool,
-    /// Tracks used per round through the mixture; by default all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100000000))]
-    pub tracks: Option<usize>,
-    /// Largest number of frames between template and search image, if it differs from `preprocess.pairs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frame_range: Option<usize>,
+zoo_settings::settings! {
+    /// One set of crops.
+    pub struct CropSet {
+        /// Folder of the crops, relative to the root.
+        pub folder: PathBuf,
+        /// JSON index, relative to the root.
+        pub index: PathBuf,
+        /// Whether the set has masks.
+        pub masks: bool,
+        /// Tracks used per round through the mixture; by default all.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 100000000))]
+        pub tracks: Option<usize> = None,
+        /// Largest number of frames between template and search image, if it differs from `preprocess.pairs`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub frame_range: Option<usize> = None,
+    }
 }
 
-/// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT and its
-/// kin (`groundtruth.txt` or `groundtruth_rect.txt` next to the frames, or to their folder `color` or `img`). Training
-/// and evaluation use the same videos, so a training on them is refused while the recipe has a target.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FrameFolder {
-    /// The folder; `--data` replaces it.
-    pub root: PathBuf,
-    /// The target, by its number in masks of several objects (DAVIS 2017: an entry of the palette, from 1). Without it,
-    /// the masks of a video show one object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 255))]
-    pub object: Option<u8>,
+zoo_settings::settings! {
+    /// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT
+    /// and its kin (`groundtruth.txt` or `groundtruth_rect.txt` next to the frames, or to their folder `color` or
+    /// `img`). Training and evaluation use the same videos, so a training on them is refused while the recipe has a
+    /// target.
+    pub struct FrameFolder {
+        /// The folder; `--data` replaces it.
+        pub root: PathBuf,
+        /// The target, by its number in masks of several objects (DAVIS 2017: an entry of the palette, from 1). Without
+        /// it, the masks of a video show one object.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 255))]
+        pub object: Option<u8> = None,
+    }
 }

@@ -2,65 +2,55 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{InitFrom, Length, Metric, Part, Period};
 
-/// Batch size, length, evaluations and checkpoints of the training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Train {
-    /// Batch size: samples per update. With simulated devices, of one device; with several processes, of all of them
-    /// together.
-    #[schemars(range(min = 1, max = 65536))]
-    pub batch: usize,
-    /// Passes over the training set; an incomplete last batch is dropped.
-    #[schemars(range(min = 1, max = 100000))]
-    pub epochs: usize,
-    /// Largest number of updates: the training, and with it the schedule, ends there, in the middle of an epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub max_steps: Option<usize>,
-    /// Seed of initialisation, sample order, augmentation and dropout.
-    #[serde(default)]
-    pub seed: u64,
-    /// Pretrained weights and running statistics, for example of a backbone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub init_from: Option<InitFrom>,
-    /// A convolution that starts by whitening the patches of the training images.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whiten: Option<Whiten>,
-    /// Modules that are trained differently: frozen, later, or with another learning rate. All other modules are
-    /// trained from the start.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
-    /// Decay of an exponential moving average of the parameters, which evaluation uses: ema = decay*ema + (1 -
-    /// decay)*parameter after each update.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub ema: Option<f64>,
-    /// Whether the decay of the average starts small: at update n it is at most (1 + n)/(10 + n) (`num_updates` of
-    /// tf.train.ExponentialMovingAverage).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ema_warmup: bool,
-    /// Slow weights that the network returns to at regular intervals (arXiv 1907.08610).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lookahead: Option<Lookahead>,
-    /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead of
-    /// each process its own.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sync_bn: bool,
-    /// How often the held-out set is evaluated; it is always evaluated at the end.
-    #[serde(default = "each_epoch")]
-    pub eval_every: Period,
-    /// How often a checkpoint is written; one is always written at the end.
-    #[serde(default = "each_epoch")]
-    pub checkpoint_every: Period,
-}
-
-fn each_epoch() -> Period {
-    Period::Epochs(1.0)
+zoo_settings::settings! {
+    /// Batch size, length, evaluations and checkpoints of the training.
+    pub struct Train {
+        /// Batch size: samples per update. With simulated devices, of one device; with several processes, of all of
+        /// them together.
+        #[schemars(range(min = 1, max = 65536))]
+        pub batch: usize,
+        /// Passes over the training set; an incomplete last batch is dropped.
+        #[schemars(range(min = 1, max = 100000))]
+        pub epochs: usize,
+        /// Largest number of updates: the training, and with it the schedule, ends there, in the middle of an epoch.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1))]
+        pub max_steps: Option<usize> = None,
+        /// Seed of initialisation, sample order, augmentation and dropout.
+        pub seed: u64 = 0,
+        /// Pretrained weights and running statistics, for example of a backbone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub init_from: Option<InitFrom> = None,
+        /// A convolution that starts by whitening the patches of the training images.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub whiten: Option<Whiten> = None,
+        /// Modules that are trained differently: frozen, later, or with another learning rate. All other modules are
+        /// trained from the start.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub parts: Vec<Part> = Vec::new(),
+        /// Decay of an exponential moving average of the parameters, which evaluation uses: ema = decay*ema + (1 -
+        /// decay)*parameter after each update.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub ema: Option<f64> = None,
+        /// Whether the decay of the average starts small: at update n it is at most (1 + n)/(10 + n) (`num_updates` of
+        /// tf.train.ExponentialMovingAverage).
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub ema_warmup: bool = false,
+        /// Slow weights that the network returns to at regular intervals (arXiv 1907.08610).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lookahead: Option<Lookahead> = None,
+        /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead
+        /// of each process its own.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub sync_bn: bool = false,
+        /// How often the held-out set is evaluated; it is always evaluated at the end.
+        pub eval_every: Period = Period::Epochs(1.0),
+        /// How often a checkpoint is written; one is always written at the end.
+        pub checkpoint_every: Period = Period::Epochs(1.0),
+    }
 }
 
 impl Train {
@@ -70,61 +60,42 @@ impl Train {
     }
 }
 
-/// A convolution whose initial filters make the patches of the training images uncorrelated, with variances of about 1.
-///
-/// The patches are those of the first training images, preprocessed as for evaluation, without padding. With the
-/// eigenvalues v and eigenvectors of their second moments, in decreasing order, the filters are each eigenvector
-/// divided by sqrt(v + eps), and then the same with opposite signs (arXiv 2404.00498, section 3.2). `train.parts`
-/// freezes them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Whiten {
-    /// Full name of the convolution, which reads the images: two filters for each number of a patch, one group.
-    pub module: String,
-    /// Number of images.
-    #[serde(default = "five_thousand")]
-    #[schemars(range(min = 1, max = 1000000))]
-    pub images: usize,
-    /// Added to the eigenvalues.
-    #[serde(default = "eps")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eps: f64,
+zoo_settings::settings! {
+    /// A convolution whose initial filters make the patches of the training images uncorrelated, with variances of
+    /// about 1.
+    ///
+    /// The patches are those of the first training images, preprocessed as for evaluation, without padding. With the
+    /// eigenvalues v and eigenvectors of their second moments, in decreasing order, the filters are each eigenvector
+    /// divided by sqrt(v + eps), and then the same with opposite signs (arXiv 2404.00498, section 3.2). `train.parts`
+    /// freezes them.
+    pub struct Whiten {
+        /// Full name of the convolution, which reads the images: two filters for each number of a patch, one group.
+        pub module: String,
+        /// Number of images.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub images: usize = 5000,
+        /// Added to the eigenvalues.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub eps: f64 = 5e-4,
+    }
 }
 
-fn five_thousand() -> usize {
-    5000
-}
-
-fn eps() -> f64 {
-    5e-4
-}
-
-/// Slow weights, which start as the weights. After every `every`-th update n of N, slow = d*slow + (1 - d)*weights with
-/// d = `decay`*(n/N)^`power`, and the weights continue from there. At the end, the weights are the slow ones. Running
-/// statistics are treated as weights, moments of the optimizer are not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lookahead {
-    /// Number of updates between the changes of the slow weights (k in the paper).
-    #[serde(default = "five")]
-    #[schemars(range(min = 1, max = 1000000))]
-    pub every: u64,
-    /// Largest share of the slow weights that is kept (1 - alpha in the paper).
-    #[serde(default = "half")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub decay: f64,
-    /// How this share grows over the training; 0: it is constant.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub power: f64,
-}
-
-fn five() -> u64 {
-    5
-}
-
-fn half() -> f64 {
-    0.5
+zoo_settings::settings! {
+    /// Slow weights, which start as the weights. After every `every`-th update n of N, slow = d*slow + (1 - d)*weights
+    /// with d = `decay`*(n/N)^`power`, and the weights continue from there. At the end, the weights are the slow ones.
+    /// Running statistics are treated as weights, moments of the optimizer are not.
+    #[derive(Copy)]
+    pub struct Lookahead {
+        /// Number of updates between the changes of the slow weights (k in the paper).
+        #[schemars(range(min = 1, max = 1000000))]
+        pub every: u64 = 5,
+        /// Largest share of the slow weights that is kept (1 - alpha in the paper).
+        #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+        pub decay: f64 = 0.5,
+        /// How this share grows over the training; 0: it is constant.
+        #[schemars(range(min = 0))]
+        pub power: f64 = 0.0,
+    }
 }
 
 impl Lookahead {
@@ -135,48 +106,48 @@ impl Lookahead {
     }
 }
 
-/// The target that the training has to reach.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// The metric measured on the held-out set.
-    pub metric: Metric,
-    /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
-    pub value: f64,
-    /// Further targets that have to be reached.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Goal>,
-    /// Spread of the runs of the source (one standard deviation).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub sigma: Option<f64>,
-    /// Source of the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
-    /// Runs that converged as expected; `zoo verdict` compares other runs with them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<ReferenceRuns>,
-    /// How much worse the mean of other runs may be than the mean of the reference; by default the distance of `value`
-    /// from it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub margin: Option<f64>,
+zoo_settings::settings! {
+    /// The target that the training has to reach.
+    pub struct Target {
+        /// The metric measured on the held-out set.
+        pub metric: Metric,
+        /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
+        pub value: f64,
+        /// Further targets that have to be reached.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub also: Vec<Goal> = Vec::new(),
+        /// Spread of the runs of the source (one standard deviation).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 0))]
+        pub sigma: Option<f64> = None,
+        /// Source of the value.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub of: Option<String> = None,
+        /// Runs that converged as expected; `zoo verdict` compares other runs with them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reference: Option<ReferenceRuns> = None,
+        /// How much worse the mean of other runs may be than the mean of the reference; by default the distance of
+        /// `value` from it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 0))]
+        pub margin: Option<f64> = None,
+    }
 }
 
-/// Summary of runs of one recipe with different seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReferenceRuns {
-    /// Mean of their results, in the range of the metric.
-    pub mean: f64,
-    /// Standard deviation of their results, with `runs - 1` in the denominator.
-    #[schemars(range(min = 0))]
-    pub sigma: f64,
-    /// Number of runs.
-    #[schemars(range(min = 2))]
-    pub runs: usize,
-    /// Who ran them, and where the results are published.
-    pub source: String,
+zoo_settings::settings! {
+    /// Summary of runs of one recipe with different seeds.
+    pub struct ReferenceRuns {
+        /// Mean of their results, in the range of the metric.
+        pub mean: f64,
+        /// Standard deviation of their results, with `runs - 1` in the denominator.
+        #[schemars(range(min = 0))]
+        pub sigma: f64,
+        /// Number of runs.
+        #[schemars(range(min = 2))]
+        pub runs: usize,
+        /// Who ran them, and where the results are published.
+        pub source: String,
+    }
 }
 
 impl Target {
@@ -186,14 +157,15 @@ impl Target {
     }
 }
 
-/// A value to reach.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Goal {
-    /// The metric measured on the held-out set.
-    pub metric: Metric,
-    /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
-    pub value: f64,
+zoo_settings::settings! {
+    /// A value to reach.
+    #[derive(Copy)]
+    pub struct Goal {
+        /// The metric measured on the held-out set.
+        pub metric: Metric,
+        /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
+        pub value: f64,
+    }
 }
 
 impl fmt::Display for Goal {

@@ -1,12 +1,10 @@
 //! Top-1, top-5 and cross entropy; the confusion matrix, and the worst samples.
 
-use std::sync::atomic::AtomicBool;
-
 use zoo_datasets::{Batch, Image, Loader, Size};
 use zoo_recipe::schema::{Metric, TestTimeAugmentation};
 
 use crate::{
-    Evaluation, EvaluationError, Found, HeldOut, Network, Place, Sight, Witness,
+    Evaluation, EvaluationError, Found, HeldOut, Network, Place, Sight, Watch, Witness,
     classification::tta,
     evaluation::{first_input, judge_all},
     metrics::{Classified, Confusion, CrossEntropy, Meter, TopK},
@@ -19,12 +17,7 @@ pub(super) struct HeldOutImages {
 }
 
 impl HeldOut for HeldOutImages {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let Self { loader, tta } = self;
         let of = loader.dataset().len();
         let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
@@ -48,8 +41,8 @@ impl HeldOut for HeldOutImages {
             }
             Ok(n)
         };
-        let Some(samples) = judge_all(loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
-        witness(&Sight::Confusion(&confusion));
+        let Some(samples) = judge_all(loader.epoch(0, 0)?, of, &mut watch, judge)? else { return Ok(None) };
+        (watch.witness)(&Sight::Confusion(&confusion));
         let scores = vec![top1.score(Metric::Top1), top5.score(Metric::Top5)];
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }

@@ -17,7 +17,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network, SampleSets, Task,
+    DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, LinearBaseline, SampleSets, Task,
     batch::{Element, first, offer},
     evaluation::first_input,
     inspection::Sums,
@@ -190,12 +190,8 @@ impl SampleSets for LabelledImages {
         Ok(Feed::of_images(Loader::new(self.train.clone(), pipeline, config)?, first.name.clone()))
     }
 
-    fn held_out(
-        &self,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let image = image(&first_input(network)?);
         let pipeline = pipeline(recipe, Split::Eval, self.val.image_size(), image)?;
         let loader = Loader::new(self.val.clone(), pipeline, config)?;

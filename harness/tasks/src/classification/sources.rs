@@ -49,7 +49,7 @@ pub(super) fn characters(section: &schema::Characters) -> Result<DataSets, Input
     let val = Characters::new(section, Characters::HELD_OUT, section.val)?;
     let description = format!("generated characters, {0}x{0} pixels", section.size);
     let kept = [&train, &val].map(|set| (set.len() * 3 * section.size * section.size).min(KEPT_IMAGES) as u64);
-    let cached = |set| -> Arc<dyn Dataset> { Arc::new(Cached::new(set, KEPT_IMAGES)) };
+    let cached = |set| -> Arc<dyn Dataset> { Arc::new(Cached::new(Arc::new(set), KEPT_IMAGES)) };
     let samples = Arc::new(LabelledImages { kept, ..LabelledImages::new(cached(train), cached(val)) });
     Ok(DataSets { samples, description, skipped: 0 })
 }

@@ -1,7 +1,5 @@
 //! Mean average precision, and pictures of detections.
 
-use std::sync::atomic::AtomicBool;
-
 use rayon::prelude::*;
 use zoo_datasets::{
     SampleLoader, Samples,
@@ -12,7 +10,7 @@ use zoo_recipe::schema::BoxDetection;
 
 use super::samples::{Evaluated, HeldOutImage};
 use crate::{
-    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Watch, Witness,
     evaluation::judge_all,
     metrics::{AveragePrecision, ImageBoxes, ScoredBox},
 };
@@ -34,12 +32,7 @@ pub(super) struct HeldOutBoxes {
 }
 
 impl HeldOut for HeldOutBoxes {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
         let mut meter = AveragePrecision::new(self.classes);
         let judge = |images: Vec<HeldOutImage>, _, witness: &mut Witness<'_>| {
@@ -49,7 +42,7 @@ impl HeldOut for HeldOutBoxes {
             }
             Ok(images.len())
         };
-        let samples = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)?;
+        let samples = judge_all(self.loader.epoch(0, 0)?, of, &mut watch, judge)?;
         Ok(samples.map(|samples| Evaluation { samples, loss: None, scores: meter.scores() }))
     }
 }

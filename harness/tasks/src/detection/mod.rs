@@ -18,7 +18,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network, Task,
+    Asked, Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, Task,
     annotated::{Annotation, Images},
     batch::{Element, first, offer},
     evaluation::{first_input, output_shape},
@@ -78,12 +78,8 @@ impl Annotation for Vec<Object> {
         Ok(Feed::of_samples(loader, move |examples| samples::batch(examples, &name)))
     }
 
-    fn held_out(
-        val: Images<Self>,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(val: Images<Self>, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let input = first_input(network)?;
         let settings = recipe.postprocess.boxes.clone().unwrap_or_default();
         let outputs = [&settings.class, &settings.boxes];
@@ -104,14 +100,8 @@ impl Annotation for Vec<Object> {
         Ok(Box::new(evaluate::HeldOutBoxes { loader, input: input.name, classes, settings }))
     }
 
-    fn trivial_answers(
-        val: Images<Self>,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        config: LoaderConfig,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
-        trivial::answers(val, config, progress)
+    fn trivial_answers(val: Images<Self>, asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
+        trivial::answers(val, asked.config, asked.progress)
     }
 
     fn inspect(set: &dyn Annotated<Self>, name: &'static str, done: &(dyn Fn() + Sync)) -> Inspection {

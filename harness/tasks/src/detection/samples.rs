@@ -11,7 +11,7 @@ use zoo_recipe::{LABEL, Recipe, schema};
 use crate::{
     Batch, InputError,
     annotated::Images,
-    preprocess::{Split, only_normalisation},
+    preprocess::{Split, normalisation_of},
 };
 
 /// Input of the step: the offsets of anchors to their objects.
@@ -36,11 +36,7 @@ impl Preparation {
     /// Steps other than a normalisation, settings that make no sense, and another number of anchors.
     pub fn new(recipe: &Recipe, split: Split, image: [usize; 3], anchors: usize) -> Result<Self, InputError> {
         let [channels, height, width] = image;
-        let normalize = only_normalisation(recipe, split)?;
-        if channels != 3 && channels != 1 {
-            let message = format!("images have three channels, or one if they are grey, not {channels}");
-            return Err(InputError::at(recipe, "model.inputs", message));
-        }
+        let normalize = normalisation_of(recipe, split, channels)?;
         let settings = recipe.preprocess.boxes.clone().unwrap_or_default();
         let refuse = |path: &str, error: DataError| InputError::at(recipe, path, error.to_string());
         let (network, shapes) = (Size { width, height }, &settings.anchors);
@@ -67,7 +63,6 @@ impl Preparation {
         if shorter.is_empty() {
             return Err(InputError::at(recipe, "preprocess.boxes.shorter", "a length is needed"));
         }
-        let normalize = Normalize { grey: channels == 1, ..normalize };
         Ok(Self { normalize, network, shorter, settings, pyramid: Arc::new(pyramid) })
     }
 

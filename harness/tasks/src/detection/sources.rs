@@ -11,13 +11,8 @@ use crate::{DataSets, InputError, annotated::AnnotatedImages};
 pub(super) fn shapes(recipe: &Recipe, section: &schema::BoxedShapes) -> Result<DataSets, InputError> {
     let train = BoxScenes::new(section, 0, section.train)?;
     let val = BoxScenes::new(section, BoxScenes::HELD_OUT, section.val)?;
-    let (classes, own) = (recipe.model.classes, train.classes().len());
-    if classes != own {
-        let message = format!("the shapes have {own} classes including background, but the model has {classes}");
-        return Err(InputError::at(recipe, "model.classes", message));
-    }
     let description = format!("generated shapes with boxes, {} pixels", Size::from(section.size));
-    Ok(AnnotatedImages::new(train, val).opened(description, 0))
+    AnnotatedImages::new(train, val).generated(recipe, description)
 }
 
 /// Photographs in one of the layouts.

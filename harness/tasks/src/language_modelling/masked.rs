@@ -2,8 +2,6 @@
 //!
 //! Inputs and labels have the names of transformers' `BertForPreTraining`.
 
-use std::sync::atomic::AtomicBool;
-
 use zoo_datasets::{
     DataError, LoaderConfig, SampleLoader, Samples,
     language::{Between, ConsecutiveWindows, Masked, MaskedSequence, RandomWindows, SentencePairs, Sequence},
@@ -15,8 +13,8 @@ use zoo_recipe::{
 
 use super::{length, tally, texts::Texts, window};
 use crate::{
-    Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
-    Network, Output, SampleSets, Witness,
+    Asked, Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, Judged,
+    Network, Output, SampleSets, Watch, Witness,
     batch::{Element, offer},
     evaluation::{first_input, judge_all},
     metrics::{CrossEntropy, Meter, TopK, perplexity},
@@ -149,12 +147,8 @@ impl SampleSets for MaskedTokens {
         Ok(Feed::of_samples(SampleLoader::new(self.train.clone(), config)?, batch))
     }
 
-    fn held_out(
-        &self,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let length = length(&first_input(network)?).map_err(EvaluationError::Mismatch)?;
         if length != self.length {
             let message = format!("sequences of {} tokens for a network that takes {length}", self.length);
@@ -175,13 +169,8 @@ impl SampleSets for MaskedTokens {
         }))
     }
 
-    fn trivial_answers(
-        &self,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        config: LoaderConfig,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(&self, asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
+        let Asked { config, progress, .. } = asked;
         let between = Between::new(&self.texts.train);
         let loader = SampleLoader::new(self.val.clone(), config)?;
         let of = loader.samples().len();
@@ -234,12 +223,7 @@ struct HeldOutSequences {
 }
 
 impl HeldOut for HeldOutSequences {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
         let (mut loss, mut right, mut paired) = (CrossEntropy::default(), TopK::new(1), TopK::new(1));
         let judge = |sequences: Vec<MaskedSequence>, _, _: &mut Witness<'_>| {
@@ -254,7 +238,7 @@ impl HeldOut for HeldOutSequences {
             }
             Ok(sequences.len())
         };
-        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, &mut watch, judge)? else { return Ok(None) };
         let loss = loss.value();
         let mut scores = vec![perplexity(loss), right.score(Metric::MaskedAccuracy)];
         scores.extend(self.pairs.as_ref().map(|_| paired.score(Metric::NextSentenceAccuracy)));

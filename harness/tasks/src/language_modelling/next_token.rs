@@ -1,6 +1,6 @@
 //! Windows of text, with the next token for each position.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
 
 use zoo_datasets::{
     LoaderConfig, SampleLoader, Samples,
@@ -13,8 +13,8 @@ use zoo_recipe::{
 
 use super::{continuation::Generator, length, tally, texts::Texts, window};
 use crate::{
-    Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, MakeNetwork,
-    Network, SampleSets, Witness,
+    Asked, Baseline, Batch, Evaluation, EvaluationError, Feed, Field, HeldOut, Input, InputError, Inspection, Judged,
+    Network, SampleSets, Watch, Witness,
     batch::{Element, offer},
     evaluation::{first_input, judge_all},
     metrics::{CrossEntropy, Meter, bits_per_character, perplexity},
@@ -68,12 +68,8 @@ impl SampleSets for NextToken {
         Ok(Feed::of_samples(SampleLoader::new(windows, config)?, batch))
     }
 
-    fn held_out(
-        &self,
-        _recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { network, config, .. } = judged;
         let input = first_input(network)?;
         let length = length(&input).map_err(EvaluationError::Mismatch)?;
         let windows = ConsecutiveWindows::new(self.texts.val.clone(), length)?;
@@ -85,13 +81,7 @@ impl SampleSets for NextToken {
         }))
     }
 
-    fn trivial_answers(
-        &self,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        _config: LoaderConfig,
-        _progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(&self, _asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
         let Texts { train, val, vocabulary, .. } = &self.texts;
         let known = vocabulary.len();
         let answer = |answer: &str, value| {
@@ -135,12 +125,7 @@ struct HeldOutWindows {
 }
 
 impl HeldOut for HeldOutWindows {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
         let mut loss = CrossEntropy::default();
         let judge = |windows: Vec<Window>, _, _: &mut Witness<'_>| {
@@ -153,7 +138,7 @@ impl HeldOut for HeldOutWindows {
             tally(logits, self.classes, &next, &mut [&mut loss])?;
             Ok(windows.len())
         };
-        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, &mut watch, judge)? else { return Ok(None) };
         let loss = loss.value();
         let scores = vec![perplexity(loss), bits_per_character(loss, self.characters_per_token)];
         Ok(Some(Evaluation { samples, loss: Some(loss), scores }))

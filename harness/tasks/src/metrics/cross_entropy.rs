@@ -1,27 +1,23 @@
 //! Cross entropy of held-out samples.
 
-use super::{Classified, Meter};
+use super::{Classified, Mean, Meter};
 
 /// Mean of `log(sum(exp(logits))) - logits[label]`, in nats, without label smoothing.
 ///
 /// It shows changes that an accuracy hides.
 #[derive(Clone, Debug, Default)]
-pub struct CrossEntropy {
-    sum: f64,
-    seen: u64,
-}
+pub struct CrossEntropy(Mean);
 
 impl Meter<Classified<'_>> for CrossEntropy {
     fn add(&mut self, &Classified { logits, label }: &Classified<'_>) {
-        self.seen += 1;
         let own = logits.get(label as usize).copied().unwrap_or(f64::NAN);
         let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = logits.iter().map(|logit| libm::exp(logit - largest)).sum();
-        self.sum += libm::log(sum) + (largest - own);
+        self.0.add(libm::log(sum) + (largest - own));
     }
 
     fn value(&self) -> f64 {
-        self.sum / self.seen as f64
+        self.0.value()
     }
 }
 

@@ -23,7 +23,7 @@ pub use mean_iou::mean_iou;
 pub use overlap::Overlap;
 pub use perplexity::perplexity;
 pub use pixel_accuracy::pixel_accuracy;
-pub use text::{Hmean, Precision, Recall};
+pub(crate) use text::text_scores;
 pub use top_k::TopK;
 pub use tracked::{Track, TrackedToTheEnd};
 

@@ -1,49 +1,15 @@
 //! Precision, recall and their harmonic mean for text detection.
 
-use super::Meter;
-use zoo_datasets::text::Counts;
+use zoo_datasets::text::{self, Counts};
+use zoo_recipe::schema::{Metric, Score};
 
-/// Harmonic mean of precision and recall over all images together, by ICDAR 2015's protocol
-/// ([`compare`](zoo_datasets::text::compare)).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hmean(Counts);
-
-/// Share of the detected texts that are correct.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Precision(Counts);
-
-/// Share of the texts that are detected.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Recall(Counts);
-
-impl Meter<Counts> for Hmean {
-    fn add(&mut self, counts: &Counts) {
-        self.0 += *counts;
-    }
-
-    fn value(&self) -> f64 {
-        self.0.score().hmean
-    }
-}
-
-impl Meter<Counts> for Precision {
-    fn add(&mut self, counts: &Counts) {
-        self.0 += *counts;
-    }
-
-    fn value(&self) -> f64 {
-        self.0.score().precision
-    }
-}
-
-impl Meter<Counts> for Recall {
-    fn add(&mut self, counts: &Counts) {
-        self.0 += *counts;
-    }
-
-    fn value(&self) -> f64 {
-        self.0.score().recall
-    }
+/// The scores of the texts of all images together, by ICDAR 2015's protocol
+/// ([`compare`](zoo_datasets::text::compare)): the share of the detected texts that are correct, the share of the texts
+/// that are detected, and the harmonic mean of both.
+pub(crate) fn text_scores(counts: Counts) -> Vec<Score> {
+    let text::Score { recall, precision, hmean } = counts.score();
+    let scores = [(Metric::Hmean, hmean), (Metric::Precision, precision), (Metric::Recall, recall)];
+    scores.map(|(metric, value)| Score { metric, value, of: None }).into()
 }
 
 #[cfg(test)]
@@ -55,14 +21,14 @@ mod tests {
     #[test]
     fn by_hand() {
         let images = [(1, 2, 1), (3, 3, 5), (0, 0, 0)];
-        let counts = images.map(|(matched, texts, detections)| Counts { matched, texts, detections });
-        let of = |meter: &mut dyn Meter<Counts>| {
-            counts.iter().for_each(|counts| meter.add(counts));
-            meter.value()
-        };
+        let mut counts = Counts::default();
+        for (matched, texts, detections) in images {
+            counts += Counts { matched, texts, detections };
+        }
+        let values = |counts| text_scores(counts).into_iter().map(|score| score.value).collect::<Vec<f64>>();
         let (precision, recall) = (4.0 / 6.0, 4.0 / 5.0);
-        assert_eq!((of(&mut Precision::default()), of(&mut Recall::default())), (precision, recall));
-        assert!((of(&mut Hmean::default()) - 2.0 * precision * recall / (precision + recall)).abs() < 1e-15);
-        assert_eq!(Hmean::default().value(), 0.0);
+        assert_eq!(values(counts)[1..], [precision, recall]);
+        assert!((values(counts)[0] - 2.0 * precision * recall / (precision + recall)).abs() < 1e-15);
+        assert_eq!(values(Counts::default()), [0.0; 3]);
     }
 }

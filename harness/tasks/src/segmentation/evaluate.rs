@@ -1,7 +1,5 @@
 //! Mean intersection over union, and pictures of predictions.
 
-use std::sync::atomic::AtomicBool;
-
 use zoo_datasets::{
     SampleLoader, Samples, Size,
     drawing::{draw_labels, strip},
@@ -10,7 +8,7 @@ use zoo_datasets::{
 
 use super::samples::{Evaluated, HeldOutImage, Preparation, middle, predicted_size};
 use crate::{
-    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Watch, Witness,
     evaluation::judge_all,
     metrics::{Classified, Confusion, CrossEntropy, Meter, largest, mean_iou, pixel_accuracy},
 };
@@ -26,12 +24,7 @@ pub(super) struct HeldOutPixels {
 }
 
 impl HeldOut for HeldOutPixels {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let of = self.loader.samples().len();
         let (mut loss, mut confusion) = (CrossEntropy::default(), Confusion::new(&self.classes));
         let judge = |images: Vec<HeldOutImage>, _, witness: &mut Witness<'_>| {
@@ -47,8 +40,8 @@ impl HeldOut for HeldOutPixels {
             }
             Ok(images.len())
         };
-        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, cancel, witness, judge)? else { return Ok(None) };
-        witness(&Sight::Confusion(&confusion));
+        let Some(samples) = judge_all(self.loader.epoch(0, 0)?, of, &mut watch, judge)? else { return Ok(None) };
+        (watch.witness)(&Sight::Confusion(&confusion));
         let scores = vec![mean_iou(&confusion), pixel_accuracy(&confusion)];
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }

@@ -18,7 +18,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network, Task,
+    Asked, Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, Task,
     annotated::{Annotation, Images},
     batch::{Element, first, offer},
     evaluation::first_input,
@@ -98,12 +98,8 @@ impl Annotation for LabelMap {
         Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
     }
 
-    fn held_out(
-        val: Images<Self>,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(val: Images<Self>, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let input = first_input(network)?;
         let classes = val.classes().to_vec();
         let (images, prepare) = samples::evaluation(recipe, val, image(&input))?;
@@ -111,13 +107,8 @@ impl Annotation for LabelMap {
         Ok(Box::new(evaluate::HeldOutPixels { loader, input: input.name, prepare, classes }))
     }
 
-    fn trivial_answers(
-        val: Images<Self>,
-        recipe: &Recipe,
-        network: &mut MakeNetwork<'_>,
-        config: LoaderConfig,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(val: Images<Self>, asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
+        let Asked { recipe, network, config, progress } = asked;
         let network = network()?;
         let (images, _) = samples::evaluation(recipe, val.clone(), image(&first_input(network.as_ref())?))?;
         trivial::answers(val.classes(), network.as_ref(), &SampleLoader::new(images, config)?, progress)

@@ -9,7 +9,7 @@ use zoo_recipe::{LABEL, Recipe};
 use crate::{
     Batch, EvaluationError, Field, InputError,
     annotated::Images,
-    preprocess::{Split, normalized, only_normalisation, pair},
+    preprocess::{Split, normalisation_of, normalized, pair},
 };
 
 /// How an image is converted to the network's input.
@@ -20,14 +20,7 @@ pub(super) struct Preparation {
 
 impl Preparation {
     fn new(recipe: &Recipe, split: Split, [channels, ..]: [usize; 3]) -> Result<Self, InputError> {
-        let normalize = only_normalisation(recipe, split)?;
-        match channels {
-            1 | 3 => Ok(Self { normalize: Normalize { grey: channels == 1, ..normalize } }),
-            other => {
-                let message = format!("images have three channels, or one if they are grey, not {other}");
-                Err(InputError::at(recipe, "model.inputs", message))
-            }
-        }
+        Ok(Self { normalize: normalisation_of(recipe, split, channels)? })
     }
 
     /// The image as the network's input, CHW.

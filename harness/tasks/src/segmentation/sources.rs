@@ -1,6 +1,6 @@
 //! Sources of images with label maps.
 
-use zoo_datasets::{Annotated, LabelFolder, OnError, Part, Size, segmentation::Shapes};
+use zoo_datasets::{LabelFolder, OnError, Part, Size, segmentation::Shapes};
 use zoo_recipe::{Recipe, schema};
 
 use crate::{DataSets, InputError, annotated::AnnotatedImages};
@@ -9,13 +9,8 @@ use crate::{DataSets, InputError, annotated::AnnotatedImages};
 pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSets, InputError> {
     let train = Shapes::new(section, 0, section.train)?;
     let val = Shapes::new(section, Shapes::HELD_OUT, section.val)?;
-    let (classes, own) = (recipe.model.classes, train.classes().len());
-    if classes != own {
-        let message = format!("the shapes have {own} classes including background, but the model has {classes}");
-        return Err(InputError::at(recipe, "model.classes", message));
-    }
     let description = format!("generated shapes, {} pixels", Size::from(section.size));
-    Ok(AnnotatedImages::new(train, val).opened(description, 0))
+    AnnotatedImages::new(train, val).generated(recipe, description)
 }
 
 /// Photographs in one of the layouts.

@@ -1,7 +1,5 @@
 //! Precision, recall and their harmonic mean.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use rayon::prelude::*;
 use zoo_datasets::{
     Grid, SampleLoader, Size,
@@ -9,13 +7,12 @@ use zoo_datasets::{
     geometry::Polygon,
     text::{Counts, Detection, compare, detect},
 };
-use zoo_recipe::schema::{Metric, TextDetection};
+use zoo_recipe::schema::TextDetection;
 
 use super::samples::{TextImage, TextImages};
 use crate::{
-    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
-    evaluation::first_input,
-    metrics::{Hmean, Meter, Precision, Recall},
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Watch, Witness,
+    evaluation::first_input, metrics::text_scores,
 };
 
 /// All held-out images.
@@ -25,39 +22,31 @@ pub(super) struct HeldOutText {
 }
 
 impl HeldOut for HeldOutText {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let of = zoo_datasets::Samples::len(self.loader.samples());
-        let (mut hmean, mut precision, mut recall) = (Hmean::default(), Precision::default(), Recall::default());
-        let mut samples = 0;
+        let (mut all, mut samples) = (Counts::default(), 0);
         for images in self.loader.epoch(0, 0)? {
             let images = images?;
             // Images of one size go through the network together.
             for group in images.chunk_by(|a, b| a.size == b.size) {
-                if cancel.load(Ordering::Relaxed) {
+                if watch.is_cancelled() {
                     return Ok(None);
                 }
                 let found = find(network, group, &self.settings)?;
                 for (image, found) in group.iter().zip(&found) {
                     let polygons: Vec<Polygon> = found.iter().map(|detection| detection.polygon.clone()).collect();
                     let counts = compare(&image.regions, &polygons);
-                    let meters: [&mut dyn Meter<Counts>; 3] = [&mut hmean, &mut precision, &mut recall];
-                    meters.into_iter().for_each(|meter| meter.add(&counts));
-                    show(image, found, counts, witness);
+                    all += counts;
+                    show(image, found, counts, watch.witness);
                 }
                 samples += group.len() as u64;
-                witness(&Sight::Progress { what: "samples", done: samples as usize, of });
+                (watch.witness)(&Sight::Progress { what: "samples", done: samples as usize, of });
             }
         }
         if samples == 0 {
             return Err(EvaluationError::NothingEvaluated);
         }
-        let scores = vec![hmean.score(Metric::Hmean), precision.score(Metric::Precision), recall.score(Metric::Recall)];
-        Ok(Some(Evaluation { samples, loss: None, scores }))
+        Ok(Some(Evaluation { samples, loss: None, scores: text_scores(all) }))
     }
 }
 

@@ -13,7 +13,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Network, Task,
+    DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, Task,
     annotated::{Annotation, Images},
     batch::{Element, first, offer},
     evaluation::first_input,
@@ -63,12 +63,8 @@ impl Annotation for Vec<TextRegion> {
         Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
     }
 
-    fn held_out(
-        val: Images<Self>,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(val: Images<Self>, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let images = samples::text_images(recipe, val, image(&first_input(network)?))?;
         let settings = recipe.postprocess.text.clone().unwrap_or_default();
         Ok(Box::new(evaluate::HeldOutText { loader: SampleLoader::new(images, config)?, settings }))

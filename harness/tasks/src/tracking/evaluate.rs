@@ -21,7 +21,7 @@ use super::{
     supervised,
 };
 use crate::{
-    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Watch, Witness,
     evaluation::output_shape,
     metrics::{MaskIou, Masks, Meter, Overlap, Track, TrackedToTheEnd},
     preprocess::normalized,
@@ -157,18 +157,13 @@ pub(super) struct HeldOutTargets {
 }
 
 impl HeldOut for HeldOutTargets {
-    fn evaluate(
-        &self,
-        network: &mut dyn Network,
-        cancel: &AtomicBool,
-        witness: &mut Witness<'_>,
-    ) -> Result<Option<Evaluation>, EvaluationError> {
+    fn evaluate(&self, network: &mut dyn Network, watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
         let Self { loader, setting } = self;
         let of = loader.samples().len();
         let mut masks = MaskIou::default();
         let mut samples = 0;
         for pairs in loader.epoch(0, 0)? {
-            if cancel.load(Ordering::Relaxed) {
+            if watch.is_cancelled() {
                 return Ok(None);
             }
             let pairs = pairs?;
@@ -188,10 +183,10 @@ impl HeldOut for HeldOutTargets {
                 masks.add(&Masks { found: &found, truth: &truth });
             }
             samples += pairs.len() as u64;
-            witness(&Sight::Progress { what: "samples", done: samples as usize, of });
+            (watch.witness)(&Sight::Progress { what: "samples", done: samples as usize, of });
         }
         let mut scores = vec![masks.score(Metric::MaskIou)];
-        let Some(tracks) = follow_all(network, setting, cancel, witness)? else { return Ok(None) };
+        let Some(tracks) = follow_all(network, setting, watch.cancel, watch.witness)? else { return Ok(None) };
         let (mut tracked, mut overlap) = (TrackedToTheEnd::default(), Overlap::default());
         for overlaps in tracks.iter().filter(|overlaps| !overlaps.is_empty()) {
             let track = Track { overlaps };
@@ -199,7 +194,7 @@ impl HeldOut for HeldOutTargets {
             overlap.add(&track);
         }
         scores.extend([tracked.score(Metric::Tracked), overlap.score(Metric::Overlap)]);
-        match supervised::expected_overlap(network, setting, cancel)? {
+        match supervised::expected_overlap(network, setting, watch.cancel)? {
             supervised::Found::Cancelled => return Ok(None),
             supervised::Found::TooShort => {}
             supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),

@@ -17,8 +17,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network,
-    SampleSets, Task,
+    Asked, Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, Judged, SampleSets, Task,
     batch::{Element, offer},
     inspection::Sums,
     preprocess::{Split, unresized},
@@ -115,24 +114,15 @@ impl SampleSets for Targets {
         Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
     }
 
-    fn held_out(
-        &self,
-        recipe: &Recipe,
-        network: &dyn Network,
-        config: LoaderConfig,
-    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+    fn held_out(&self, judged: Judged<'_>) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let Judged { recipe, network, config } = judged;
         let setting = Setting::new(recipe, network, self.sequences.clone())?;
         let pairs = pairs::held_out_pairs(recipe, self.val.clone(), setting.grid())?;
         Ok(Box::new(HeldOutTargets { loader: SampleLoader::new(pairs, config)?, setting }))
     }
 
-    fn trivial_answers(
-        &self,
-        recipe: &Recipe,
-        network: &mut MakeNetwork<'_>,
-        config: LoaderConfig,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Baseline>, EvaluationError> {
+    fn trivial_answers(&self, asked: Asked<'_, '_>) -> Result<Vec<Baseline>, EvaluationError> {
+        let Asked { recipe, network, config, progress } = asked;
         let setting = Setting::new(recipe, network()?.as_ref(), self.sequences.clone())?;
         let pairs = pairs::held_out_pairs(recipe, self.val.clone(), setting.grid())?;
         trivial::answers(&setting, SampleLoader::new(pairs, config)?, progress)

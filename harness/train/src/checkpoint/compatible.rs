@@ -1,5 +1,7 @@
 //! Checks whether a checkpoint belongs to a recipe.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
@@ -54,31 +56,31 @@ pub fn changes(before: &Value, now: &Value) -> Vec<Change> {
 
 /// All differences between two resolved recipes, except those at or below the `free` paths.
 pub fn differences(before: &Value, now: &Value, free: &[&str]) -> Vec<Change> {
-    let changed = |Differing { path, values }: Differing| {
+    let changed = |Setting { path, values }: Setting| {
         let [before, now] = <[Option<String>; 2]>::try_from(values).unwrap_or_default();
         Change { path, before, now }
     };
     differing(&[before, now], free).into_iter().map(changed).collect()
 }
 
-/// A setting in which several recipes differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Differing {
-    /// Path in the recipe.
+/// A setting that differs between runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Setting {
+    /// Path in the recipe, or the name of a fact.
     pub path: String,
-    /// Its value in each recipe; `None` where it is absent.
+    /// Its value in each run, in order; null if it is absent.
     pub values: Vec<Option<String>>,
 }
 
 /// All settings in which resolved recipes differ, except those at or below the `free` paths.
-pub fn differing(recipes: &[&Value], free: &[&str]) -> Vec<Differing> {
+pub fn differing(recipes: &[&Value], free: &[&str]) -> Vec<Setting> {
     let mut found = Vec::new();
     let recipes: Vec<Option<&Value>> = recipes.iter().map(|recipe| Some(*recipe)).collect();
     compare("", &recipes, free, &mut found);
     found
 }
 
-fn compare(path: &str, values: &[Option<&Value>], free: &[&str], found: &mut Vec<Differing>) {
+fn compare(path: &str, values: &[Option<&Value>], free: &[&str], found: &mut Vec<Setting>) {
     let Some(first) = values.first() else { return };
     if free.contains(&path) || values.iter().all(|value| value == first) {
         return;
@@ -108,7 +110,7 @@ fn compare(path: &str, values: &[Option<&Value>], free: &[&str], found: &mut Vec
                 compare(&format!("{path}[{index}]"), &inner, free, found);
             }
         }
-        _ => found.push(Differing { path: path.to_owned(), values: values.iter().map(|v| v.map(short)).collect() }),
+        _ => found.push(Setting { path: path.to_owned(), values: values.iter().map(|v| v.map(short)).collect() }),
     }
 }
 

@@ -116,7 +116,9 @@ impl Checkpoint {
         let format_of: Version =
             serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
         if format_of.format != FORMAT {
-            return Err(CheckpointError::Version { path: path.to_owned(), found: format_of.format });
+            let found = format_of.format;
+            let reason = format!("written in format {found}, this version reads {FORMAT}");
+            return Err(CheckpointError::unusable(path, reason));
         }
         let progress: Progress =
             serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
@@ -136,7 +138,7 @@ impl Checkpoint {
                 Ok((name.to_owned(), tensor))
             })
             .collect::<Result<_, _>>()
-            .map_err(|source| CheckpointError::Tensor { path: path.to_owned(), source })?;
+            .map_err(|error: candle_core::Error| CheckpointError::unusable(path, error.to_string()))?;
         Ok(Self { progress, variables })
     }
 
@@ -198,7 +200,7 @@ fn describe(crc: u32, name: &str, dtype: Dtype, shape: &[usize]) -> u32 {
 }
 
 fn format(path: &Path) -> impl Fn(SafeTensorError) -> CheckpointError + '_ {
-    move |source| CheckpointError::Format { path: path.to_owned(), source }
+    move |error| CheckpointError::unusable(path, format!("not a readable safetensors file: {error}"))
 }
 
 /// Reads a safetensors file; only the beginning if the header is invalid, which suffices for the error.
@@ -217,7 +219,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// The error for a file that was a checkpoint, but is damaged.
 fn garbled(path: &Path, reason: String) -> CheckpointError {
-    CheckpointError::Garbled { path: path.to_owned(), reason }
+    CheckpointError::unusable(path, format!("damaged: {reason}"))
 }
 
 fn foreign(path: &Path, reason: String) -> CheckpointError {

@@ -4,13 +4,17 @@ mod compatible;
 mod file;
 mod store;
 
-pub use compatible::{Change, Differing, changes, differences, differing};
+pub use compatible::{Change, Setting, changes, differences, differing};
 pub(crate) use file::read;
 pub use store::{CheckpointStore, Found, Rejected};
 
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt, io, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+};
 use zoo_tasks::DataSets;
 
 use crate::{
@@ -153,12 +157,12 @@ pub enum CheckpointError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A valid checkpoint of another training.
+    /// A file that cannot be used: damaged, of another version, or of another training.
     #[error("{}: {reason}", path.display())]
-    Unfit {
+    Unusable {
         /// The file.
         path: PathBuf,
-        /// The differences.
+        /// What is wrong with it.
         reason: String,
     },
     /// The operating system refused to read.
@@ -169,28 +173,12 @@ pub enum CheckpointError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A file that is not a safetensors file, or is truncated.
-    #[error("{}: not a readable safetensors file: {source}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: safetensors::SafeTensorError,
-    },
     /// A safetensors file without the metadata of a checkpoint.
     #[error("{}: not a checkpoint of zoo: {reason}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
         /// The missing part.
-        reason: String,
-    },
-    /// Damaged metadata.
-    #[error("{}: damaged: {reason}", path.display())]
-    Garbled {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
         reason: String,
     },
     /// Damaged content.
@@ -202,22 +190,6 @@ pub enum CheckpointError {
         expected: u32,
         /// Checksum of the file's content.
         found: u32,
-    },
-    /// A checkpoint of another version of the format.
-    #[error("{}: written in format {found}, this version reads {FORMAT}", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// A tensor that candle cannot read.
-    #[error("{}: {source}", path.display())]
-    Tensor {
-        /// The file.
-        path: PathBuf,
-        /// candle's reason.
-        source: candle_core::Error,
     },
     /// There are checkpoints, but none can be used.
     #[error("{}: no usable checkpoint: {}", folder.display(), list(rejected))]
@@ -242,6 +214,10 @@ impl CheckpointError {
     fn unwritable(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Unwritable { path, source }
+    }
+
+    pub(crate) fn unusable(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Unusable { path: path.to_owned(), reason: reason.into() }
     }
 }
 

@@ -102,7 +102,7 @@ impl CheckpointStore {
             let path = self.path(step);
             let read = Checkpoint::load(&path).and_then(|checkpoint| match checkpoint.progress.step {
                 inside if inside == step => Ok(checkpoint),
-                inside => Err(CheckpointError::Unfit { path: path.clone(), reason: format!("it is of step {inside}") }),
+                inside => Err(CheckpointError::unusable(&path, format!("it is of step {inside}"))),
             });
             (path, read)
         }))

@@ -141,7 +141,7 @@ fn impossible_progress_is_refused() {
     let mut skipped = checkpoint(3);
     skipped.progress.loss_scale = Some(LossScale { scale: 1.0, good_steps: 0, skipped: 4 });
     let path = store.save(&skipped).unwrap();
-    assert!(matches!(Checkpoint::load(&path), Err(CheckpointError::Garbled { .. })));
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("damaged: "));
     fs::rename(&path, dir.path().join("step-00000002.safetensors")).unwrap();
     checkpoint(1).save(&dir.path().join("step-00000004.safetensors")).unwrap();
     let error = store.latest().unwrap_err().to_string();
@@ -153,7 +153,7 @@ fn impossible_progress_is_refused() {
     Checkpoint::load(&path).unwrap();
     reset.progress.updates_before_reset = 3;
     reset.save(&path).unwrap();
-    assert!(matches!(Checkpoint::load(&path), Err(CheckpointError::Garbled { .. })));
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("damaged: "));
 }
 
 /// A perplexity above e^709 is no f64, but the training goes on.
@@ -207,7 +207,8 @@ fn later_formats_are_refused() {
     let mut later = checkpoint(1);
     later.progress.format = FORMAT + 1;
     later.save(&path).unwrap();
-    assert!(matches!(Checkpoint::load(&path), Err(CheckpointError::Version { found, .. }) if found == FORMAT + 1));
+    let error = Checkpoint::load(&path).unwrap_err().to_string();
+    assert!(error.contains(&format!("written in format {}, this version reads", FORMAT + 1)), "{error}");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 pub mod noninferiority;
 mod outliers;
 
-use std::path::PathBuf;
+use std::path::Path;
 use zoo_recipe::schema::{Better, Goal, Metric, ReferenceRuns, Target};
 
 use crate::{
-    TrainError,
+    RunsError,
     checkpoint::{Change, differences},
-    elsewhere::{self, Elsewhere, ElsewhereError},
-    event::{AlsoReached, Convergence, ConvergenceVerdict, Hypotheses, RunScore, SCHEMA_VERSION, Test},
+    elsewhere::Elsewhere,
+    event::{AlsoReached, Convergence, ConvergenceVerdict, Hypotheses, RunScore, SCHEMA_VERSION, Started, Test},
     record::{RunEnd, RunRecord},
 };
 use noninferiority::{Against, Sample, more_runs, power, spread, test};
@@ -37,83 +37,16 @@ impl Default for Rules {
     }
 }
 
-/// Why a set of runs cannot be judged.
-#[derive(Debug, thiserror::Error)]
-pub enum ConvergenceError {
-    /// No runs.
-    #[error("there are no runs to judge")]
-    Empty,
-    /// A recipe without a target.
-    #[error("{}: its recipe has no target to judge by", folder.display())]
-    NoTarget {
-        /// The run.
-        folder: PathBuf,
-    },
-    /// Runs of different trainings.
-    #[error(
-        "{} and {} are not runs of the same training; they differ in:{}", first.display(), other.display(),
-        changes.iter().map(|change| format!("\n  {change}")).collect::<String>()
-    )]
-    Different {
-        /// The first run.
-        first: PathBuf,
-        /// The run that differs.
-        other: PathBuf,
-        /// The differences.
-        changes: Vec<Change>,
-    },
-    /// Two runs with the same seed.
-    #[error(
-        "{} and {} have the same seed, {seed}: such runs are bit-identical and count only once",
-        first.display(),
-        other.display()
-    )]
-    SameSeed {
-        /// A run.
-        first: PathBuf,
-        /// The other one.
-        other: PathBuf,
-        /// Their seed.
-        seed: u64,
-    },
-    /// A run that has not finished.
-    #[error("{} is not finished; `zoo run --resume {}` resumes it", folder.display(), folder.display())]
-    NotDone {
-        /// The run.
-        folder: PathBuf,
-    },
-    /// A reference from which no margin can be derived.
-    #[error(
-        "the target is not worse than the mean of its reference, so no margin follows from it; set `target.margin` or \
-         --margin"
-    )]
-    NoMargin,
-    /// A margin that would allow everything.
-    #[error("a margin of {margin} exceeds the range of {metric}")]
-    Margin {
-        /// The margin.
-        margin: f64,
-        /// The judged metric.
-        metric: Metric,
-    },
-    /// A run that cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] TrainError),
-    /// Trainings of other frameworks that are no reference for the runs.
-    #[error(transparent)]
-    Elsewhere(#[from] ElsewhereError),
-}
-
 /// Judges runs.
 ///
 /// # Errors
 /// Runs that do not form a set: of different trainings, with the same seed, or unfinished. Trainings of other
 /// frameworks of which fewer than two correspond to them.
-pub fn judge(records: &[RunRecord], rules: &Rules) -> Result<Convergence, ConvergenceError> {
-    let first = records.first().ok_or(ConvergenceError::Empty)?;
+pub fn judge(records: &[RunRecord], rules: &Rules) -> Result<Convergence, RunsError> {
+    let first = records.first().ok_or_else(|| RunsError::Unfit("there are no runs to judge".to_owned()))?;
     expect_one_training(first, records)?;
-    let target = first.recipe.target.as_ref();
-    let target = target.ok_or_else(|| ConvergenceError::NoTarget { folder: first.folder.clone() })?;
+    let no_target = || format!("{}: its recipe has no target to judge by", first.folder.display());
+    let target = first.recipe.target.as_ref().ok_or_else(|| RunsError::Unfit(no_target()))?;
     let mut runs = records.iter().map(|record| score(record, target.metric)).collect::<Result<Vec<_>, _>>()?;
     let counted: Vec<usize> = (0..runs.len()).filter(|i| runs[*i].achieved.is_some()).collect();
     let values: Vec<f64> = counted.iter().filter_map(|i| runs[*i].achieved).collect();
@@ -123,8 +56,8 @@ pub fn judge(records: &[RunRecord], rules: &Rules) -> Result<Convergence, Conver
     let reference = match &rules.against {
         None => target.reference.clone(),
         Some(trainings) => {
-            let started = first.started().ok_or_else(|| ConvergenceError::NotDone { folder: first.folder.clone() })?;
-            Some(elsewhere::reference(trainings, &first.folder, started, target.metric)?)
+            let started = first.started().ok_or_else(|| RunsError::not_done(&first.folder))?;
+            Some(elsewhere(trainings, &first.folder, started, target.metric)?)
         }
     };
     let against = against(target, reference.as_ref(), rules.margin)?;
@@ -180,17 +113,21 @@ fn rising(metric: Metric, value: f64) -> f64 {
 }
 
 /// Refuses runs of different trainings, or with the same seed.
-fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), ConvergenceError> {
+fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), RunsError> {
     let seed = |record: &RunRecord| record.recipe.train.seed;
     for (index, record) in records.iter().enumerate() {
         let changes = training_changes(first, record);
         if !changes.is_empty() {
-            let (first, other) = (first.folder.clone(), record.folder.clone());
-            return Err(ConvergenceError::Different { first, other, changes });
+            let (first, other) = (first.folder.display(), record.folder.display());
+            let changes: String = changes.iter().map(|change| format!("\n  {change}")).collect();
+            let message = format!("{first} and {other} are not runs of the same training; they differ in:{changes}");
+            return Err(RunsError::Unfit(message));
         }
         if let Some(twin) = records[..index].iter().find(|other| seed(other) == seed(record)) {
-            let (first, other) = (twin.folder.clone(), record.folder.clone());
-            return Err(ConvergenceError::SameSeed { first, other, seed: seed(record) });
+            let (first, other, seed) = (twin.folder.display(), record.folder.display(), seed(record));
+            return Err(RunsError::Unfit(format!(
+                "{first} and {other} have the same seed, {seed}: such runs are bit-identical and count only once"
+            )));
         }
     }
     Ok(())
@@ -224,10 +161,10 @@ fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<C
     changes
 }
 
-fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceError> {
+fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, RunsError> {
     let folder = record.folder.clone();
     let (achieved, failed, seconds) = match record.end() {
-        RunEnd::Open | RunEnd::Interrupted(_) => return Err(ConvergenceError::NotDone { folder }),
+        RunEnd::Open | RunEnd::Interrupted(_) => return Err(RunsError::not_done(&folder)),
         RunEnd::Failed(step, message) => {
             let line = message.lines().next().unwrap_or_default();
             (None, Some(format!("after step {step}: {line}")), None)
@@ -251,21 +188,45 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
     Ok(RunScore { folder, seed: record.recipe.train.seed, achieved, failed, outlier: false, golden, seconds })
 }
 
-fn against(
-    target: &Target,
-    reference: Option<&ReferenceRuns>,
-    margin: Option<f64>,
-) -> Result<Against, ConvergenceError> {
+/// Those among these trainings that are the training of the run in this folder, as a reference for it.
+///
+/// # Errors
+/// Fewer than two are.
+fn elsewhere(
+    trainings: &[Elsewhere],
+    folder: &Path,
+    run: &Started,
+    metric: Metric,
+) -> Result<ReferenceRuns, RunsError> {
+    let same: Vec<&Elsewhere> = trainings.iter().filter(|training| training.is_training_of(run, metric)).collect();
+    let values: Vec<f64> = same.iter().map(|training| training.value).collect();
+    let Some(Sample { n: runs, mean, deviation: sigma }) = Sample::of(&values).filter(|sample| sample.n > 1) else {
+        let (found, recipe, steps, held_out) = (same.len(), &run.recipe, run.steps, run.val_samples);
+        return Err(RunsError::Unfit(format!(
+            "the trainings to compare with include {found} of {recipe} with {steps} steps and {metric} of {held_out} \
+             held-out samples, as in {}; a reference needs two: train further seeds with the scripts in benches/real",
+            folder.display()
+        )));
+    };
+    let mut by: Vec<&str> = same.iter().map(|training| training.by.as_str()).collect();
+    by.sort_unstable();
+    by.dedup();
+    Ok(ReferenceRuns { mean, sigma, runs, source: by.join(", ") })
+}
+
+fn against(target: &Target, reference: Option<&ReferenceRuns>, margin: Option<f64>) -> Result<Against, RunsError> {
     let (metric, given) = (target.metric, margin.or(target.margin));
     let [low, high] = metric.range();
     if let Some(margin) = given.filter(|margin| *margin > high - low) {
-        return Err(ConvergenceError::Margin { margin, metric });
+        return Err(RunsError::Unfit(format!("a margin of {margin} exceeds the range of {metric}")));
     }
     let Some(ReferenceRuns { mean, sigma, runs, .. }) = reference else {
         return Ok(Against::Value(rising(target.metric, target.value)));
     };
     let implied = Some(target.metric.gain(*mean, target.value)).filter(|margin| *margin > 0.0);
-    let margin = given.or(implied).ok_or(ConvergenceError::NoMargin)?;
+    let no_margin = "the target is not worse than the mean of its reference, so no margin follows from it; set \
+                     `target.margin` or --margin";
+    let margin = given.or(implied).ok_or_else(|| RunsError::Unfit(no_margin.to_owned()))?;
     let reference = Sample { n: *runs, mean: rising(target.metric, *mean), deviation: *sigma };
     Ok(Against::Runs { reference, margin })
 }

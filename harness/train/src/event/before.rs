@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_pages::Cell;
 
 /// The golden check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -221,4 +222,26 @@ pub enum GoldenVerdict {
     /// There are no golden tensors.
     #[default]
     Absent,
+}
+
+impl GoldenVerdict {
+    /// Its name in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Baseline => "baseline",
+            Self::Fail => "fail",
+            Self::Absent => "absent",
+        }
+    }
+
+    /// Its name on a page, with a matching colour.
+    pub fn cell(self) -> Cell {
+        let class = match self {
+            Self::Pass => "good",
+            Self::Fail => "bad",
+            Self::Baseline | Self::Absent => "faint",
+        };
+        Cell::classed(self.name(), class)
+    }
 }

@@ -1,6 +1,6 @@
 //! Report sections for results obtained before the training: golden check, device, cost.
 
-use zoo_pages::{Cell, Grid, Lane, Section, Span, Timeline, bound_class, duration, grouped};
+use zoo_pages::{Grid, Lane, Section, Span, Timeline, bound_class, duration, grouped};
 use zoo_recipe::schema::Unit;
 
 use crate::event::{Cost, DeviceCheck, FirstDivergence, GoldenCheck, GoldenVerdict};
@@ -41,7 +41,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         let worst = stage.worst.as_ref();
         grid.rows.push(vec![
             stage.stage.as_str().into(),
-            verdict(stage.verdict),
+            stage.verdict.cell(),
             stage.tensors.to_string().into(),
             worst.map(|worst| worst.name.clone()).unwrap_or_default().into(),
             worst.and_then(|worst| worst.error).map(small).unwrap_or_default().into(),
@@ -51,17 +51,6 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         ]);
     }
     Section { id: "golden".into(), title: "Golden check".into(), notes, grids: vec![grid], ..Section::default() }
-}
-
-/// A verdict as a cell: a word, with a matching colour.
-pub(super) fn verdict(verdict: GoldenVerdict) -> Cell {
-    let (text, class) = match verdict {
-        GoldenVerdict::Pass => ("pass", "good"),
-        GoldenVerdict::Baseline => ("baseline", "faint"),
-        GoldenVerdict::Fail => ("fail", "bad"),
-        GoldenVerdict::Absent => ("absent", "faint"),
-    };
-    Cell::classed(text, class)
 }
 
 fn divergence(found: &FirstDivergence) -> String {

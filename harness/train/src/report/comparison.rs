@@ -6,12 +6,10 @@ use std::{collections::BTreeSet, path::PathBuf};
 use zoo_pages::{Cell, Chart, Grid, Level, Link, Page, Section, Series, Verdict, duration};
 use zoo_recipe::schema::{Metric, Score, Unit};
 
-use super::{
-    before,
-    curves::{smoothed, thinned},
-};
+use super::curves::{chart, smoothed, thinned};
 use crate::{
-    checkpoint::{Differing, differing},
+    RunsError,
+    checkpoint::{Setting, differing},
     event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION, Started},
     record::{RunEnd, RunRecord},
 };
@@ -69,33 +67,13 @@ pub struct ComparedRun {
     pub simulated_step: Option<(String, f64)>,
 }
 
-/// A setting that differs between runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Setting {
-    /// Path in the recipe, or the name of a fact.
-    pub path: String,
-    /// Its value in each run, in order; null if it is absent.
-    pub values: Vec<Option<String>>,
-}
-
-/// Why runs cannot be compared.
-#[derive(Debug, thiserror::Error)]
-pub enum ComparisonError {
-    /// There are no runs.
-    #[error("there are no runs to compare")]
-    Empty,
-    /// A template that cannot be rendered.
-    #[error(transparent)]
-    Page(#[from] minijinja::Error),
-}
-
 /// Compares runs.
 ///
 /// # Errors
 /// There are no runs.
-pub fn compare(records: &[RunRecord]) -> Result<Comparison, ComparisonError> {
+pub fn compare(records: &[RunRecord]) -> Result<Comparison, RunsError> {
     if records.is_empty() {
-        return Err(ComparisonError::Empty);
+        return Err(RunsError::Unfit("there are no runs to compare".to_owned()));
     }
     let runs = records.iter().map(compared).collect();
     Ok(Comparison { schema_version: SCHEMA_VERSION, runs, settings: settings(records) })
@@ -157,9 +135,7 @@ fn cost(record: &RunRecord) -> Option<&Cost> {
 fn settings(records: &[RunRecord]) -> Vec<Setting> {
     let recipes: Vec<_> =
         records.iter().map(|record| serde_json::to_value(&record.recipe).unwrap_or_default()).collect();
-    let of_recipes = differing(&recipes.iter().collect::<Vec<_>>(), &["description", "reference"]);
-    let mut settings: Vec<Setting> =
-        of_recipes.into_iter().map(|Differing { path, values }| Setting { path, values }).collect();
+    let mut settings = differing(&recipes.iter().collect::<Vec<_>>(), &["description", "reference"]);
     let facts = |started: &Started| {
         [started.device.clone(), started.train_samples.to_string(), started.val_samples.to_string()]
     };
@@ -179,7 +155,7 @@ impl Comparison {
     ///
     /// # Errors
     /// A template that cannot be rendered.
-    pub fn page(&self, records: &[RunRecord]) -> Result<String, ComparisonError> {
+    pub fn page(&self, records: &[RunRecord]) -> Result<String, RunsError> {
         self.page_with(records, Vec::new())
     }
 
@@ -187,11 +163,11 @@ impl Comparison {
     ///
     /// # Errors
     /// A template that cannot be rendered.
-    pub fn served(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
+    pub fn served(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, RunsError> {
         self.page_with(records, links)
     }
 
-    fn page_with(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
+    fn page_with(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, RunsError> {
         let names: Vec<String> = self.runs.iter().map(|run| run.folder.display().to_string()).collect();
         let finished = self.runs.iter().filter(|run| run.state == "finished").count();
         let aiming = self.runs.iter().filter(|run| run.target.is_some()).count();
@@ -259,7 +235,7 @@ impl Comparison {
                 run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
                 run.seed.to_string().into(),
                 run.state.into(),
-                before::verdict(run.golden),
+                run.golden.cell(),
                 run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
                 run.seconds.map(duration).unwrap_or_default().into(),
                 run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
@@ -305,7 +281,7 @@ fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> V
             points,
             markers,
         });
-        Chart { title, description, id, unit, steps, series: series.collect(), levels: Vec::new(), times: Vec::new() }
+        chart((title, id), description, unit, steps, series.collect())
     };
     let mut charts = Vec::new();
     let loss: Vec<Vec<(f64, f64)>> = records.iter().map(|record| thinned(&smoothed(&losses(record)))).collect();

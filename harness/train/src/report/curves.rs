@@ -43,57 +43,55 @@ pub(super) fn charts(points: &[Point], evaluations: &[Evaluated], started: Optio
 fn gradient_norm(points: &[Point], steps: f64) -> Option<Chart<'static>> {
     let norms: Vec<(f64, f64)> =
         points.iter().filter_map(|point| Some((point.step as f64, point.gradient_norm?))).collect();
-    let (title, id) = ("Norm of the gradients", "gradients");
     let description = range("The norm of all gradients, before any clipping, goes", &norms, Unit::Plain);
-    let series = vec![Series { label: None, class: "first", points: norms.clone(), markers: false }];
-    let chart = Chart { title, description, id, unit: Unit::Plain, steps, series, levels: vec![], times: vec![] };
-    (!norms.is_empty()).then_some(chart)
+    let series = vec![line("first", norms.clone())];
+    (!norms.is_empty()).then(|| chart(("Norm of the gradients", "gradients"), description, Unit::Plain, steps, series))
 }
 
 /// Samples per second, including waiting for data.
 fn throughput(points: &[Point], steps: f64) -> Chart<'static> {
     let raw: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.images_per_s)).collect();
-    let smooth = smoothed(&raw);
-    let series = vec![
-        Series { label: None, class: "raw", points: thinned(&raw), markers: false },
-        Series {
-            label: Some("samples per second (smoothed)".into()),
-            class: "first",
-            points: thinned(&smooth),
-            markers: false,
-        },
-    ];
-    let description = range("The samples per second go", &smooth, Unit::Plain);
-    Chart {
-        title: "Throughput",
-        description,
-        id: "throughput",
-        unit: Unit::Plain,
-        steps,
-        series,
-        levels: vec![],
-        times: vec![],
-    }
+    let said = ("The samples per second go", "samples per second (smoothed)");
+    noisy(("Throughput", "throughput"), said, &raw, steps)
 }
 
 fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'static> {
     let raw: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.loss)).collect();
-    let smooth = smoothed(&raw);
-    let mut series = vec![
-        Series { label: None, class: "raw", points: thinned(&raw), markers: false },
-        Series {
-            label: Some("training loss (smoothed)".into()),
-            class: "first",
-            points: thinned(&smooth),
-            markers: false,
-        },
-    ];
+    let mut chart = noisy(("Loss", "loss"), ("The training loss goes", "training loss (smoothed)"), &raw, steps);
     if evaluations.iter().any(|evaluated| evaluated.loss.is_some()) {
         let points = evaluations.iter().filter_map(|e| Some((e.step as f64, e.loss?))).collect();
-        series.push(Series { label: Some("held-out cross entropy".into()), class: "second", points, markers: true });
+        let label = Some("held-out cross entropy".into());
+        chart.series.push(Series { label, class: "second", points, markers: true });
     }
-    let description = range("The training loss goes", &smooth, Unit::Plain);
-    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![], times: vec![] }
+    chart
+}
+
+/// A chart of a value of each step, and of its moving average, which is described (`subject`) and labelled.
+fn noisy(
+    named: (&'static str, &'static str),
+    (subject, label): (&str, &str),
+    raw: &[(f64, f64)],
+    steps: f64,
+) -> Chart<'static> {
+    let smooth = smoothed(raw);
+    let average = Series { label: Some(label.into()), ..line("first", thinned(&smooth)) };
+    let series = vec![line("raw", thinned(raw)), average];
+    chart(named, range(subject, &smooth, Unit::Plain), Unit::Plain, steps, series)
+}
+
+fn line(class: &'static str, points: Vec<(f64, f64)>) -> Series {
+    Series { label: None, class, points, markers: false }
+}
+
+/// A chart without levels; [`charts`] adds the times.
+pub(super) fn chart(
+    (title, id): (&'static str, &'static str),
+    description: String,
+    unit: Unit,
+    steps: f64,
+    series: Vec<Series>,
+) -> Chart<'static> {
+    Chart { title, description, id, unit, steps, series, levels: vec![], times: vec![] }
 }
 
 /// One chart for all shares, and one chart for every other metric.
@@ -135,12 +133,8 @@ fn curves(
     let series: Vec<Series> = metrics
         .iter()
         .zip(classes)
-        .map(|(&metric, class)| Series {
-            label: Some(metric.name().to_owned()),
-            class,
-            points: curve(metric),
-            markers: true,
-        })
+        .map(|(&metric, class)| (Some(metric.name().to_owned()), class, curve(metric)))
+        .map(|(label, class, points)| Series { label, class, points, markers: true })
         .collect();
     let mut sentences: Vec<String> = series
         .iter()
@@ -162,7 +156,7 @@ fn curves(
         levels.push(Level { label: format!("linear classifier {text}"), class: "baseline", value });
         sentences.push(format!("A linear classifier reaches {text}."));
     }
-    Chart { title, description: sentences.join(" "), id, unit, steps, series, levels, times: vec![] }
+    Chart { levels, ..chart((title, id), sentences.join(" "), unit, steps, series) }
 }
 
 fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
@@ -173,17 +167,8 @@ fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
         range("The learning rate goes", &points, Unit::Plain),
         Unit::Plain.format(highest)
     );
-    let series = vec![Series { label: None, class: "first", points: thinned(&points), markers: false }];
-    Chart {
-        title: "Learning rate",
-        description,
-        id: "rate",
-        unit: Unit::Plain,
-        steps,
-        series,
-        levels: vec![],
-        times: vec![],
-    }
+    let series = vec![line("first", thinned(&points))];
+    chart(("Learning rate", "rate"), description, Unit::Plain, steps, series)
 }
 
 /// A sentence about the start and end of a curve.

@@ -6,8 +6,8 @@ mod curves;
 pub(crate) mod pictures;
 mod results;
 
-pub use comparison::{ComparedRun, Comparison, ComparisonError, compare};
-pub use results::{ResultsError, results};
+pub use comparison::{ComparedRun, Comparison, compare};
+pub use results::results;
 
 use std::path::Path;
 use zoo_pages::{Cell, Chart, Facts, Grid, Link, Page, Section, Verdict, duration, grouped};

@@ -1,32 +1,16 @@
 //! Results of runs, compared with published results and with other frameworks on the same data, as a Markdown page.
 
 use statrs::statistics::{Data, OrderStatistics};
-use std::{fmt::Write, path::PathBuf};
+use std::fmt::Write;
 use zoo_recipe::schema::Metric;
 
 use crate::{
-    HOST,
+    HOST, RunsError,
     convergence::training_changes,
     elsewhere::Elsewhere,
     event::{Event, GoldenCheck, GoldenVerdict, RunResult, Started},
     record::{RunEnd, RunRecord},
 };
-
-/// Why the page cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultsError {
-    /// A run that has not finished.
-    #[error("{} is not finished: only finished runs have results", .0.display())]
-    NotDone(PathBuf),
-    /// A run without a value.
-    #[error("{}: the last evaluation has no {metric}", folder.display())]
-    NoValue {
-        /// The run.
-        folder: PathBuf,
-        /// The metric of its target.
-        metric: Metric,
-    },
-}
 
 /// A finished run.
 struct Finished<'a> {
@@ -48,7 +32,7 @@ struct Row {
 ///
 /// # Errors
 /// Runs that have not finished, or that have no value.
-pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere], note: Option<&str>) -> Result<String, ResultsError> {
+pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere], note: Option<&str>) -> Result<String, RunsError> {
     let runs = records.iter().map(finished).collect::<Result<Vec<_>, _>>()?;
     let mut trainings: Vec<Vec<&Finished<'_>>> = Vec::new();
     for run in &runs {
@@ -78,12 +62,14 @@ standard deviation. The time is the median over seeds, without evaluations. Time
 compare.
 ";
 
-fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
+fn finished(record: &RunRecord) -> Result<Finished<'_>, RunsError> {
     let (Some(started), RunEnd::Finished(result)) = (record.started(), record.end()) else {
-        return Err(ResultsError::NotDone(record.folder.clone()));
+        let folder = record.folder.display();
+        return Err(RunsError::Unfit(format!("{folder} is not finished: only finished runs have results")));
     };
-    let no_value = || ResultsError::NoValue { folder: record.folder.clone(), metric: result.metric };
-    Ok(Finished { record, started, result, value: result.achieved.ok_or_else(no_value)? })
+    let no_value = || format!("{}: the last evaluation has no {}", record.folder.display(), result.metric);
+    let value = result.achieved.ok_or_else(|| RunsError::Unfit(no_value()))?;
+    Ok(Finished { record, started, result, value })
 }
 
 /// The time of a training without its evaluations, in seconds.

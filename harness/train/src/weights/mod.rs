@@ -62,14 +62,6 @@ pub enum WeightsError {
     /// A checkpoint of this project that cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A folder without checkpoints.
-    #[error(
-        "{}: no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)", folder.display()
-    )]
-    NoCheckpoint {
-        /// The folder.
-        folder: PathBuf,
-    },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {

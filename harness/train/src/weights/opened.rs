@@ -12,6 +12,8 @@ use zoo_tensors::{Array, ckpt::Ckpt, format, pth, safetensors::Reader};
 use super::{Origin, WeightsError, choice::Candidate, naming::Shapes, shards};
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Progress, read};
 
+const NO_CHECKPOINT: &str = "no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)";
+
 /// Bytes at the beginning by which checkpoints of MindSpore are known.
 const START: u64 = 4096;
 
@@ -38,7 +40,8 @@ impl Opened {
                 return Ok(shards);
             }
             let found = CheckpointStore::of_run(path).latest()?;
-            let found = found.ok_or_else(|| WeightsError::NoCheckpoint { folder: path.to_owned() })?;
+            let found = found
+                .ok_or_else(|| WeightsError::Unreadable { path: path.to_owned(), reason: NO_CHECKPOINT.to_owned() })?;
             return Ok(Self::Checkpoint(found.path, Box::new(found.checkpoint)));
         }
         match shards::is_index(path) {

@@ -2,6 +2,7 @@
 
 use super::layout::{Drawing, LINE, Mark, TITLE, fill};
 use std::fmt::Write;
+use zoo_pages::escape;
 
 /// Colours of frames by depth, lightest outside.
 const FRAMES: [&str; 4] = ["#fafafa", "#f3f5f7", "#eceff3", "#e5e9ee"];
@@ -114,9 +115,4 @@ fn paint(mark: &Mark, out: &mut String) {
             )
         }
     };
-}
-
-/// Text inside XML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,10 @@
 //! The instructions of formulas, each a loop over the elements of a block.
 
-use crate::{exp::exp, simd::Simd, simd::vectorised};
+use crate::{
+    exp::{exp, expm1},
+    simd::Simd,
+    simd::vectorised,
+};
 
 /// Index of an earlier instruction.
 pub type Place = usize;
@@ -59,6 +63,7 @@ pub enum Unary {
     Abs,
     Sign,
     Exp,
+    Expm1,
     Log,
     Sqrt,
     Rsqrt,
@@ -200,6 +205,7 @@ vectorised! {
             Unary::Abs => each(x, y, f32::abs),
             Unary::Sign => each(x, y, |x| if x == 0.0 || x.is_nan() { x } else { 1f32.copysign(x) }),
             Unary::Exp => each(x, y, |x| exp(simd, x)),
+            Unary::Expm1 => each(x, y, |x| expm1(simd, x)),
             Unary::Log => each(x, y, |x| log(simd, x)),
             Unary::Sqrt => each(x, y, f32::sqrt),
             Unary::Rsqrt => each(x, y, |x| 1.0 / x.sqrt()),
@@ -398,8 +404,9 @@ mod tests {
         let positive = (0x0000_0001..0x7f80_0000u32).step_by(20_011).map(f32::from_bits);
         let x: Vec<f32> = positive.flat_map(|x| [x, -x]).chain([0.0, -0.0]).collect();
         let near: Vec<f32> = x.iter().copied().filter(|x| x.abs() < 1e4).collect();
-        let cases: [Case; 8] = [
+        let cases: [Case; 9] = [
             (Unary::Exp, libm::exp, 1.0),
+            (Unary::Expm1, libm::expm1, 2.0),
             (Unary::Log, libm::log, 2.0),
             (Unary::Sqrt, libm::sqrt, 1.0),
             (Unary::Tanh, libm::tanh, 3.0),

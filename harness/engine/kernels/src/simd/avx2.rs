@@ -19,15 +19,6 @@ impl Avx2 {
     }
 }
 
-/// Intrinsics on registers.
-macro_rules! proven {
-    ($self:ident, $value:expr) => {{
-        let Self(()) = $self;
-        // SAFETY: these intrinsics touch no memory, and `self` proves that their instructions exist.
-        unsafe { $value }
-    }};
-}
-
 /// The same intrinsics on every register.
 macro_rules! each {
     ($self:ident, $registers:tt, |$($a:ident),*| $value:expr) => {
@@ -40,6 +31,16 @@ macro_rules! each {
         $(let $a = $a[$register];)*
         proven!($self, $value)
     }};
+}
+
+/// Operations of two vectors, by what each is on each register.
+macro_rules! of_two {
+    ($of:ident -> $to:ident: $($name:ident = $intrinsic:path,)+) => {$(
+        #[inline(always)]
+        fn $name(self, a: Self::$of, b: Self::$of) -> Self::$to {
+            each!(self, [0, 1], |a, b| $intrinsic(a, b))
+        }
+    )+};
 }
 
 impl Simd for Avx2 {
@@ -80,19 +81,10 @@ impl Simd for Avx2 {
         }
     }
 
-    #[inline(always)]
-    fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        each!(self, [0, 1], |a, b| _mm256_add_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn sub(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        each!(self, [0, 1], |a, b| _mm256_sub_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        each!(self, [0, 1], |a, b| _mm256_mul_ps(a, b))
+    of_two! { F32 -> F32:
+        add = _mm256_add_ps,
+        sub = _mm256_sub_ps,
+        mul = _mm256_mul_ps,
     }
 
     #[inline(always)]
@@ -106,14 +98,9 @@ impl Simd for Avx2 {
         each!(self, [0, 1], |a| _mm256_max_ps(_mm256_setzero_ps(), a))
     }
 
-    #[inline(always)]
-    fn greater(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        each!(self, [0, 1], |a, b| _mm256_cmp_ps::<_CMP_GT_OQ>(a, b))
-    }
-
-    #[inline(always)]
-    fn at_most(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        each!(self, [0, 1], |a, b| _mm256_cmp_ps::<_CMP_LE_OQ>(a, b))
+    of_two! { F32 -> Mask:
+        greater = _mm256_cmp_ps::<_CMP_GT_OQ>,
+        at_most = _mm256_cmp_ps::<_CMP_LE_OQ>,
     }
 
     #[inline(always)]
@@ -235,29 +222,12 @@ impl Simd for Avx2 {
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), packed) }
     }
 
-    #[inline(always)]
-    fn add_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        each!(self, [0, 1], |a, b| _mm256_add_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn mul_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        each!(self, [0, 1], |a, b| _mm256_mullo_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn xor_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        each!(self, [0, 1], |a, b| _mm256_xor_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn and_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        each!(self, [0, 1], |a, b| _mm256_and_si256(a, b))
-    }
-
-    #[inline(always)]
-    fn or_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        each!(self, [0, 1], |a, b| _mm256_or_si256(a, b))
+    of_two! { U32 -> U32:
+        add_u32 = _mm256_add_epi32,
+        mul_u32 = _mm256_mullo_epi32,
+        xor_u32 = _mm256_xor_si256,
+        and_u32 = _mm256_and_si256,
+        or_u32 = _mm256_or_si256,
     }
 
     #[inline(always)]

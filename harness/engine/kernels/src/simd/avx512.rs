@@ -19,13 +19,14 @@ impl Avx512 {
     }
 }
 
-/// Intrinsics on registers.
-macro_rules! proven {
-    ($self:ident, $value:expr) => {{
-        let Self(()) = $self;
-        // SAFETY: these intrinsics touch no memory, and `self` proves that their instructions exist.
-        unsafe { $value }
-    }};
+/// Operations of two vectors, by what each is on the register.
+macro_rules! of_two {
+    ($of:ident -> $to:ident: $($name:ident = $intrinsic:path,)+) => {$(
+        #[inline(always)]
+        fn $name(self, a: Self::$of, b: Self::$of) -> Self::$to {
+            proven!(self, $intrinsic(a, b))
+        }
+    )+};
 }
 
 impl Simd for Avx512 {
@@ -62,19 +63,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_storeu_ps(to.as_ptr().cast(), value) }
     }
 
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        proven!(self, _mm512_add_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        proven!(self, _mm512_sub_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        proven!(self, _mm512_mul_ps(a, b))
+    of_two! { F32 -> F32:
+        add = _mm512_add_ps,
+        sub = _mm512_sub_ps,
+        mul = _mm512_mul_ps,
     }
 
     #[inline(always)]
@@ -88,14 +80,9 @@ impl Simd for Avx512 {
         proven!(self, _mm512_max_ps(_mm512_setzero_ps(), a))
     }
 
-    #[inline(always)]
-    fn greater(self, a: __m512, b: __m512) -> __mmask16 {
-        proven!(self, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b))
-    }
-
-    #[inline(always)]
-    fn at_most(self, a: __m512, b: __m512) -> __mmask16 {
-        proven!(self, _mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b))
+    of_two! { F32 -> Mask:
+        greater = _mm512_cmp_ps_mask::<_CMP_GT_OQ>,
+        at_most = _mm512_cmp_ps_mask::<_CMP_LE_OQ>,
     }
 
     #[inline(always)]
@@ -179,29 +166,12 @@ impl Simd for Avx512 {
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(value)) }
     }
 
-    #[inline(always)]
-    fn add_u32(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(self, _mm512_add_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn mul_u32(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(self, _mm512_mullo_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn xor_u32(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(self, _mm512_xor_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn and_u32(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(self, _mm512_and_si512(a, b))
-    }
-
-    #[inline(always)]
-    fn or_u32(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(self, _mm512_or_si512(a, b))
+    of_two! { U32 -> U32:
+        add_u32 = _mm512_add_epi32,
+        mul_u32 = _mm512_mullo_epi32,
+        xor_u32 = _mm512_xor_si512,
+        and_u32 = _mm512_and_si512,
+        or_u32 = _mm512_or_si512,
     }
 
     #[inline(always)]
@@ -219,14 +189,9 @@ impl Simd for Avx512 {
         proven!(self, _mm512_srli_epi32::<BITS>(a))
     }
 
-    #[inline(always)]
-    fn equal_u32(self, a: __m512i, b: __m512i) -> __mmask16 {
-        proven!(self, _mm512_cmpeq_epi32_mask(a, b))
-    }
-
-    #[inline(always)]
-    fn at_least_u32(self, a: __m512i, b: __m512i) -> __mmask16 {
-        proven!(self, _mm512_cmpge_epu32_mask(a, b))
+    of_two! { U32 -> Mask:
+        equal_u32 = _mm512_cmpeq_epi32_mask,
+        at_least_u32 = _mm512_cmpge_epu32_mask,
     }
 
     #[inline(always)]

@@ -21,6 +21,16 @@ fn zip<T: Copy, U: Copy, R>(a: [T; C0], b: [U; C0], f: impl Fn(T, U) -> R) -> [R
     array::from_fn(|lane| f(a[lane], b[lane]))
 }
 
+/// Operations of two vectors, by what each is on each lane.
+macro_rules! of_two {
+    ($of:ident -> $to:ident: $($name:ident = $of_lanes:expr,)+) => {$(
+        #[inline(always)]
+        fn $name(self, a: Self::$of, b: Self::$of) -> Self::$to {
+            zip(a, b, $of_lanes)
+        }
+    )+};
+}
+
 impl Simd for Portable {
     type F32 = Lanes;
     type F64 = [f64; C0];
@@ -52,19 +62,10 @@ impl Simd for Portable {
         to.set(value);
     }
 
-    #[inline(always)]
-    fn add(self, a: Lanes, b: Lanes) -> Lanes {
-        zip(a, b, |a, b| a + b)
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Lanes, b: Lanes) -> Lanes {
-        zip(a, b, |a, b| a - b)
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Lanes, b: Lanes) -> Lanes {
-        zip(a, b, |a, b| a * b)
+    of_two! { F32 -> F32:
+        add = |a, b| a + b,
+        sub = |a, b| a - b,
+        mul = |a, b| a * b,
     }
 
     #[inline(always)]
@@ -77,14 +78,9 @@ impl Simd for Portable {
         a.map(|a| if a < 0.0 { 0.0 } else { a })
     }
 
-    #[inline(always)]
-    fn greater(self, a: Lanes, b: Lanes) -> [bool; C0] {
-        zip(a, b, |a, b| a > b)
-    }
-
-    #[inline(always)]
-    fn at_most(self, a: Lanes, b: Lanes) -> [bool; C0] {
-        zip(a, b, |a, b| a <= b)
+    of_two! { F32 -> Mask:
+        greater = |a, b| a > b,
+        at_most = |a, b| a <= b,
     }
 
     #[inline(always)]
@@ -157,29 +153,12 @@ impl Simd for Portable {
         *to = value.map(|value| value as u16);
     }
 
-    #[inline(always)]
-    fn add_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
-        zip(a, b, u32::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn mul_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
-        zip(a, b, u32::wrapping_mul)
-    }
-
-    #[inline(always)]
-    fn xor_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
-        zip(a, b, |a, b| a ^ b)
-    }
-
-    #[inline(always)]
-    fn and_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
-        zip(a, b, |a, b| a & b)
-    }
-
-    #[inline(always)]
-    fn or_u32(self, a: [u32; C0], b: [u32; C0]) -> [u32; C0] {
-        zip(a, b, |a, b| a | b)
+    of_two! { U32 -> U32:
+        add_u32 = u32::wrapping_add,
+        mul_u32 = u32::wrapping_mul,
+        xor_u32 = |a, b| a ^ b,
+        and_u32 = |a, b| a & b,
+        or_u32 = |a, b| a | b,
     }
 
     #[inline(always)]
@@ -197,14 +176,9 @@ impl Simd for Portable {
         a.map(|a| a >> BITS)
     }
 
-    #[inline(always)]
-    fn equal_u32(self, a: [u32; C0], b: [u32; C0]) -> [bool; C0] {
-        zip(a, b, |a, b| a == b)
-    }
-
-    #[inline(always)]
-    fn at_least_u32(self, a: [u32; C0], b: [u32; C0]) -> [bool; C0] {
-        zip(a, b, |a, b| a >= b)
+    of_two! { U32 -> Mask:
+        equal_u32 = |a, b| a == b,
+        at_least_u32 = |a, b| a >= b,
     }
 
     #[inline(always)]

@@ -1,0 +1,203 @@
+//! Initial values of parameters, as a method of the network.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use zoo_graph::Graph;
+use zoo_graph::init::{FanMode, Init, Kaiming};
+
+use super::code::Code;
+use super::number::{Kind, plain};
+
+/// Parameters that start in the same way.
+struct Rule {
+    class: String,
+    /// Name of the parameter within its module; empty for a parameter without a module.
+    leaf: String,
+    init: Init,
+    /// Full names of the modules, or of the parameters without one.
+    names: Vec<String>,
+}
+
+/// The lines of `initialize`, or none if PyTorch draws all values as the recipe does. `modules` are the classes of
+/// modules, and `nn.Parameter` with its constructor for parameters, by full name.
+pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<String> {
+    let rules = rules(graph, modules);
+    let mut of_all: IndexMap<(String, String), (Init, usize)> = IndexMap::new();
+    for rule in rules.iter().filter(|rule| !rule.leaf.is_empty()) {
+        let usual = of_all.entry((rule.class.clone(), rule.leaf.clone())).or_insert((rule.init.clone(), 0));
+        if rule.names.len() > usual.1 {
+            *usual = (rule.init.clone(), rule.names.len());
+        }
+    }
+    let mut by_class: IndexMap<&str, Vec<String>> = IndexMap::new();
+    for ((class, leaf), (init, _)) in &of_all {
+        if Some(init) != usual(class, leaf).as_ref() {
+            let lines = by_class.entry(class).or_default();
+            let with = rules.iter().filter(|rule| rule.class == *class && rule.leaf == *leaf);
+            let with: usize = with.map(|rule| rule.names.len()).sum();
+            let call = statement(init, &format!("module.{leaf}"));
+            match modules.values().filter(|other| *other == class).count() == with {
+                true => lines.push(call),
+                false => lines.extend([format!("if module.{leaf} is not None:"), format!("    {call}")]),
+            }
+        }
+    }
+    let mut classes: IndexMap<Vec<String>, Vec<&str>> = IndexMap::new();
+    by_class.into_iter().for_each(|(class, lines)| classes.entry(lines).or_default().push(class));
+    let mut of_modules: IndexMap<Vec<String>, Vec<String>> = IndexMap::new();
+    let mut of_parameters: IndexMap<Vec<String>, Vec<String>> = IndexMap::new();
+    for rule in &rules {
+        if rule.leaf.is_empty() {
+            // The constructor fills a parameter with 0, or with what `full` says.
+            let start = &modules[&rule.names[0]];
+            if !matches!(rule.init, Init::Constant(value) if value == 0.0 || start.contains("full")) {
+                let lines = of_parameters.entry(suffixes(&rule.names, &rules)).or_default();
+                lines.push(statement(&rule.init, "parameter"));
+            }
+        } else if of_all[&(rule.class.clone(), rule.leaf.clone())].0 != rule.init {
+            let lines = of_modules.entry(suffixes(&rule.names, &rules)).or_default();
+            lines.push(statement(&rule.init, &format!("module.{}", rule.leaf)));
+        }
+    }
+    if classes.is_empty() && of_modules.is_empty() && of_parameters.is_empty() {
+        return Vec::new();
+    }
+    let mut out = vec![String::new(), "    def initialize(self) -> None:".to_owned()];
+    out.push("        \"\"\"Draws the initial values, where they are not PyTorch's.\"\"\"".to_owned());
+    if !classes.is_empty() || !of_modules.is_empty() {
+        out.push(match of_modules.is_empty() {
+            true => "        for module in self.modules():".to_owned(),
+            false => "        for name, module in self.named_modules():".to_owned(),
+        });
+        for (index, (lines, classes)) in classes.iter().enumerate() {
+            let start = if index == 0 { "if" } else { "elif" };
+            let of_class = format!("isinstance(module, {})", classes.join(" | "));
+            let (condition, lines) = match &lines[..] {
+                [test, call] if test.starts_with("if ") => {
+                    (format!("{of_class} and {}", &test[3..test.len() - 1]), vec![call.trim().to_owned()])
+                }
+                all => (of_class, all.to_vec()),
+            };
+            out.push(format!("            {start} {condition}:"));
+            out.extend(lines.iter().map(|line| format!("                {line}")));
+        }
+        exceptions(&of_modules, &mut out);
+    }
+    if !of_parameters.is_empty() {
+        out.push("        for name, parameter in self.named_parameters():".to_owned());
+        exceptions(&of_parameters, &mut out);
+    }
+    out
+}
+
+/// Lines for modules or parameters whose names end like this.
+fn exceptions(rules: &IndexMap<Vec<String>, Vec<String>>, out: &mut Vec<String>) {
+    for (suffixes, lines) in rules {
+        let texts: Vec<Code> = suffixes.iter().map(|suffix| Code::text(format!("\"{suffix}\""))).collect();
+        let ends = match <[Code; 1]>::try_from(texts) {
+            Ok([one]) => one,
+            Err(several) => Code::tuple(several),
+        };
+        Code::call("name.endswith", vec![ends]).lines(12, "if ", ":", out);
+        out.extend(lines.iter().map(|line| format!("                {line}")));
+    }
+}
+
+fn rules(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for (_, variable) in graph.parameters() {
+        let mut owner = variable.name.as_str();
+        while !modules.contains_key(owner) {
+            match owner.rsplit_once('.') {
+                Some((before, _)) => owner = before,
+                None => break,
+            }
+        }
+        let Some(class) = modules.get(owner) else { continue };
+        let leaf = variable.name[owner.len()..].trim_start_matches('.').to_owned();
+        let class = if leaf.is_empty() { "nn.Parameter".to_owned() } else { class.clone() };
+        let same = |rule: &&mut Rule| rule.class == class && rule.leaf == leaf && rule.init == variable.init;
+        match rules.iter_mut().find(same) {
+            Some(rule) => rule.names.push(owner.to_owned()),
+            None => rules.push(Rule { class, leaf, init: variable.init.clone(), names: vec![owner.to_owned()] }),
+        }
+    }
+    rules
+}
+
+/// How PyTorch's constructor starts a parameter.
+fn usual(class: &str, leaf: &str) -> Option<Init> {
+    let default = || Some(Init::TorchDefault(zoo_graph::init::TorchDefault {}));
+    match (class, leaf) {
+        ("nn.Conv2d" | "nn.Conv1d" | "nn.ConvTranspose2d" | "nn.Linear" | "TransposedLinear" | "nn.Sequential", _) => {
+            default()
+        }
+        ("nn.Embedding", _) => Some(Init::Normal(zoo_graph::init::NormalInit { std: 1.0 })),
+        ("nn.MultiheadAttention", "in_proj_weight") => Some(Init::XavierUniform(zoo_graph::init::Xavier::default())),
+        ("nn.MultiheadAttention", "out_proj.weight") => default(),
+        (_, "weight" | "alpha") => Some(Init::Constant(1.0)),
+        _ => Some(Init::Constant(0.0)),
+    }
+}
+
+/// Ends of these names that no other module or parameter of the rules has.
+fn suffixes(names: &[String], rules: &[Rule]) -> Vec<String> {
+    let others: Vec<&String> =
+        rules.iter().flat_map(|rule| &rule.names).filter(|other| !names.contains(other)).collect();
+    let ends = |full: &str, suffix: &str| full.ends_with(suffix);
+    let mut suffixes: Vec<String> = Vec::new();
+    for full in names {
+        if suffixes.iter().any(|suffix| ends(full, suffix)) {
+            continue;
+        }
+        let parts: Vec<&str> = full.split('.').collect();
+        let mut longer = (1..=parts.len()).map(|length| parts[parts.len() - length..].join("."));
+        let fits = |suffix: &String| others.iter().all(|other| !ends(other, suffix));
+        suffixes.push(longer.find(fits).unwrap_or_else(|| full.clone()));
+    }
+    suffixes
+}
+
+/// A call that draws the values of a parameter.
+fn statement(init: &Init, place: &str) -> String {
+    let number = |value: f64| plain(value, Kind::Real);
+    let kaiming = |name: &str, kaiming: &Kaiming| {
+        let mode = match kaiming.mode {
+            FanMode::FanIn => "",
+            FanMode::FanOut => ", mode=\"fan_out\"",
+        };
+        // The gain of a leaky ReLU with slope a is sqrt(2/(1 + a^2)).
+        let slope = 2.0 / (kaiming.gain * kaiming.gain) - 1.0;
+        if (kaiming.gain - std::f64::consts::SQRT_2).abs() < 1e-12 {
+            format!("nn.init.{name}({place}{mode}, nonlinearity=\"relu\")")
+        } else if (kaiming.gain - 1.0).abs() < 1e-12 {
+            format!("nn.init.{name}({place}{mode}, nonlinearity=\"linear\")")
+        } else if slope >= 0.0 {
+            format!("nn.init.{name}({place}, a={}{mode})", number(slope.sqrt()))
+        } else {
+            format!("nn.init.{name}({place}{mode}, nonlinearity=\"linear\").mul_({})", number(kaiming.gain))
+        }
+    };
+    match init {
+        Init::KaimingNormal(settings) => kaiming("kaiming_normal_", settings),
+        Init::KaimingUniform(settings) => kaiming("kaiming_uniform_", settings),
+        Init::XavierNormal(xavier) if xavier.gain == 1.0 => format!("nn.init.xavier_normal_({place})"),
+        Init::XavierNormal(xavier) => format!("nn.init.xavier_normal_({place}, gain={})", number(xavier.gain)),
+        Init::XavierUniform(xavier) if xavier.gain == 1.0 => format!("nn.init.xavier_uniform_({place})"),
+        Init::XavierUniform(xavier) => format!("nn.init.xavier_uniform_({place}, gain={})", number(xavier.gain)),
+        Init::Uniform(uniform) => {
+            format!("nn.init.uniform_({place}, -{bound}, {bound})", bound = number(uniform.bound))
+        }
+        Init::Normal(normal) => format!("nn.init.normal_({place}, std={})", number(normal.std)),
+        Init::TruncatedNormal(normal) => {
+            let (std, most) = (number(normal.std), number(2.0 * normal.std));
+            format!("nn.init.trunc_normal_({place}, std={std}, a=-{most}, b={most})")
+        }
+        Init::Constant(value) if *value == 0.0 => format!("nn.init.zeros_({place})"),
+        Init::Constant(value) if *value == 1.0 => format!("nn.init.ones_({place})"),
+        Init::Constant(value) => format!("nn.init.constant_({place}, {})", number(*value)),
+        Init::Dirac(_) => format!("nn.init.dirac_({place}.data[: {place}.shape[1]])"),
+        Init::TorchDefault(_) => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
+    }
+}
