@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod cp;
 mod data;
+mod emit;
 mod eval;
 mod export;
 mod golden;
@@ -80,6 +81,8 @@ pub enum Command {
     Golden(golden::Command),
     /// Write a network as an ONNX model for inference
     Export(export::Args),
+    /// Write a recipe as a program for another framework
+    Emit(emit::Args),
     /// Exchange weights with PyTorch
     #[command(subcommand)]
     Weights(weights::Command),
@@ -121,6 +124,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
         Command::Export(args) => export::run(args, context),
+        Command::Emit(args) => emit::run(args, context),
         Command::Weights(command) => weights::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),

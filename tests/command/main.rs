@@ -7,6 +7,7 @@ mod ci;
 mod crashes;
 mod data;
 mod device;
+mod emit;
 mod events;
 mod export;
 mod faults;

@@ -1,8 +1,10 @@
 //! `zoo import`: write the recipe of a PyTorch network.
 
+use crate::complete;
 use crate::console::Console;
 use crate::context::Context;
 use crate::numbers::counted;
+use crate::options::Change;
 use crate::output;
 use crate::recipe_file;
 use crate::{Exit, Failure};
@@ -25,7 +27,8 @@ use zoo_tensors::format;
 Examples:
   zoo import my_nets/resnet18.trace.json
   zoo import my_nets/resnet18.trace.json --out recipes/my_resnet18.yaml
-  zoo import my_nets/resnet18.trace.json --format json | jq .same")]
+  zoo import my_nets/resnet18.trace.json --format json | jq .same
+  zoo import my_nets/resnet18.trace.json --against resnet18     prove that it is this recipe; exit 1 if not")]
 pub struct Args {
     /// The trace
     #[arg(value_name = "TRACE")]
@@ -39,6 +42,11 @@ pub struct Args {
     /// Replace an existing file
     #[arg(long)]
     force: bool,
+    /// Write no recipe: prove that the network is this one, operation by operation
+    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["out", "name", "force"], add = complete::recipes())]
+    against: Option<String>,
+    #[command(flatten)]
+    change: Change,
 }
 
 #[derive(Serialize)]
@@ -61,6 +69,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let bytes = zoo_datasets::files::read(&args.trace, MAX_BYTES as u64).map_err(unreadable)?;
     let failed = |source| Failure::Import { path: args.trace.clone(), source };
     let trace = Trace::read(&bytes).map_err(failed)?;
+    if let Some(recipe) = &args.against {
+        return compare(&trace, recipe, args, context);
+    }
     let of_file = args.out.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let of_model = trace.model.rsplit([':', '/', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let name = args.name.clone().or(of_file).unwrap_or(of_model);
@@ -90,15 +101,57 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.show(&report, |out| print(&report, out))
 }
 
+/// What `--against` reports.
+#[derive(Serialize)]
+struct Comparison<'a> {
+    recipe: &'a str,
+    trace: &'a Path,
+    /// What is equal; null if something differs.
+    same: Option<Proof>,
+    /// The first difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs: Option<String>,
+}
+
+/// Proves that the traced network is that of a recipe.
+fn compare(trace: &Trace, name: &str, args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let recipe = context.load(name, &args.change)?.recipe;
+    let (same, differs) = match zoo_import::compare(trace, &recipe) {
+        Ok(proof) => (Some(proof), None),
+        Err(ImportError::Differs(what)) => (None, Some(what)),
+        Err(source) => return Err(Failure::Import { path: args.trace.clone(), source }),
+    };
+    let report = Comparison { recipe: &recipe.name, trace: &args.trace, same, differs };
+    context.show(&report, |out| {
+        match (&report.same, &report.differs) {
+            (Some(proof), _) => {
+                writeln!(out, "{}: the same network as {}: {}", args.trace.display(), name, parts(proof))?
+            }
+            (None, what) => {
+                let what = what.as_deref().unwrap_or("something differs");
+                writeln!(out, "{}: another network than {name}: {what}", args.trace.display())?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(if same.is_some() { Exit::Pass } else { Exit::Missed })
+}
+
+/// What a proof counted.
+fn parts(proof: &Proof) -> String {
+    let Proof { operations, modules, parameters, evaluation: _ } = *proof;
+    let [operations, modules, parameters] =
+        [(operations, "operation"), (modules, "module output"), (parameters, "parameter")]
+            .map(|(number, word)| counted(number as u64, word));
+    format!("{operations}, {modules} and {parameters}")
+}
+
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
     if let Some(text) = report.text {
         write!(out, "{text}")?;
     }
     let Some(path) = report.path else { return Ok(()) };
-    let Proof { operations, modules, parameters, evaluation: _ } = report.same;
-    let [lines, operations, modules, parameters] =
-        [(report.lines, "line"), (operations, "operation"), (modules, "module output"), (parameters, "parameter")]
-            .map(|(number, word)| counted(number as u64, word));
-    writeln!(out, "{}: {lines}; the same as the trace in {operations}, {modules} and {parameters}", path.display())?;
+    let lines = counted(report.lines as u64, "line");
+    writeln!(out, "{}: {lines}; the same as the trace in {}", path.display(), parts(&report.same))?;
     Ok(())
 }

@@ -201,7 +201,11 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, **
 
 
 def run(arguments: list[str]) -> int:
-    """`port ...` ports a network; anything else makes a golden."""
+    """`port ...` ports a network, `prove ...` proves an emitted program; anything else makes a golden."""
+    if arguments[:1] == ["prove"]:
+        from .prove import main as prove
+
+        return prove(arguments[1:])
     if arguments[:1] == ["random"]:
         from .random.command import main as random
 

@@ -128,7 +128,6 @@ def built(options: argparse.Namespace) -> nn.Module:
 def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
     """The trace of a network for the batch that the options describe; the network itself stays where it is."""
     starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
-    tensors = [*network.parameters(), *network.buffers()]
     for path, module in network.named_modules():
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor) and not value.is_leaf:
@@ -136,7 +135,7 @@ def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
                     f"{path or 'the network'}: its `{name}` is computed from parameters before the network runs (weight norm, spectral norm): "
                     "parameters of recipes are trained directly"
                 )
-    without_numbers = copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in tensors})
+    without_numbers = on_meta(network)
     given = {options.classes, options.channels, options.image_size, options.tokens or 0, *dict(options.indices).values()}
     batch = Batch.of(network, options, next(batch_sizes(network, given)))
     return trace(
@@ -179,6 +178,11 @@ def _too_large(document: dict, size: int) -> str:
         f"the trace would have {size >> 20} MiB, and `zoo import` reads at most {LARGEST_TRACE >> 20}: {count(document['root'])} calls, and "
         f"{constants >> 20} MiB of constant tensors; a smaller --image-size or fewer --tokens make constants smaller, fewer iterations the calls"
     )
+
+
+def on_meta(network: nn.Module) -> nn.Module:
+    """A copy of a network without its numbers."""
+    return copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in (*network.parameters(), *network.buffers())})
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:

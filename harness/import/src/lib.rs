@@ -57,7 +57,7 @@ pub use error::{ImportError, Refusal};
 pub use proof::Proof;
 pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
 
-use zoo_recipe::{Library, LoadOptions};
+use zoo_recipe::{Library, LoadOptions, Recipe};
 
 /// A recipe, and the proof that it equals the traced network.
 #[derive(Clone, Debug)]
@@ -91,6 +91,24 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     }
     imported.proof.evaluation = evaluation.is_some();
     Ok(imported)
+}
+
+/// Proves that a recipe is the traced network, whatever wrote either: the same operations with the same settings on the
+/// same operands, the same module outputs, the same parameters with the same shapes.
+///
+/// # Errors
+/// The first unsupported operation of the network; what differs from the recipe; a recipe that cannot be resolved.
+pub fn compare(trace: &Trace, recipe: &Recipe) -> Result<Proof, ImportError> {
+    error::check_names(trace)?;
+    let network = read::read(trace)?;
+    let evaluation = trace.in_evaluation();
+    if let Some(evaluation) = &evaluation {
+        modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
+    }
+    let model = recipe.resolve().map_err(|errors| ImportError::Invalid(Box::new(errors)))?;
+    let proof = proof::same(&network, &model)?;
+    let parameters = proof::shapes(trace, recipe, &model)?.len();
+    Ok(Proof { parameters, evaluation: evaluation.is_some(), ..proof })
 }
 
 /// The recipe with this training, and the roles of its parameters.

@@ -2,8 +2,8 @@
 
 use zoo_graph::formula::{Binary, Fold, Formula, Term, TermId, Unary};
 
+use super::at::At;
 use super::code::{Binding, Code, Piece, Var};
-use super::network::At;
 use super::number::{Kind, plain};
 use crate::diagnostic::Diagnostic;
 
@@ -69,6 +69,7 @@ impl At<'_, '_> {
                     Unary::Neg => joined(Code::text("-"), "", x, Binding::Product),
                     Unary::Abs => call("torch.abs", vec![x]),
                     Unary::Sign => call("torch.sign", vec![x]),
+                    Unary::Expm1 => call("torch.expm1", vec![x]),
                     Unary::Exp => call("torch.exp", vec![x]),
                     Unary::Log => call("torch.log", vec![x]),
                     Unary::Sqrt => call("torch.sqrt", vec![x]),
@@ -122,6 +123,7 @@ impl At<'_, '_> {
                 call(name, vec![of(x), axes(), Code::text("keepdim=True")])
             }
             Term::Softmax(x) => call("functional.softmax", vec![of(x), axes()]),
+            Term::LogSoftmax(x) => call("functional.log_softmax", vec![of(x), axes()]),
         })
     }
 }

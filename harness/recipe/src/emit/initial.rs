@@ -20,8 +20,8 @@ struct Rule {
 }
 
 /// The lines of `initialize`, or none if PyTorch draws all values as the recipe does. `modules` are the classes of
-/// modules, and `nn.Parameter` with its constructor for parameters, by full name.
-pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<String> {
+/// modules, and `nn.Parameter` with its constructor for parameters, by full name; `ties` are parameters that are others.
+pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[(String, String)]) -> Vec<String> {
     let rules = rules(graph, modules);
     let mut of_all: IndexMap<(String, String), (Init, usize)> = IndexMap::new();
     for rule in rules.iter().filter(|rule| !rule.leaf.is_empty()) {
@@ -37,7 +37,9 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<S
             let with = rules.iter().filter(|rule| rule.class == *class && rule.leaf == *leaf);
             let with: usize = with.map(|rule| rule.names.len()).sum();
             let call = statement(init, &format!("module.{leaf}"));
-            match modules.values().filter(|other| *other == class).count() == with {
+            let tied = |module: &str| ties.iter().any(|(name, _)| *name == format!("{module}.{leaf}"));
+            let all = modules.iter().filter(|(name, other)| *other == class && !tied(name)).count();
+            match all == with {
                 true => lines.push(call),
                 false => lines.extend([format!("if module.{leaf} is not None:"), format!("    {call}")]),
             }
@@ -45,18 +47,19 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<S
     }
     let mut classes: IndexMap<Vec<String>, Vec<&str>> = IndexMap::new();
     by_class.into_iter().for_each(|(class, lines)| classes.entry(lines).or_default().push(class));
-    let mut of_modules: IndexMap<Vec<String>, Vec<String>> = IndexMap::new();
-    let mut of_parameters: IndexMap<Vec<String>, Vec<String>> = IndexMap::new();
+    let mut of_modules: IndexMap<(String, Vec<String>), Vec<String>> = IndexMap::new();
+    let mut of_parameters: IndexMap<(String, Vec<String>), Vec<String>> = IndexMap::new();
     for rule in &rules {
         if rule.leaf.is_empty() {
             // The constructor fills a parameter with 0, or with what `full` says.
             let start = &modules[&rule.names[0]];
             if !matches!(rule.init, Init::Constant(value) if value == 0.0 || start.contains("full")) {
-                let lines = of_parameters.entry(suffixes(&rule.names, &rules)).or_default();
+                let lines = of_parameters.entry((String::new(), suffixes(rule, &rules))).or_default();
                 lines.push(statement(&rule.init, "parameter"));
             }
         } else if of_all[&(rule.class.clone(), rule.leaf.clone())].0 != rule.init {
-            let lines = of_modules.entry(suffixes(&rule.names, &rules)).or_default();
+            let class = format!("isinstance(module, {}) and ", rule.class);
+            let lines = of_modules.entry((class, suffixes(rule, &rules))).or_default();
             lines.push(statement(&rule.init, &format!("module.{}", rule.leaf)));
         }
     }
@@ -92,14 +95,14 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<S
 }
 
 /// Lines for modules or parameters whose names end like this.
-fn exceptions(rules: &IndexMap<Vec<String>, Vec<String>>, out: &mut Vec<String>) {
-    for (suffixes, lines) in rules {
+fn exceptions(rules: &IndexMap<(String, Vec<String>), Vec<String>>, out: &mut Vec<String>) {
+    for ((class, suffixes), lines) in rules {
         let texts: Vec<Code> = suffixes.iter().map(|suffix| Code::text(format!("\"{suffix}\""))).collect();
         let ends = match <[Code; 1]>::try_from(texts) {
             Ok([one]) => one,
             Err(several) => Code::tuple(several),
         };
-        Code::call("name.endswith", vec![ends]).lines(12, "if ", ":", out);
+        Code::call("name.endswith", vec![ends]).lines(12, &format!("if {class}"), ":", out);
         out.extend(lines.iter().map(|line| format!("                {line}")));
     }
 }
@@ -141,10 +144,11 @@ fn usual(class: &str, leaf: &str) -> Option<Init> {
     }
 }
 
-/// Ends of these names that no other module or parameter of the rules has.
-fn suffixes(names: &[String], rules: &[Rule]) -> Vec<String> {
-    let others: Vec<&String> =
-        rules.iter().flat_map(|rule| &rule.names).filter(|other| !names.contains(other)).collect();
+/// Ends of the names of a rule that no other module of its class has, or no other parameter.
+fn suffixes(rule: &Rule, rules: &[Rule]) -> Vec<String> {
+    let names = &rule.names;
+    let same = rules.iter().filter(|other| other.class == rule.class);
+    let others: Vec<&String> = same.flat_map(|rule| &rule.names).filter(|other| !names.contains(other)).collect();
     let ends = |full: &str, suffix: &str| full.ends_with(suffix);
     let mut suffixes: Vec<String> = Vec::new();
     for full in names {

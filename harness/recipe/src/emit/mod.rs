@@ -3,6 +3,8 @@
 //! [`network`] walks through the resolved network as it is built: each layer says how it is written. The result are
 //! uses of classes; [`classes`] makes one class of uses that differ in numbers only, and [`print`] writes it.
 
+mod at;
+mod blocks;
 mod classes;
 mod code;
 mod formula;
@@ -18,12 +20,13 @@ mod usage;
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::schema::InputShape;
 use crate::{ConfigPath, Recipe, ResolvedModel, lower};
 
 use usage::Usage;
 
+pub(crate) use at::{At, Given};
 pub(crate) use code::{Binding, Code, Piece, Var};
-pub(crate) use network::{At, Given};
 pub(crate) use number::{Kind, Number};
 pub use train::train;
 pub(crate) use train::{Judged, real};
@@ -35,6 +38,98 @@ const IMPORTS: [(&str, &str); 3] = [
     ("Callable[", "from collections.abc import Callable"),
 ];
 
+/// What a program is written from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The recipe as it was named.
+    pub recipe: &'a str,
+    /// Its profile.
+    pub profile: Option<&'a str>,
+    /// Values that were overridden, as `path=value`.
+    pub sets: &'a [String],
+    /// Version of zoo.
+    pub version: &'a str,
+}
+
+/// A program in PyTorch, as names and texts of files.
+///
+/// # Errors
+/// As [`model`].
+pub fn pytorch(
+    recipe: &Recipe,
+    resolved: &ResolvedModel,
+    origin: Origin<'_>,
+) -> Result<Vec<(&'static str, String)>, Diagnostics> {
+    let model = model(recipe, resolved)?;
+    let unwritten = |error: serde_yaml::Error| {
+        let path = ConfigPath::default();
+        let diagnostic = Diagnostic::error(recipe.span(""), path, format!("it cannot be written: {error}"));
+        Diagnostics::new(vec![diagnostic], recipe.spans.sources())
+    };
+    let yaml = recipe.to_yaml().map_err(unwritten)?;
+    let about = serde_json::json!({
+        "framework": "pytorch",
+        "zoo": origin.version,
+        "recipe": origin.recipe,
+        "profile": origin.profile,
+        "set": origin.sets,
+        "class": class_name(recipe),
+        "classes": resolved.classes,
+        "inputs": resolved.inputs.iter().map(|(name, shape)| (name.clone(), described(shape))).collect::<serde_json::Map<_, _>>(),
+        "golden": recipe.golden.as_ref().map(|golden| &golden.manifest),
+        "fingerprint": format!("{:016x}", fingerprint(&yaml)),
+    });
+    let readme = readme(recipe, resolved, origin);
+    Ok(vec![
+        ("model.py", model),
+        ("README.md", readme),
+        ("recipe.yaml", yaml),
+        ("emitted.json", format!("{about:#}\n")),
+    ])
+}
+
+/// Kind, type and shape of an input, without the batch.
+fn described(shape: &InputShape) -> serde_json::Value {
+    let (kind, dtype) = match shape {
+        InputShape::Image(_) => ("image", "float32"),
+        InputShape::Indices(_) => ("indices", "int64"),
+        InputShape::Numbers(_) => ("numbers", "float32"),
+    };
+    let extents: Vec<usize> = shape.extents().iter().map(|extent| extent.0).collect();
+    serde_json::json!({"kind": kind, "dtype": dtype, "shape": extents})
+}
+
+/// FNV-1a of a text: http://www.isthe.com/chongo/tech/comp/fnv.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn readme(recipe: &Recipe, resolved: &ResolvedModel, origin: Origin<'_>) -> String {
+    let class = class_name(recipe);
+    let about = recipe.description.as_deref().unwrap_or(&recipe.name);
+    let shapes: Vec<String> = resolved
+        .inputs
+        .iter()
+        .map(|(name, shape)| {
+            let extents: Vec<String> = shape.extents().iter().map(|extent| extent.0.to_string()).collect();
+            format!("`{name}` of `[N, {}]`", extents.join(", "))
+        })
+        .collect();
+    let command = std::iter::once(format!("zoo emit {} --to pytorch", origin.recipe))
+        .chain(origin.profile.map(|profile| format!("--profile {profile}")))
+        .chain(origin.sets.iter().map(|set| format!("--set '{set}'")));
+    format!(
+        "# {}\n\n{about}.\n\n`model.py` has the network, `{class}`, for {}. It needs PyTorch 2.4 or later. `recipe.yaml` \
+         is what it was written from, by `{}` of zoo {}.\n\n```\npython -c 'from model import {class}; \
+         print({class}())'\npython -m zoo_golden prove .\n```\n\nThe first prints the modules. The second proves that the \
+         program is the recipe: its operations, and its numbers where there is a golden.\n",
+        recipe.name,
+        shapes.join(" and "),
+        command.collect::<Vec<_>>().join(" "),
+        origin.version,
+    )
+}
+
 /// `model.py`: the network as a PyTorch module.
 ///
 /// # Errors
@@ -43,9 +138,7 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let (graph, shapes) = lower::shapes(recipe, resolved)
         .map_err(|error| fail(Diagnostic::error(recipe.span("model"), ConfigPath::from("model"), error.to_string())))?;
-    let mut written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
-    // A tied parameter starts as the other one.
-    written.modules.retain(|name, _| written.ties.iter().all(|(tied, _)| *tied != format!("{name}.weight")));
+    let written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
     let mut uses = written.uses;
     trim(&mut uses);
     drop_inputs(&mut uses);
@@ -64,7 +157,7 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
         body.extend(["".to_owned(), "".to_owned()]);
         let (mut more, mut methods) = (Vec::new(), Vec::new());
         if root {
-            methods = initial::method(&graph, &written.modules);
+            methods = initial::method(&graph, &written.modules, &written.ties);
             if !methods.is_empty() {
                 more.push("        self.initialize()".to_owned());
             }

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use indexmap::IndexMap;
 use zoo_graph::Shape;
 
+use super::at::{At, switch};
 use super::code::{Binding, Code, Piece, Var};
 use super::number::{Kind, Number};
 use super::usage::{Child, Statement, Usage, Value};
 use crate::diagnostic::Diagnostic;
 use crate::layers::Body;
 use crate::resolve::{ResolvedLayer, ResolvedModel};
-use crate::schema::{Expression, Model, Scalar};
+use crate::schema::{Model, Scalar};
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
 pub(super) type Exports = BTreeSet<(String, String)>;
@@ -45,29 +45,30 @@ pub(super) fn write(model: &Model, resolved: &ResolvedModel, shapes: &[[Shape; 2
 
 /// Where the value of a tap is.
 #[derive(Clone)]
-struct Home {
+pub(super) struct Home {
     /// Keys and prefixes of the classes around the value.
-    frames: Vec<(String, String)>,
-    var: Var,
+    pub frames: Vec<(String, String)>,
+    /// The value in the innermost.
+    pub var: Var,
 }
 
 /// The program that is being written.
 pub(crate) struct Emitter<'a> {
-    model: &'a Model,
+    pub(super) model: &'a Model,
     shapes: &'a [[Shape; 2]],
     /// The next of `shapes`.
     next: usize,
     exports: &'a Exports,
     wanted: Exports,
-    frames: Vec<Usage>,
+    pub(super) frames: Vec<Usage>,
     uses: Vec<Usage>,
-    taps: HashMap<String, Home>,
-    helpers: BTreeSet<&'static str>,
-    ties: Vec<(String, String)>,
+    pub(super) taps: HashMap<String, Home>,
+    pub(super) helpers: BTreeSet<&'static str>,
+    pub(super) ties: Vec<(String, String)>,
     /// Classes of modules by full name; constructors of parameters.
-    modules: BTreeMap<String, String>,
+    pub(super) modules: BTreeMap<String, String>,
     /// Rows of tables, by the full name of the parameter, with the prefix of the class that has them.
-    tables: HashMap<String, (String, Number)>,
+    pub(super) tables: HashMap<String, (String, Number)>,
 }
 
 impl<'a> Emitter<'a> {
@@ -115,12 +116,12 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    fn frame(&mut self) -> &mut Usage {
+    pub(super) fn frame(&mut self) -> &mut Usage {
         let last = self.frames.len() - 1;
         &mut self.frames[last]
     }
 
-    fn around(&self) -> Vec<(String, String)> {
+    pub(super) fn around(&self) -> Vec<(String, String)> {
         self.frames.iter().map(|frame| (frame.key.clone(), frame.prefix.clone())).collect()
     }
 
@@ -169,13 +170,13 @@ impl<'a> Emitter<'a> {
     }
 
     /// Whether another module has this path, in place of which this one may be switched on.
-    fn is_variant(&mut self, path: &str, when: Option<&String>) -> bool {
+    pub(super) fn is_variant(&mut self, path: &str, when: Option<&String>) -> bool {
         let other = |child: &Child| child.path == path && child.when.as_ref() != when;
         when.is_some() && self.frame().children.iter().any(other)
     }
 
     /// The shapes of the next layer.
-    fn shape(&mut self) -> [Shape; 2] {
+    pub(super) fn shape(&mut self) -> [Shape; 2] {
         self.next += 1;
         self.shapes.get(self.next - 1).cloned().unwrap_or_else(|| [[].into(), [].into()])
     }
@@ -193,7 +194,7 @@ impl<'a> Emitter<'a> {
         extents.map(|(axis, extent)| same(axis, extent).cloned().unwrap_or_else(|| Number::count(extent))).collect()
     }
 
-    fn keep(&mut self, tap: &str, var: Var) {
+    pub(super) fn keep(&mut self, tap: &str, var: Var) {
         let value = &mut self.frame().values[var.0];
         if value.hint.is_none() {
             value.hint = tap.rsplit('.').next().map(str::to_owned);
@@ -203,7 +204,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The value of a tap in the present class; it is passed in from classes around it, and out of others.
-    fn tapped(&mut self, tap: &str) -> Var {
+    pub(super) fn tapped(&mut self, tap: &str) -> Var {
         let depth = self.frames.len();
         self.tapped_at(tap, depth)
     }
@@ -248,7 +249,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Enters a class.
-    fn enter(&mut self, usage: Usage, x: Var) -> Var {
+    pub(super) fn enter(&mut self, usage: Usage, x: Var) -> Var {
         let outer = self.frame().values[x.0].dims.clone();
         let own = usage.own;
         self.frames.push(usage);
@@ -284,7 +285,14 @@ impl<'a> Emitter<'a> {
 
     /// Leaves a class after its last value: registers it under `path` in the class around it, and calls it. `returns` are
     /// taps inside that it returns before anything else.
-    fn leave(&mut self, path: &str, x: Var, y: Var, when: Option<String>, returns: &[String]) -> Option<Var> {
+    pub(super) fn leave(
+        &mut self,
+        path: &str,
+        x: Var,
+        y: Var,
+        when: Option<String>,
+        returns: &[String],
+    ) -> Option<Var> {
         let mut inner = self.frames.pop()?;
         let kept: Vec<(String, Home)> = self
             .taps
@@ -342,7 +350,14 @@ impl<'a> Emitter<'a> {
     }
 
     /// Registers a module, unless it is known, and calls it.
-    fn call(&mut self, path: &str, code: Code, operands: Vec<Code>, targets: Vec<Var>, when: Option<String>) {
+    pub(super) fn call(
+        &mut self,
+        path: &str,
+        code: Code,
+        operands: Vec<Code>,
+        targets: Vec<Var>,
+        when: Option<String>,
+    ) {
         self.register(path, Some(code), when);
         let pieces = vec![Piece::Child(path.to_owned()), Piece::List("(", operands, ")")];
         self.frame().statements.push(Statement {
@@ -381,7 +396,7 @@ impl<'a> Emitter<'a> {
         y
     }
 
-    fn register(&mut self, path: &str, code: Option<Code>, when: Option<String>) {
+    pub(super) fn register(&mut self, path: &str, code: Option<Code>, when: Option<String>) {
         if self.frame().children.iter().all(|child| child.path != path || child.when != when) {
             let full = format!("{}{path}", self.frame().prefix);
             if let Some(Piece::Text(class)) = code.as_ref().and_then(|code| code.pieces.first()) {
@@ -391,434 +406,4 @@ impl<'a> Emitter<'a> {
             self.frame().children.push(Child { path: path.to_owned(), code, when, parameter: false, repeat: None });
         }
     }
-}
-
-/// In Python.
-const APPLY: &str = r#"
-class Apply(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-"#;
-
-/// Arguments of a use of a block, each with the key of the layer that gives it (`args`, `first`).
-pub(crate) type Given = IndexMap<String, (Scalar, String)>;
-
-/// The place of one layer in the program.
-pub(crate) struct At<'e, 'a> {
-    emitter: &'e mut Emitter<'a>,
-    layer: &'e ResolvedLayer,
-    x: Var,
-    input: Shape,
-    output: Shape,
-    out: Option<Number>,
-}
-
-impl At<'_, '_> {
-    /// The present value.
-    pub fn x(&self) -> Var {
-        self.x
-    }
-
-    /// Extents of the present value, batch included.
-    pub fn input(&self) -> &[usize] {
-        &self.input
-    }
-
-    /// Extents of the result, batch included.
-    pub fn output(&self) -> &[usize] {
-        &self.output
-    }
-
-    /// Why the layer cannot be written.
-    pub fn refuse(&self, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(self.layer.span.clone(), self.layer.path.clone(), message)
-    }
-
-    /// The extent of the present value along an axis, batch included.
-    pub fn extent(&mut self, axis: usize) -> Number {
-        let x = self.x.0;
-        let known = self.emitter.frame().values[x].dims.get(axis).cloned();
-        known
-            .filter(|known| self.input.get(axis).is_some_and(|extent| *extent as f64 == known.value))
-            .unwrap_or_else(|| Number::count(self.input.get(axis).copied().unwrap_or(1)))
-    }
-
-    /// The extent of the last axis of the present value.
-    pub fn last(&mut self) -> Number {
-        self.extent(self.input.len().saturating_sub(1))
-    }
-
-    /// A whole number of the layer, with the expression that was written for it.
-    pub fn size(&mut self, key: &str, value: usize) -> Number {
-        self.setting(key, value as f64, Kind::Whole)
-    }
-
-    /// A number of the layer, with the expression that was written for it.
-    pub fn real(&mut self, key: &str, value: f64) -> Number {
-        self.setting(key, value, Kind::Real)
-    }
-
-    fn setting(&mut self, key: &str, value: f64, kind: Kind) -> Number {
-        let literal = Number::of(value, kind);
-        let Some(expression) = self.layer.expressions.get(key) else { return literal };
-        let expression = expression.clone();
-        if kind == Kind::Real {
-            for name in expression.arguments() {
-                if let Some((number, _)) = self.emitter.frame().arguments.get_mut(name) {
-                    number.kind = Kind::Real;
-                }
-            }
-        }
-        self.expression(&expression, value, kind).unwrap_or(literal)
-    }
-
-    fn expression(&mut self, expression: &Expression, value: f64, kind: Kind) -> Option<Number> {
-        let arguments = &self.emitter.frame().symbols();
-        Number::written(expression, value, kind, |name| arguments.get(name).cloned())
-    }
-
-    /// The channels of the result.
-    pub fn gives(&mut self, channels: Number) {
-        self.out = Some(channels);
-    }
-
-    /// Notes a function that the program defines.
-    pub fn helper(&mut self, text: &'static str) {
-        self.emitter.helpers.insert(text);
-    }
-
-    /// The path of the layer's module within the class.
-    pub fn path(&mut self) -> Option<String> {
-        let full = self.layer.name.clone()?;
-        full.strip_prefix(self.emitter.frame().prefix.as_str()).map(str::to_owned)
-    }
-
-    fn own_path(&mut self) -> Result<String, Diagnostic> {
-        if !self.layer.is_module {
-            return Err(self.refuse("a layer named `.` has no form in PyTorch yet"));
-        }
-        match self.path() {
-            Some(path) => Ok(path),
-            None => Err(self.refuse("a module of another class cannot be called here")),
-        }
-    }
-
-    /// A module of the class, called on the present value.
-    pub fn module(&mut self, constructor: Code) -> Result<Var, Diagnostic> {
-        let path = self.own_path()?;
-        let when = self.when();
-        if self.emitter.is_variant(&path, when.as_ref()) {
-            // The call is there: of the module that is off.
-            let off = self.emitter.frame().children.iter().all(|child| child.path != path || child.code.is_none());
-            self.emitter.register(&path, Some(constructor), when);
-            return if off { Ok(self.x) } else { Err(self.refuse("two modules of one name are switched on")) };
-        }
-        let target = self.fresh();
-        self.emitter.call(&path, constructor, vec![Code::value(self.x)], vec![target], when);
-        Ok(target)
-    }
-
-    /// As [`Self::module`], called on another value.
-    pub fn module_on(&mut self, x: Var, constructor: Code) -> Result<Var, Diagnostic> {
-        let before = std::mem::replace(&mut self.x, x);
-        let y = self.module(constructor);
-        self.x = before;
-        y
-    }
-
-    /// A module with these arguments if the layer has a name, otherwise a function of `x` with the same.
-    pub fn either_on(&mut self, x: Var, class: &str, function: &str, arguments: Vec<Code>) -> Result<Var, Diagnostic> {
-        match self.layer.name {
-            Some(_) => self.module_on(x, Code::call(class, arguments)),
-            None => Ok(self.function(Code::applied(function, x, arguments))),
-        }
-    }
-
-    /// Whether a setting was written as an expression.
-    pub fn is_written(&self, key: &str) -> bool {
-        self.layer.expressions.contains_key(key)
-    }
-
-    /// A module of the class, to be called in a special way.
-    pub fn registered(&mut self, constructor: Code) -> Result<Code, Diagnostic> {
-        let path = self.own_path()?;
-        self.emitter.register(&path, Some(constructor), None);
-        Ok(Code { pieces: vec![Piece::Child(path)], binding: Binding::Tight })
-    }
-
-    /// A module of the class if the layer has a name, otherwise an expression of the present value.
-    pub fn either(&mut self, constructor: Code, function: Code) -> Result<Var, Diagnostic> {
-        if self.layer.name.is_some() { self.module(constructor) } else { Ok(self.function(function)) }
-    }
-
-    /// An expression. If the layer has a name, its place in the numbering of modules is kept.
-    pub fn function(&mut self, code: Code) -> Var {
-        self.emitter.function(code)
-    }
-
-    /// An expression of the present value alone; a module if the layer has a name.
-    pub fn pure(&mut self, code: Code) -> Result<Var, Diagnostic> {
-        if self.layer.name.is_none() || code.values().iter().any(|var| *var != self.x) {
-            return Ok(self.function(code));
-        }
-        self.helper(APPLY);
-        let inner = code.filled(&|piece| match piece {
-            Piece::Value(..) => Some(Code::text("x")),
-            Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
-        });
-        self.module(Code::call("Apply", vec![inner.around("lambda x: ", "", Binding::Loose)]))
-    }
-
-    /// Expressions with several results.
-    pub fn functions(&mut self, code: Code, results: usize) -> Vec<Var> {
-        let targets: Vec<Var> = (0..results).map(|_| self.fresh()).collect();
-        self.emitter.frame().statements.push(Statement { targets: targets.clone(), code, repeat: None });
-        targets
-    }
-
-    /// A parameter of the class, under the name of the layer.
-    pub fn parameter(&mut self, start: Code) -> Result<Code, Diagnostic> {
-        let path = self.own_path()?;
-        self.parameter_called(&path, start)
-    }
-
-    /// A parameter of the class.
-    pub fn parameter_called(&mut self, path: &str, start: Code) -> Result<Code, Diagnostic> {
-        let code = Code::call("nn.Parameter", vec![start]);
-        self.emitter.register(path, Some(code), None);
-        if let Some(child) = self.emitter.frame().children.iter_mut().find(|child| child.path == path) {
-            child.parameter = true;
-        }
-        Ok(Code { pieces: vec![Piece::Child(path.to_owned())], binding: Binding::Tight })
-    }
-
-    /// A parameter of the class, by its full name.
-    pub fn parameter_beside(&mut self, full: &str, start: Code) -> Result<Code, Diagnostic> {
-        let prefix = self.emitter.frame().prefix.clone();
-        match full.strip_prefix(prefix.as_str()) {
-            Some(path) => self.parameter_called(path, start),
-            None => Err(self.refuse(format!("`{full}` belongs to another class"))),
-        }
-    }
-
-    /// A parameter with this full name, which may belong to a class around this one.
-    pub fn parameter_named(&mut self, full: &str) -> Result<Code, Diagnostic> {
-        let owner = self.emitter.frames.iter().rposition(|frame| full.starts_with(&frame.prefix));
-        let Some(owner) = owner else { return Err(self.refuse(format!("`{full}` belongs to another class"))) };
-        let innermost = owner + 1 == self.emitter.frames.len();
-        let frame = &mut self.emitter.frames[owner];
-        let pieces = vec![Piece::Child(full[frame.prefix.len()..].to_owned())];
-        let code = Code { pieces, binding: Binding::Tight };
-        if innermost {
-            return Ok(code);
-        }
-        let dims = vec![Number::count(1); 2];
-        let var = frame.value(Value { dims, hint: Some("weight".to_owned()) });
-        frame.statements.push(Statement { targets: vec![var], code, repeat: None });
-        let frames = self.emitter.around()[..=owner].to_vec();
-        self.emitter.taps.insert(full.to_owned(), Home { frames, var });
-        Ok(Code::value(self.emitter.tapped(full)))
-    }
-
-    /// Number of rows of a table, by the full name of the parameter.
-    pub fn rows_of(&mut self, parameter: &str) -> Option<Number> {
-        let (prefix, number) = self.emitter.tables.get(parameter).cloned()?;
-        (number.is_literal() || prefix == self.emitter.frame().prefix).then_some(number)
-    }
-
-    /// Notes the number of rows of the layer's table.
-    pub fn table(&mut self, rows: Number) {
-        let prefix = self.emitter.frame().prefix.clone();
-        if let Some(name) = &self.layer.name {
-            self.emitter.tables.insert(format!("{name}.weight"), (prefix, rows));
-        }
-    }
-
-    /// Declares that a parameter is another one under a second name.
-    pub fn tie(&mut self, name: String, other: String) {
-        self.emitter.ties.push((name, other));
-    }
-
-    /// The value of a tap.
-    pub fn tap(&mut self, tap: &str) -> Var {
-        self.emitter.tapped(tap)
-    }
-
-    /// Extents of a value that is not the present one.
-    pub fn dims(&mut self, var: Var) -> Vec<usize> {
-        self.emitter.frame().values[var.0].dims.iter().map(|dim| dim.value as usize).collect()
-    }
-
-    /// Keeps a value under the name of a tap.
-    pub fn keep(&mut self, tap: &str, var: Var) {
-        self.emitter.keep(tap, var);
-    }
-
-    /// Suggests a name for a value.
-    pub fn named(&mut self, var: Var, name: &str) {
-        self.emitter.frame().values[var.0].hint = Some(name.to_owned());
-    }
-
-    /// Declares the extents of a value that is not the result.
-    pub fn shaped(&mut self, var: Var, dims: &[usize]) {
-        self.emitter.frame().values[var.0].dims = dims.iter().map(|dim| Number::count(*dim)).collect();
-    }
-
-    fn fresh(&mut self) -> Var {
-        self.emitter.frame().value(Value { dims: Vec::new(), hint: None })
-    }
-
-    /// Full name of the layer.
-    pub fn name(&self) -> Option<&str> {
-        self.layer.name.as_deref()
-    }
-
-    /// The argument that switches the layer on.
-    fn when(&mut self) -> Option<String> {
-        switch(self.layer.expressions.get("enabled")?, &self.emitter.frame().symbols())
-    }
-
-    /// The layers of a list, from a value.
-    pub fn body(&mut self, body: &Body, x: Var) -> Result<Var, Diagnostic> {
-        self.emitter.row(body, x)
-    }
-
-    /// Layers whose modules exist and are never called.
-    pub fn unused(&mut self, body: &Body) -> Result<(), Diagnostic> {
-        let x = self.x;
-        let before = self.emitter.frame().statements.len();
-        self.emitter.row(body, x)?;
-        self.emitter.frame().statements.truncate(before);
-        Ok(())
-    }
-
-    /// What is inside a module, if the layer has a name: a class of its own, unless it is modules in a row.
-    pub fn inside(
-        &mut self,
-        write: impl FnOnce(&mut Emitter<'_>, Var) -> Result<Var, Diagnostic>,
-    ) -> Result<Var, Diagnostic> {
-        let x = self.x;
-        if self.layer.name.is_none() {
-            return write(self.emitter, x);
-        }
-        let path = self.own_path()?;
-        let when = self.when();
-        let mut usage =
-            Usage::new(self.layer.path.as_str(), label(&path), &format!("{}{path}.", self.emitter.frame().prefix));
-        usage.own = false;
-        usage.around = self.emitter.frame().symbols();
-        usage.names = self.emitter.frame().own_names();
-        let inner = self.emitter.enter(usage, x);
-        let y = write(self.emitter, inner)?;
-        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
-        let left = self.emitter.leave(&path, x, y, when, &returns);
-        left.ok_or_else(|| self.refuse("a module without a place"))
-    }
-
-    /// A use of a block, with these values of its arguments.
-    pub fn block(&mut self, block: &str, given: &Given, body: &Body) -> Result<Var, Diagnostic> {
-        let arguments = self.arguments(block, given);
-        let (x, path, when) = (self.x, self.path(), self.when());
-        let Some(path) = path.filter(|_| self.layer.name.is_some()) else {
-            // Its modules are those of the class around it.
-            let before = self.emitter.frame().blocks(arguments);
-            let y = self.emitter.row(body, x)?;
-            self.emitter.frame().inlined = before;
-            return Ok(y);
-        };
-        self.use_block(block, &path, arguments, body, when)
-    }
-
-    fn use_block(
-        &mut self,
-        block: &str,
-        path: &str,
-        arguments: BTreeMap<String, Number>,
-        body: &Body,
-        when: Option<String>,
-    ) -> Result<Var, Diagnostic> {
-        let x = self.x;
-        let usage = self.usage(block, path, arguments);
-        let inner = self.emitter.enter(usage, x);
-        let y = self.emitter.row(body, inner)?;
-        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
-        let left = self.emitter.leave(path, x, y, when, &returns);
-        left.ok_or_else(|| self.refuse("a module without a place"))
-    }
-
-    fn usage(&mut self, block: &str, path: &str, arguments: BTreeMap<String, Number>) -> Usage {
-        let prefix = format!("{}{path}.", self.emitter.frame().prefix);
-        let mut usage = Usage::new(block, block, &prefix);
-        for (name, default) in self.emitter.model.blocks.get(block).into_iter().flat_map(|block| &block.args) {
-            if let Some(number) = arguments.get(name) {
-                usage.arguments.insert(name.clone(), (number.clone(), *default));
-            }
-        }
-        if let Some(classes) = arguments.get("classes") {
-            usage.arguments.insert("num_classes".into(), (classes.clone(), None));
-        }
-        usage
-    }
-
-    /// Arguments of a block as numbers of the class around it.
-    fn arguments(&mut self, block: &str, given: &Given) -> BTreeMap<String, Number> {
-        let mut arguments = BTreeMap::new();
-        let declared = self.emitter.model.blocks.get(block);
-        for (name, default) in declared.into_iter().flat_map(|block| block.args.clone()) {
-            let Some(value) = given.get(&name).map(|(value, _)| *value).or(default) else { continue };
-            let number = Number::scalar(value);
-            let written = given.get(&name).and_then(|(_, key)| self.layer.expressions.get(&format!("{key}.{name}")));
-            let written = written.cloned().and_then(|text| self.expression(&text, number.value, number.kind));
-            arguments.insert(name, written.unwrap_or(number));
-        }
-        if let Some(classes) = self.emitter.frame().symbols().get("classes") {
-            arguments.insert("classes".into(), classes.clone());
-        }
-        arguments
-    }
-
-    /// A block several times in a row; each item comes with its arguments.
-    pub fn stack(&mut self, block: &str, items: &[(&ResolvedLayer, Given, &Body)]) -> Result<Var, Diagnostic> {
-        let names: Vec<String> =
-            items.iter().filter_map(|(item, ..)| item.name.clone()?.rsplit('.').next().map(str::to_owned)).collect();
-        let first = items.first().and_then(|(item, ..)| item.name.clone()).unwrap_or_default();
-        let full = first.rsplit_once('.').map_or("", |(before, _)| before).to_owned();
-        let prefix = self.emitter.frame().prefix.clone();
-        let Some(path) =
-            format!("{full}.").strip_prefix(prefix.as_str()).map(|path| path.trim_end_matches('.').to_owned())
-        else {
-            return Err(self.refuse("a stack of another class"));
-        };
-        let x = self.x;
-        let before = (self.emitter.frame().children.len(), self.emitter.frame().statements.len());
-        let mut y = x;
-        for ((item, given, body), name) in items.iter().zip(&names) {
-            let [input, output] = self.emitter.shape();
-            let arguments = self.arguments(block, given);
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            let mut at = At { emitter: &mut *self.emitter, layer: item, x: y, input, output, out: None };
-            y = at.use_block(block, &path, arguments, body, None)?;
-        }
-        self.emitter.frame().join_row(&path, before, x, y);
-        Ok(y)
-    }
-}
-
-/// The argument of the class that an expression is, if it is one.
-fn switch(expression: &Expression, symbols: &BTreeMap<String, Number>) -> Option<String> {
-    let number = symbols.get(expression.arguments().next()?)?;
-    let name = number.names().next()?.to_owned();
-    (number.to_string() == name).then_some(name)
-}
-
-/// The name of a class after the last part of a path.
-fn label(path: &str) -> &str {
-    path.rsplit('.').find(|part| part.starts_with(|c: char| c.is_ascii_alphabetic())).unwrap_or("part")
 }

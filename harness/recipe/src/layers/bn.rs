@@ -62,7 +62,7 @@ impl Word for Bn {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let class = if at.input().len() == 4 { "nn.BatchNorm2d" } else { "nn.BatchNorm1d" };
         let mut arguments = vec![Code::number(at.extent(1))];
-        for (key, value, usual) in [("eps", self.eps, usual_eps()), ("momentum", self.momentum, usual_momentum())] {
+        for (key, value, usual) in [("eps", self.eps, 1e-5), ("momentum", self.momentum, 0.1)] {
             if value != usual || at.is_written(key) {
                 arguments.push(Code::named(key, Code::number(at.real(key, value))));
             }

@@ -62,7 +62,7 @@ impl Word for Conv {
         if self.dilation != Pair::ONES {
             arguments.push(Code::named("dilation", window::pair(at, "dilation", self.dilation)));
         }
-        if self.groups != one_group() || at.is_written("groups") {
+        if self.groups != Size(1) || at.is_written("groups") {
             arguments.push(Code::named("groups", Code::number(at.size("groups", self.groups.0))));
         }
         if !self.bias {

@@ -25,7 +25,7 @@ impl Word for Elu {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let alpha = Code::named("alpha", Code::number(at.real("alpha", self.alpha)));
-        let more = if self.alpha == usual_alpha() { Vec::new() } else { vec![alpha] };
+        let more = if self.alpha == 1.0 { Vec::new() } else { vec![alpha] };
         at.either(Code::call("nn.ELU", more.clone()), Code::applied("functional.elu", at.x(), more))
     }
 

@@ -56,7 +56,7 @@ impl Word for GroupNorm {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let mut arguments = vec![Code::number(at.size("groups", self.groups.0)), Code::number(at.extent(1))];
-        if self.eps != usual_eps() {
+        if self.eps != 1e-5 {
             arguments.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
         }
         at.module(Code::call("nn.GroupNorm", arguments))

@@ -32,7 +32,7 @@ impl Word for InstanceNorm {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let mut eps = Vec::new();
-        if self.eps != usual_eps() {
+        if self.eps != 1e-5 {
             eps.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
         }
         let class = if at.input().len() == 4 { "nn.InstanceNorm2d" } else { "nn.InstanceNorm1d" };

@@ -36,9 +36,7 @@ impl Word for Lrn {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let mut arguments = vec![Code::number(at.size("size", self.size.0))];
-        for (key, value, usual) in
-            [("alpha", self.alpha, usual_alpha()), ("beta", self.beta, usual_beta()), ("k", self.k, usual_k())]
-        {
+        for (key, value, usual) in [("alpha", self.alpha, 1e-4), ("beta", self.beta, 0.75), ("k", self.k, 1.0)] {
             if value != usual || at.is_written(key) {
                 arguments.push(Code::named(key, Code::number(at.real(key, value))));
             }

@@ -1,0 +1,306 @@
+"""python -m zoo_golden prove DIR: proves that a program that `zoo emit` wrote is its recipe.
+
+The network is traced, and `zoo import --against` compares the trace with the recipe, operation by operation. Where the recipe has a
+golden, training steps in f64 under its conditions must give its outputs, losses, gradients and parameters.
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+from torch import nn
+
+from .conditions import Input, image
+from .document import IN_ORDER, ROOT_SAMPLES
+from .exporter import _Exact, _hooks
+from .hashes import sample_positions, signed
+from .networks import StillFunctions, still
+from .port import constant, on_meta
+from .trace import TraceError, batch_sizes, trace
+
+TOLERANCE = 1e-9
+"""Largest relative error in f64, as of `zoo check --dtype f64`."""
+
+CONDITIONED = 10.0
+"""How many times the distance of the golden's moved run an error may be, as of `zoo check`."""
+
+PASSED, DIFFERS, WRONG, MISSING = 0, 1, 2, 3
+
+
+class ProofError(Exception):
+    """Why nothing can be proven."""
+
+
+@dataclass
+class Program:
+    """The folder of an emitted program."""
+
+    folder: Path
+    about: dict
+
+    @classmethod
+    def read(cls, folder: Path) -> "Program":
+        try:
+            about = json.loads((folder / "emitted.json").read_text())
+        except (OSError, ValueError) as error:
+            raise ProofError(f"{folder} is no emitted program: {error}") from error
+        return cls(folder, about)
+
+    def module(self, name: str) -> ModuleType:
+        """One of its Python files; another program's of the same name is forgotten."""
+        path = self.folder / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not path.exists():
+            raise ProofError(f"{path} is not there")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise ProofError(f"{path} fails: {type(error).__name__}: {error}") from error
+        return module
+
+    def network(self) -> nn.Module:
+        """The network, with nothing left to chance."""
+        kind = getattr(self.module("model"), self.about["class"], None)
+        if kind is None:
+            raise ProofError(f"{self.folder / 'model.py'} has no class {self.about['class']}")
+        return still(kind())
+
+
+@dataclass
+class Golden:
+    """A recorded step: its document and its samples."""
+
+    path: Path
+    document: dict
+    data: dict[str, np.ndarray]
+
+    @classmethod
+    def read(cls, path: Path) -> "Golden":
+        try:
+            return cls(path, json.loads(path.read_text()), load_file(path.with_suffix(".safetensors")))
+        except (OSError, ValueError) as error:
+            raise ProofError(f"{path}: {error}") from error
+
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """What the step takes, by name."""
+        return {name: self._input(name, described).values for name, described in self.document["inputs"].items()}
+
+    def _input(self, name: str, described: dict) -> Input:
+        shape = tuple(described["shape"])
+        if described["stored"]:
+            values = torch.from_numpy(self.data[f"input/{name}"]).reshape(shape)
+            return Input(values.float() if described["dtype"].startswith("float") else values.long())
+        if re.fullmatch(r"image\[-2,2\) of 'input\..*'", described["rule"]):
+            return image(shape, self.document["salt"], name)
+        raise ProofError(f"{self.path}: unknown rule of the input {name}: {described['rule']}")
+
+    @torch.no_grad()
+    def fill(self, network: nn.Module) -> None:
+        """The initial values of all parameters and running statistics."""
+        values = dict(network.named_parameters()) | dict(network.named_buffers())
+        for name, rule in self.document["init"].items():
+            if (tensor := values.get(name)) is not None:
+                tensor.copy_(torch.from_numpy(self._start(name, rule, tuple(tensor.shape))))
+
+    def _start(self, name: str, rule: dict, shape: tuple[int, ...]) -> np.ndarray:
+        if rule["kind"] == "const":
+            return np.full(shape, rule["value"], np.float32)
+        drawn = signed(self.document["salt"] + name, shape)
+        if rule["kind"] == "one_plus":
+            return np.float32(rule["gain"]) * (np.float32(1) + np.float32(rule["bound"]) * drawn)
+        return drawn * np.float32(rule["bound"])
+
+    def samples(self, key: str, tensor: torch.Tensor) -> np.ndarray:
+        """The elements of a tensor that the golden stores, in its order."""
+        stored = self.data[key]
+        flat = tensor.detach().reshape(-1)
+        whole = flat.numel() <= (ROOT_SAMPLES if key.startswith("out/@root#") else IN_ORDER)
+        if not whole:
+            flat = flat[torch.from_numpy(sample_positions(key, flat.numel(), stored.size))]
+        return flat.double().numpy().reshape(stored.shape)
+
+
+@dataclass
+class Comparison:
+    """Errors of the tensors that were compared, relative to what is allowed."""
+
+    errors: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lacking: list[str] = field(default_factory=list)
+
+    def failed(self) -> list[str]:
+        return [key for key, (error, allowed) in self.errors.items() if not error <= allowed]
+
+    def worst(self) -> tuple[float, str]:
+        """The error that is largest beside what is allowed."""
+        key = max(self.errors, key=lambda key: self.errors[key][0] / self.errors[key][1])
+        return self.errors[key][0], key
+
+    def add(self, golden: Golden, key: str, tensor: torch.Tensor) -> None:
+        entry = golden.document["tensors"][key]
+        if list(tensor.shape) != entry["shape"] and list(tensor.shape) != entry["shape"][1:]:
+            self.lacking.append(f"{key} ({list(tensor.shape)} for {entry['shape']})")
+            return
+        if entry.get("degenerate"):
+            return
+        stored = golden.data[key].astype(np.float64)
+        scale = max(float(np.linalg.norm(stored)), entry["l2"] * math.sqrt(stored.size / max(math.prod(entry["shape"]), 1)))
+        error = float(np.linalg.norm(golden.samples(key, tensor) - stored))
+        norm = abs(tensor.detach().double().norm().item() - entry["l2"])
+        allowed = max(TOLERANCE, CONDITIONED * entry.get("f64_rel", 0.0))
+        relative = max(_ratio(error, scale), _ratio(norm, entry["l2"]))
+        self.errors[key] = (relative, allowed)
+
+
+def _ratio(error: float, scale: float) -> float:
+    if scale:
+        return error / scale
+    return 0.0 if error == 0 else math.inf
+
+
+def structure(program: Program, zoo: str) -> int:
+    """The exit code of `zoo import --against` with a trace of the network."""
+    network = program.network().train()
+    inputs = program.about["inputs"]
+    extents = {extent for given in inputs.values() for extent in given["shape"]}
+    samples = next(batch_sizes(network, extents))
+    given = {name: torch.empty((samples, *one["shape"]), dtype=getattr(torch, one["dtype"]), device="meta") for name, one in inputs.items()}
+    starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
+    buffers = dict(network.named_buffers())
+    document = trace(
+        on_meta(network),
+        given,
+        lambda network, inputs: network(*inputs.values()),
+        name=f"model:{program.about['class']}",
+        classes=program.about["classes"],
+        starts=starts,
+        buffers=buffers,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{program.about['class']}.trace.json"
+        path.write_text(json.dumps(document, separators=(",", ":")))
+        command = [zoo, "import", path, "--against", program.folder / "recipe.yaml"]
+        return subprocess.run(command, check=False).returncode
+
+
+def values(program: Program, golden: Golden, steps: int) -> Comparison:
+    """Outputs, losses, gradients and parameters of steps in f64 under the golden's conditions."""
+    network = program.network().double().train()
+    golden.fill(network)
+    inputs = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in golden.inputs().items()}
+    given = [inputs[name] for name in program.about["inputs"]]
+    outputs: dict = {}
+    hooks = _hooks(network, outputs)
+    with StillFunctions(), _Exact(torch.float64):
+        network(*given)
+    for hook in hooks:
+        hook.remove()
+    comparison = Comparison()
+    recorded = {key: tensor for key, (tensor, _) in outputs.items()}
+    for key in golden.document["tensors"]:
+        if key.startswith("out/"):
+            if key in recorded:
+                comparison.add(golden, key, recorded[key])
+            else:
+                comparison.lacking.append(key)
+    return comparison
+
+
+def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program:
+    """The program for the sizes of the golden: written again if those of the recipe are others."""
+    network = program.network()
+    shapes = {key: list(tensor.shape) for key, tensor in network.state_dict().items()}
+    if all(shapes.get(key, shape) == shape for key, shape in golden.document["shapes"].items()):
+        return program
+    sizes = [
+        f"model.inputs.{name}={_written(one, golden.document['inputs'][name]['shape'][1:])}"
+        for name, one in program.about["inputs"].items()
+        if name in golden.document["inputs"]
+    ]
+    changes = [*program.about["set"], *sizes]
+    profile = ["--profile", program.about["profile"]] if program.about["profile"] else []
+    options = [part for change in changes for part in ("--set", change)]
+    out = folder / "program"
+    command = [zoo, "emit", program.about["recipe"], "--to", "pytorch", "-o", out, *profile, *options, "--quiet"]
+    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
+        raise ProofError("the program cannot be written for the sizes of the golden")
+    return Program.read(out)
+
+
+def _written(described: dict, shape: list[int]) -> str:
+    text = json.dumps(shape)
+    return text if described["kind"] == "image" else f"{{{described['kind']}: {text}}}"
+
+
+def goldens(program: Program, given: str | None) -> Iterator[Path]:
+    """Where the golden may be."""
+    manifest = program.about["golden"]
+    if given is not None:
+        yield Path(given)
+    elif manifest is not None:
+        folders = [Path.cwd(), *Path.cwd().parents, program.folder.resolve(), *program.folder.resolve().parents]
+        yield from (folder / "golden" / manifest for folder in folders)
+
+
+def prove(options: argparse.Namespace) -> int:
+    program = Program.read(Path(options.folder))
+    code = PASSED
+    if not options.values_only:
+        code = structure(program, options.zoo)
+        if code > DIFFERS:
+            return code
+    found = next((path for path in goldens(program, options.golden) if path.exists()), None)
+    if found is None:
+        reason = f"its golden {program.about['golden']} is not here (--golden FILE)" if program.about["golden"] else "the recipe has no golden"
+        print(f"values: not compared: {reason}")
+        return code
+    golden = Golden.read(found)
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = values(fitting(program, golden, options.zoo, Path(folder)), golden, options.steps)
+    failed = comparison.failed()
+    for key in failed[: options.show]:
+        error, allowed = comparison.errors[key]
+        print(f"  {key}: {error:.1e} (allowed {allowed:.1e})")
+    error, where = comparison.worst()
+    verdict = f"{len(failed)} of {len(comparison.errors)} tensors differ" if failed else f"{len(comparison.errors)} tensors equal"
+    print(f"values: {verdict} in f64, the largest error {error:.1e} at {where}")
+    if comparison.lacking:
+        print(f"  {len(comparison.lacking)} tensors of the golden are not in the program: {', '.join(comparison.lacking[:3])}")
+    return DIFFERS if failed else code
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="zoo_golden prove", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="the program that `zoo emit` wrote")
+    add("--golden", metavar="FILE", help="manifest of the golden; by default the one that the recipe names, in `golden` of a folder above")
+    add("--steps", type=int, default=3, help="training steps (3)")
+    add("--values-only", action="store_true", help="do not compare the structure")
+    add("--show", type=int, default=5, help="differing tensors that are listed (5)")
+    add("--zoo", default=os.environ.get("ZOO", "zoo"), help="path of the command zoo; by default from the environment variable ZOO, or the PATH")
+    options = parser.parse_args(arguments)
+    try:
+        return prove(options)
+    except ProofError as error:
+        print(error, file=sys.stderr)
+        return MISSING
+    except TraceError as error:
+        print(f"the network cannot be traced: {error}", file=sys.stderr)
+        return WRONG
+    except FileNotFoundError as error:
+        print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO ({error})", file=sys.stderr)
+        return MISSING

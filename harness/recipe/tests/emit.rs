@@ -1,0 +1,95 @@
+//! Programs for other frameworks: what they look like. That they compute the same is proven by `zoo_golden prove`.
+
+use std::path::Path;
+use zoo_recipe::{Library, LoadOptions, emit};
+
+fn model(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    model_in(&folder, name)
+}
+
+fn model_in(folder: &Path, name: &str) -> String {
+    let loaded = Library::new([folder]).load(name, &LoadOptions::default());
+    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    let resolved = recipe.resolve().unwrap();
+    emit::model(&recipe, &resolved).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The classes of a recipe with these blocks and this body, on images of 3 x 8 x 8.
+fn classes_of(blocks: &str, body: &str) -> String {
+    let text = format!(
+        "name: r\nmodel:\n  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n  blocks: {{{blocks}}}\n  body: [{body}]\n\
+         data: {{source: {{characters: {{}}}}}}\nloss: {{softmax_cross_entropy: {{}}}}\noptimizer: sgd\nschedule: \
+         {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
+    );
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let text = model_in(folder.path(), "r");
+    text[text.find("\nclass ").unwrap()..].trim().to_owned()
+}
+
+#[test]
+fn networks_read_as_an_author_would_write_them() {
+    for name in ["resnet50", "densenet121", "vit_b_16", "unet_medical", "gpt2", "db_resnet", "mobilenet_v3_large"] {
+        insta::assert_snapshot!(name, model(name));
+    }
+}
+
+#[test]
+fn all_recipes_have_a_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = model(path.file_stem().unwrap().to_str().unwrap());
+            let long = text.lines().find(|line| line.chars().count() > 120);
+            assert_eq!(long, None, "{}", path.display());
+            assert_eq!(text.matches(['(', '[', '{']).count(), text.matches([')', ']', '}']).count());
+            count += 1;
+        }
+    }
+    assert!(count >= 43, "{count}");
+}
+
+/// The channels of the operand and what a use changes are arguments; a module that an argument switches is there in each.
+#[test]
+fn a_block_is_a_class_with_arguments() {
+    let block = "unit: {args: {width: ~, wide: false}, body: [conv: {name: conv, out: $width, kernel: 3, pad: 1}, \
+                 conv: {name: more, out: $width*2, kernel: 1, enabled: $wide}, relu]}";
+    let body = "block: {name: first, use: unit, args: {width: 8}}, \
+                block: {name: second, use: unit, args: {width: 16, wide: true}}, \
+                global_avg_pool, flatten, linear: {name: fc, out: $classes}";
+    insta::assert_snapshot!(classes_of(block, body));
+}
+
+/// A value that another module needs leaves the one that makes it and enters the one that uses it.
+#[test]
+fn taps_cross_classes_as_arguments_and_results() {
+    let body = "sequential: {name: early, body: [conv: {name: a, out: 4, kernel: 1}, tap: kept, relu, \
+                conv: {name: b, out: 4, kernel: 1}]}, \
+                sequential: {name: late, body: [conv: {name: c, out: 4, kernel: 1}, add: early.kept]}, \
+                global_avg_pool, flatten, linear: {name: fc, out: $classes}";
+    insta::assert_snapshot!(classes_of("", body));
+}
+
+/// The same module on another operand, and a formula whose terms are used several times.
+#[test]
+fn modules_are_called_again() {
+    let body = "conv: {name: stem, out: 3, kernel: 1}, tap: first, again: stem, \
+                map: \"(x + first) * sigmoid(x + first)\", global_avg_pool, flatten, linear: {name: fc, out: $classes}";
+    insta::assert_snapshot!(classes_of("", body));
+}
+
+#[test]
+fn what_pytorch_cannot_say_is_refused_with_its_line() {
+    let text = "name: r\nmodel:\n  inputs: {image: [3, 8, 8]}\n  classes: 10\n  body:\n    - conv_transpose: {name: up, \
+                out: 4, kernel: 3, pad: [1, 0, 1, 0]}\n    - global_avg_pool\n    - flatten\n    - linear: {name: fc, out: 10}\n\
+                data: {source: {characters: {}}}\nloss: {softmax_cross_entropy: {}}\noptimizer: sgd\nschedule: {constant: \
+                {base_lr: 0.1}}\ntrain: {batch: 32, epochs: 1}\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
+    let error = emit::model(&recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("r.yaml:6:") && error.contains("removes as much before as behind"), "{error}");
+}
