@@ -33,6 +33,7 @@ impl Curve for GuideCosine {
         let cosine = 0.5 * (1.0 + libm::cos(PI * 2.0 * 0.47 * i / length));
         self.lr_max * (linear * cosine + 0.00001)
     }
+
     fn emit(&self) -> Vec<String> {
         let (first, top) = (real(self.lr_init), real(self.lr_max));
         vec![

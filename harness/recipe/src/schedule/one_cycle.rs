@@ -60,6 +60,7 @@ impl Curve for OneCycle {
             self.anneal.between(self.max_lr, first / self.final_div_factor, part(step - top, end - top))
         }
     }
+
     fn emit(&self) -> Vec<String> {
         let between = |start: &str, end: &str, part: &str| match self.anneal {
             Anneal::Cosine => format!("{end} + ({start} - {end}) / 2 * (1 + math.cos(math.pi * {part}))"),
