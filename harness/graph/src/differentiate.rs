@@ -80,8 +80,20 @@ impl Gradient<'_> {
     /// # Errors
     /// As [`Graph::add`].
     pub fn through(&mut self, op: impl Into<Op>) -> Result<(), GraphError> {
+        self.through_with(op, |_, dy| [dy])
+    }
+
+    /// As [`Gradient::through`], for an operator that reads more than this gradient.
+    ///
+    /// # Errors
+    /// As [`Graph::add`].
+    pub fn through_with<const N: usize>(
+        &mut self,
+        op: impl Into<Op>,
+        operands: impl FnOnce(&Self, ValueId) -> [ValueId; N],
+    ) -> Result<(), GraphError> {
         let Some(dy) = self.result_grad(0) else { return Ok(()) };
-        let dx = self.emit("grad", op, &[dy])?;
+        let dx = self.emit("grad", op, &operands(self, dy))?;
         self.set(0, dx);
         Ok(())
     }

@@ -1,5 +1,8 @@
 //! The instruction set a kernel may use, detected at run time.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+mod tiles;
+
 /// Levels of vector instructions that kernels are written for, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
@@ -27,7 +30,13 @@ pub enum Tiles {
 /// Whether this process may use AMX tiles.
 #[must_use]
 pub fn tiles() -> Tiles {
-    crate::micro::amx::tiles()
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        static TILES: std::sync::OnceLock<Tiles> = std::sync::OnceLock::new();
+        *TILES.get_or_init(tiles::request)
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri))))]
+    Tiles::Missing
 }
 
 /// Proof that this processor has the instructions of a [`Level`].

@@ -95,9 +95,5 @@ pub(super) fn expect_map_and_mask(p: &TensorType, target: &TensorType, mask: &Te
 
 /// The gradient rule of losses whose second result is the gradient of the first operand.
 pub(super) fn scale_own_gradient(grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-    let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
-    let by_prediction = grad.result(1);
-    let dx = grad.emit("grad", ScaleBy, &[by_prediction, dloss])?;
-    grad.set(0, dx);
-    Ok(())
+    grad.through_with(ScaleBy, |grad, dloss| [grad.result(1), dloss])
 }

@@ -33,10 +33,6 @@ impl Operator for L2Loss {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let x = grad.operand(0);
-        let dx = grad.emit("grad", ScaleBy, &[x, dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through_with(ScaleBy, |grad, dy| [grad.operand(0), dy])
     }
 }

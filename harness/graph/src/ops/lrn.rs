@@ -50,11 +50,7 @@ impl Operator for Lrn {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let x = grad.operand(0);
-        let dx = grad.emit("grad", LrnGrad { lrn: self.clone() }, &[x, dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through_with(LrnGrad { lrn: self.clone() }, |grad, dy| [grad.operand(0), dy])
     }
 }
 

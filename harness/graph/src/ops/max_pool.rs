@@ -46,11 +46,7 @@ impl Operator for MaxPool {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let (x, y) = (grad.operand(0), grad.result(0));
-        let dx = grad.emit("grad", MaxPoolGrad { window: self.window }, &[x, y, dy])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through_with(MaxPoolGrad { window: self.window }, |grad, dy| [grad.operand(0), grad.result(0), dy])
     }
 }
 

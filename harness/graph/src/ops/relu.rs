@@ -85,11 +85,7 @@ impl Operator for Relu {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let y = grad.result(0);
-        let dx = grad.emit("grad", ReluGrad { rectifier: self.rectifier }, &[dy, y])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through_with(ReluGrad { rectifier: self.rectifier }, |grad, dy| [dy, grad.result(0)])
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

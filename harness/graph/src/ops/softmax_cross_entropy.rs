@@ -86,11 +86,7 @@ impl Operator for SoftmaxCrossEntropy {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
-        let by_logits = grad.result(1);
-        let dx = grad.emit("grad", ScaleBy, &[by_logits, dloss])?;
-        grad.set(0, dx);
-        Ok(())
+        grad.through_with(ScaleBy, |grad, dloss| [grad.result(1), dloss])
     }
 }
 

@@ -2,6 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
+use super::layer_norm::normalised;
 use super::{Description, Module, Step, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
@@ -45,10 +46,7 @@ impl Word for GroupNorm {
         let bias = at.add_part("bias_by_group", ops::Reshape { shape: per_channel.into() }, &[bias])?;
         let grouped = [n, groups, c / groups, places].into();
         let x = at.add_part("groups", ops::Reshape { shape: grouped }, &[x])?;
-        let formula = Formula::define(2, |[x, weight, bias]| {
-            let centred = x - x.row_mean();
-            [centred * (centred.square().row_mean() + eps).rsqrt() * weight + bias]
-        });
+        let formula = Formula::define(2, |[x, weight, bias]| [normalised(x, eps) * weight + bias]);
         let name = ops::DeviceName::new("GroupNorm", "GroupNormGrad");
         let y = at.formula_part("norm", formula, name, &[x, weight, bias])?;
         at.add(ops::Reshape { shape }, &[y])

@@ -2,6 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
+use super::layer_norm::normalised;
 use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
@@ -23,10 +24,7 @@ impl Word for InstanceNorm {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let axes = at.shape(x).len().saturating_sub(2);
         let eps = self.eps;
-        let formula = Formula::define(axes, |[x]| {
-            let centred = x - x.row_mean();
-            [centred * (centred.square().row_mean() + eps).rsqrt()]
-        });
+        let formula = Formula::define(axes, |[x]| [normalised(x, eps)]);
         at.formula(formula, ops::DeviceName::new("InstanceNorm", "InstanceNormGrad"), &[x])
     }
 

@@ -31,7 +31,7 @@ zoo_settings::settings! {
 }
 
 /// A row less its mean, over the root of its variance.
-fn normalised(x: Expression<'_>, eps: f64) -> Expression<'_> {
+pub(super) fn normalised(x: Expression<'_>, eps: f64) -> Expression<'_> {
     let centred = x - x.row_mean();
     centred * (centred.square().row_mean() + eps).rsqrt()
 }

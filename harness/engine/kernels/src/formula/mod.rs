@@ -7,7 +7,6 @@
 //! alone, and added in their order: results have the same bits for any number of threads.
 
 mod access;
-mod block;
 mod instruction;
 mod plan;
 mod runner;

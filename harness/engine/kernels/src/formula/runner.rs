@@ -1,11 +1,13 @@
 //! Cuts the work of a formula into pieces and blocks, for several threads, and adds the sums of the pieces.
 
+mod block;
+
 use super::access::Access;
-use super::block::{Block, Registers};
 use super::instruction::Value;
 use super::plan::{Blocks, Kept, Plan, Source};
 use super::{BLOCK, Data, Formula, Instruction, LONGEST_ROW, Operand, OutputKind, Place, instruction};
 use crate::{Isa, planes::TASK_LEN, prefetch};
+use block::{Block, Registers};
 use rayon::prelude::*;
 
 /// Most pieces whose sums are kept apart before they are added.

@@ -10,7 +10,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::isa::{Isa, Level, Tiles};
+use crate::isa::{Isa, Level};
 use crate::parts::Parts;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -26,17 +26,6 @@ pub(crate) const TILE: usize = SIDE * SIDE;
 
 /// Tiles of sums along rows and along columns that a kernel computes together, at most.
 pub(crate) const MAX_TILES: usize = 2;
-
-/// Whether the processor has AMX with bf16, and the system lets this process use its registers.
-pub(crate) fn tiles() -> Tiles {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
-    {
-        static TILES: std::sync::OnceLock<Tiles> = std::sync::OnceLock::new();
-        *TILES.get_or_init(x86::request)
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri))))]
-    Tiles::Missing
-}
 
 /// Proof that this process may use AMX.
 #[derive(Clone, Copy)]

@@ -1,11 +1,11 @@
 //! Runs the instructions of a formula on a block of its space.
 
-use super::access::Run;
-use super::instruction::{self, Instruction, Value};
-use super::plan::{Blocks, Kept};
-use super::runner::{Piece, Runner};
-use super::{Data, OutputKind, Place};
+use super::{Piece, Runner};
 use crate::AlignedBuf;
+use crate::formula::access::Run;
+use crate::formula::instruction::{self, Instruction, Value};
+use crate::formula::plan::{Blocks, Kept};
+use crate::formula::{Data, OutputKind, Place};
 
 /// What instructions have computed of a block.
 pub(super) struct Registers {
