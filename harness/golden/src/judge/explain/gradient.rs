@@ -1,7 +1,7 @@
 //! Gradients that are all multiplied by one factor, or that contain a multiple of the parameter.
 
 use super::{Explanation, Judged, as_if, line_of, listed, rules::short};
-use crate::{compare::F32_WORST, foreign::Quantity, judge::forced::Alike, report::Stage};
+use crate::{compare::F32_WORST, foreign::Quantity, judge::found::Alike, report::Stage};
 use zoo_graph::{Op, Source};
 use zoo_recipe::schema::Clip;
 
