@@ -1,6 +1,6 @@
 //! The verdict on every node of a step on a device.
 
-use super::{DeviceOptions, rounding::Exponents, runs::OnDevice, scales::scaled};
+use super::{DeviceOptions, rounding::Exponents, runs::OnDevice, scaled};
 use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
 use serde::Serialize;
 use std::collections::HashMap;

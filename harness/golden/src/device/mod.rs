@@ -25,7 +25,6 @@ pub use rounding::Exponents;
 pub use scales::ScaleReport;
 
 pub(crate) use judge::stage;
-pub(crate) use scales::scaled;
 
 use crate::{
     GoldenError,
@@ -38,6 +37,7 @@ use crate::{
 use runs::{Judged, OnDevice, exponents};
 use serde::Serialize;
 use zoo_engine::{Arithmetic, Options};
+use zoo_graph::{Graph, Op};
 use zoo_recipe::Recipe;
 
 /// Options of a step on a device.
@@ -122,4 +122,18 @@ pub fn check_device(
         loss_scale: scales::scales(&nodes, options),
         nodes,
     })
+}
+
+/// Whether each value is multiplied by the loss scale: this holds for everything computed from the scaled seed of the
+/// backward pass, until it is divided again. Every gradient is linear in the gradient from which it is computed.
+pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
+    let mut scaled = vec![false; graph.values.len()];
+    for node in &graph.nodes {
+        let carries = match &node.op {
+            Op::LossScale(op) => !op.inverse,
+            _ => node.inputs.iter().any(|v| scaled[v.0]),
+        };
+        node.outputs.iter().for_each(|v| scaled[v.0] = carries);
+    }
+    scaled
 }

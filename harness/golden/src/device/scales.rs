@@ -4,7 +4,7 @@ use super::{DeviceOptions, judge::NodeReport, rounding::Exponents};
 use crate::report::Stage;
 use serde::Serialize;
 use zoo_engine::simulate::{Range, Subnormals};
-use zoo_graph::{DType, Graph, Op};
+use zoo_graph::DType;
 
 /// Largest loss scale that is considered, as a power of two: the initial value of MindSpore's dynamic scale.
 const LARGEST_SCALE: i32 = 24;
@@ -80,20 +80,6 @@ fn of_exponents(exponents: &Exponents, [smallest, largest]: [i32; 2], present: f
         lost_at_best: lost(best),
         most: 2f64.powi(most),
     }
-}
-
-/// Whether each value is multiplied by the loss scale: this holds for everything computed from the scaled seed of the
-/// backward pass, until it is divided again. Every gradient is linear in the gradient from which it is computed.
-pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
-    let mut scaled = vec![false; graph.values.len()];
-    for node in &graph.nodes {
-        let carries = match &node.op {
-            Op::LossScale(op) => !op.inverse,
-            _ => node.inputs.iter().any(|v| scaled[v.0]),
-        };
-        node.outputs.iter().for_each(|v| scaled[v.0] = carries);
-    }
-    scaled
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Judges the errors of a compared recording.
 
 use super::targets::{PARAMETER, Target, Targets};
-use super::{Coverage, JudgeOptions, JudgeReport, Proposal, forced::Found, matched::Matched, start::Start};
+use super::{Coverage, JudgeOptions, JudgeReport, Proposal, found::Found, matched::Matched, start::Start};
 use crate::{
     GoldenError,
     compare::{

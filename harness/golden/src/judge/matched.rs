@@ -1,6 +1,6 @@
 //! Assigns the tensors of a recording to quantities of the step.
 
-use super::{forced::Given, given, targets::Targets};
+use super::{found::Given, given, targets::Targets};
 use crate::{
     GoldenError,
     foreign::{Entry, Quantity, Recording, prefixes, unwrapped},

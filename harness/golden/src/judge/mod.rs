@@ -7,6 +7,7 @@
 mod coverage;
 mod explain;
 mod forced;
+mod found;
 mod hints;
 mod judged;
 mod matched;
@@ -33,7 +34,8 @@ use crate::{
     options::CheckOptions,
     report::Stage,
 };
-use forced::{Forced, Found, Given};
+use forced::Forced;
+use found::{Found, Given};
 use judged::{Judged, LARGEST_FLOOR};
 use matched::Matched;
 use nameless::Nameless;

@@ -1,6 +1,6 @@
 //! Recorded outputs of layers that have no name in the recipe: found by their values.
 
-use super::forced::{Given, distance, norm, statistics};
+use super::found::{Given, distance, norm, statistics};
 use zoo_graph::{Graph, Phase, ValueId};
 
 /// Recorded outputs that may be those of layers without a name.

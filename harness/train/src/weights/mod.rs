@@ -23,7 +23,7 @@ use std::{
 };
 use zoo_graph::Graph;
 
-use crate::checkpoint::{CheckpointError, DataIdentity};
+use crate::checkpoint::{CheckpointError, CheckpointStore, DataIdentity};
 use choice::Candidate;
 use naming::Wanted;
 use opened::Opened;
@@ -62,7 +62,7 @@ impl Weights {
     /// # Errors
     /// A file that is missing, truncated, damaged, of another format, or contains no state_dict.
     pub fn read(path: &Path, entry: Option<&str>, graph: &Graph, naming: &Naming) -> Result<Self, CheckpointError> {
-        let opened = Opened::open(path)?;
+        let opened = open(path)?;
         let wanted = Wanted::new(graph);
         let entries = opened.entries();
         let chosen = choice::choose(&entries, entry, &wanted, naming)
@@ -89,5 +89,23 @@ impl Weights {
     /// The tensor for a variable. If a parameter has a moving average, the average is used.
     pub fn for_variable(&self, variable: &str) -> Option<&Tensor> {
         self.tensors.get(&format!("{variable}/{}", zoo_graph::EMA)).or_else(|| self.tensors.get(variable))
+    }
+}
+
+const NO_CHECKPOINT: &str = "no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)";
+
+/// Opens a file, the newest checkpoint of a run folder, or shards.
+fn open(path: &Path) -> Result<Opened, CheckpointError> {
+    if path.is_dir() {
+        if let Some(shards) = shards::of_folder(path)? {
+            return Ok(shards);
+        }
+        let found = CheckpointStore::of_run(path).latest()?;
+        let found = found.ok_or_else(|| CheckpointError::unusable(path, NO_CHECKPOINT))?;
+        return Ok(Opened::Checkpoint(found.path, Box::new(found.checkpoint)));
+    }
+    match shards::is_index(path) {
+        true => shards::of_index(path),
+        false => Opened::file(path),
     }
 }

@@ -9,10 +9,8 @@ use std::{
 use zoo_datasets::files;
 use zoo_tensors::{Array, ckpt::Ckpt, format, pth, safetensors::Reader};
 
-use super::{Origin, choice::Candidate, naming::Shapes, shards};
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Progress, read};
-
-const NO_CHECKPOINT: &str = "no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)";
+use super::{Origin, choice::Candidate, naming::Shapes};
+use crate::checkpoint::{Checkpoint, CheckpointError, Progress, read};
 
 /// Bytes at the beginning by which checkpoints of MindSpore are known.
 const START: u64 = 4096;
@@ -33,22 +31,6 @@ pub(super) enum Opened {
 }
 
 impl Opened {
-    /// Opens a file, the newest checkpoint of a run folder, or shards.
-    pub(super) fn open(path: &Path) -> Result<Self, CheckpointError> {
-        if path.is_dir() {
-            if let Some(shards) = shards::of_folder(path)? {
-                return Ok(shards);
-            }
-            let found = CheckpointStore::of_run(path).latest()?;
-            let found = found.ok_or_else(|| CheckpointError::unusable(path, NO_CHECKPOINT))?;
-            return Ok(Self::Checkpoint(found.path, Box::new(found.checkpoint)));
-        }
-        match shards::is_index(path) {
-            true => shards::of_index(path),
-            false => Self::file(path),
-        }
-    }
-
     /// Opens a single file.
     pub(super) fn file(path: &Path) -> Result<Self, CheckpointError> {
         let unreadable = |reason: String| CheckpointError::unusable(path, reason);

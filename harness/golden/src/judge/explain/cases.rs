@@ -10,7 +10,7 @@ use crate::{
     foreign::Quantity,
     items::slot_key,
     judge::{
-        forced::{Given, norm},
+        found::{Given, norm},
         given,
         targets::PARAMETER,
     },

@@ -1,7 +1,7 @@
 //! Gradients that are all multiplied by one factor, or that contain a multiple of the parameter.
 
 use super::{Explanation, Judged, as_if, line_of, listed, rules::short};
-use crate::{compare::F32_WORST, foreign::Quantity, judge::forced::Alike, report::Stage};
+use crate::{compare::F32_WORST, foreign::Quantity, judge::found::Alike, report::Stage};
 use zoo_graph::{Op, Source};
 use zoo_recipe::schema::Clip;
 
@@ -82,23 +82,20 @@ impl Judged<'_> {
         let l2 = self.graph.nodes.iter().find(|node| node.name == L2);
         let weight =
             l2.and_then(|node| if let Op::WeightedSum(op) = &node.op { op.weights.first().copied() } else { None });
-        match weight {
-            Some(weight) if (factor + weight).abs() <= SAME * weight => Explanation {
-                hints: as_if(&[format!("`l2` did not sum over {}", listed(&names))]).into_iter().collect(),
-                line: line_of(self.graph, L2),
-            },
-            Some(_) | None => Explanation {
-                hints: as_if(&[format!(
-                    "{} times the parameter were added to the gradient of {}: decay belongs to the update, after the \
-                     gradients are recorded",
-                    short(factor),
-                    listed(&names)
-                )])
-                .into_iter()
-                .collect(),
-                line: None,
-            },
-        }
+        let (text, line) = match weight {
+            Some(weight) if (factor + weight).abs() <= SAME * weight => {
+                (format!("`l2` did not sum over {}", listed(&names)), line_of(self.graph, L2))
+            }
+            Some(_) | None => {
+                let (times, names) = (short(factor), listed(&names));
+                let text = format!(
+                    "{times} times the parameter were added to the gradient of {names}: decay belongs to the update, \
+                     after the gradients are recorded"
+                );
+                (text, None)
+            }
+        };
+        Explanation { hints: as_if(&[text]).into_iter().collect(), line }
     }
 
     /// Names of the parameters that the L2 term sums over, with its weight.

@@ -4,7 +4,7 @@ use super::{Explanation, Judged, as_if, gradient::L2, line_of, rules::short};
 use crate::{
     GoldenError,
     compare::{F32_WORST, LOSS_FLOOR},
-    judge::{forced::Given, given, targets::Target},
+    judge::{found::Given, given, targets::Target},
     report::Stage,
     weights,
 };

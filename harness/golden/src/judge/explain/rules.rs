@@ -108,24 +108,15 @@ fn of_clipping(clips: &[Clip]) -> Vec<Rule> {
     let mut rules = vec![rule("gradients were not clipped".into(), Clipping::None)];
     for clip in clips {
         let (Clip::Norm(bound) | Clip::Value(bound)) = *clip;
-        rules.push(rule(
-            format!("the norm of each gradient by itself were clipped to {bound}"),
-            Clipping::NormOfEach(bound),
-        ));
-        rules.push(rule(
-            format!("gradients were clipped by their largest element ({bound}), not their norm"),
-            Clipping::Largest(bound),
-        ));
-        match clip {
-            Clip::Norm(_) => rules.push(rule(
-                format!("each element of the gradients were clipped to {bound}, not their norm"),
-                Clipping::Elements(bound),
-            )),
-            Clip::Value(_) => rules.push(rule(
-                format!("the norm of all gradients were clipped to {bound}, not each element"),
-                Clipping::Norm(bound),
-            )),
-        }
+        let each = format!("the norm of each gradient by itself were clipped to {bound}");
+        let largest = format!("gradients were clipped by their largest element ({bound}), not their norm");
+        let (other, own, clipping) = match clip {
+            Clip::Norm(_) => ("each element of the gradients", "their norm", Clipping::Elements(bound)),
+            Clip::Value(_) => ("the norm of all gradients", "each element", Clipping::Norm(bound)),
+        };
+        rules.push(rule(each, Clipping::NormOfEach(bound)));
+        rules.push(rule(largest, Clipping::Largest(bound)));
+        rules.push(rule(format!("{other} were clipped to {bound}, not {own}"), clipping));
     }
     rules
 }
