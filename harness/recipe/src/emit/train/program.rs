@@ -18,21 +18,22 @@ const IMPORTS: &[(&str, &str)] = &[
     ("sys.", "import sys"),
     ("time.", "import time"),
     ("Counter(", "from collections import Counter"),
-    ("", ABSTRACT),
+    ("[", ABSTRACT),
     ("fnmatchcase(", "from fnmatch import fnmatchcase"),
-    ("", "from pathlib import Path"),
+    ("Path(", "from pathlib import Path"),
     ("TextIO", "from typing import TextIO"),
     ("", ""),
     ("torch.", "import torch"),
     ("Image.", "from PIL import Image"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
-    ("", "from torch import Tensor, distributed, nn"),
+    ("distributed.", "from torch import Tensor, distributed, nn"),
+    ("", "from torch import Tensor, nn"),
     ("functional.", "from torch.nn import functional"),
-    ("", "from torch.nn.parallel import DistributedDataParallel"),
-    ("", "from torch.utils.data import DataLoader, Dataset"),
+    ("DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"),
+    ("DataLoader(", "from torch.utils.data import DataLoader, Dataset"),
     ("ops.", "from torchvision import ops"),
     ("ImageFolder(", "from torchvision.datasets import ImageFolder"),
-    ("v2.", "from torchvision.transforms import v2"),
+    (" v2.", "from torchvision.transforms import v2"),
     ("", ""),
 ];
 
@@ -101,11 +102,18 @@ impl<'a> Program<'a> {
             ["Callable", "Iterable", "Iterator"].into_iter().filter(|name| body.contains(&format!("{name}[")));
         let abstract_ = format!("{ABSTRACT}{}", abstract_.collect::<Vec<_>>().join(", "));
         for (needle, line) in IMPORTS {
-            if needle.is_empty() || body.contains(needle) {
-                lines.push(if *line == ABSTRACT { abstract_.clone() } else { (*line).to_owned() });
+            let line = if *line == ABSTRACT { abstract_.as_str() } else { line };
+            let again = line.starts_with("from torch import")
+                && lines.iter().any(|known| known.starts_with("from torch import"));
+            if (needle.is_empty() || body.contains(needle)) && line != ABSTRACT && !again {
+                lines.push(line.to_owned());
             }
         }
-        lines.push(format!("from model import {}", self.network()));
+        if body.contains(&format!("{}()", self.network())) {
+            lines.push(format!("from model import {}", self.network()));
+        } else {
+            lines.pop();
+        }
         format!("{}\n\n{body}\n", lines.join("\n"))
     }
 }

@@ -133,9 +133,6 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     add("        \"\"\"One update; returns the terms of the loss.\"\"\"");
     add("        set_rate(self.rule, learning_rate)");
     add("        self.rule.zero_grad()");
-    if recipe.preprocess.mix.is_some() {
-        add("        batch = mix(batch)");
-    }
     let pieces = recipe.npu.accumulate;
     let depth = if pieces > 1 {
         add(&format!("        for part in range({pieces}):"));
@@ -149,10 +146,11 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     let batch = if pieces > 1 { "piece" } else { "batch" };
     add(&format!("{depth}with self.autocast:"));
     add(&format!("{depth}    outputs = {}", program.call("self.model").replace("batch[", &format!("{batch}["))));
-    let full = match program.graph.outputs.len() {
-        1 => "outputs.float()",
-        _ => "{name: value.float() for name, value in outputs.items()}",
-    };
+    add(&format!("{depth}if self.half:"));
+    add(&match program.graph.outputs.len() {
+        1 => format!("{depth}    outputs = outputs.float()"),
+        _ => format!("{depth}    outputs = {{name: value.float() for name, value in outputs.items()}}"),
+    });
     let network = if program.text().contains("def loss(outputs: Tensor, batch: dict[str, Tensor], network")
         || program.text().contains("def loss(outputs: dict[str, Tensor], batch: dict[str, Tensor], network")
     {
@@ -160,7 +158,7 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     } else {
         ""
     };
-    add(&format!("{depth}terms = loss({full}, {batch}{network})"));
+    add(&format!("{depth}terms = loss(outputs, {batch}{network})"));
     let share = if pieces > 1 { format!(" / {pieces}") } else { String::new() };
     match (&dynamic, fixed) {
         (Some(_), _) => add(&format!("{depth}self.scaler.scale(terms[\"loss\"]{share}).backward()")),
@@ -266,7 +264,8 @@ class Training:
         self.done, self.epoch = 0, -1
         self.rule = optimizer(network)
         self.model = self.shared()
-        self.autocast = torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32")
+        self.half = precision != "fp32"
+        self.autocast = torch.autocast(device.type, PRECISIONS[precision], enabled=self.half)
 "#;
 
 /// The function that reads the options.
@@ -385,6 +384,7 @@ fn main(program: &Program<'_>) -> String {
     MAIN.replace("STEPS", &steps)
         .replace("NETWORK", &network)
         .replace("# start", &start.join("\n    "))
+        .replace("        # mix\n", if recipe.preprocess.mix.is_some() { "        batch = mix(batch)\n" } else { "" })
         .replace("ARGUMENTS", arguments)
         .replace("EVALUATED", of)
         .replace("EVALUATION", &evaluation)
@@ -423,6 +423,7 @@ def main() -> int:
             training.enter(epoch)
         batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
         torch.manual_seed(hash((options.seed, training.done, rank)))
+        # mix
         learning_rate = rate(training.done, per_epoch, steps)
         terms = training.step(batch, learning_rateARGUMENTS)
         done = training.done
