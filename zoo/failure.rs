@@ -14,7 +14,7 @@ use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_tasks::InputError;
-use zoo_train::{CheckpointError, ListenError, RunsError, TrainError, WeightsError};
+use zoo_train::{CheckpointError, ListenError, RunsError, TrainError};
 
 /// Errors of commands.
 #[derive(Debug, Error)]
@@ -80,7 +80,7 @@ pub enum Failure {
     Runs(#[from] RunsError),
     /// Weights that cannot be read or written.
     #[error(transparent)]
-    Weights(#[from] WeightsError),
+    Weights(#[from] CheckpointError),
     /// A network that cannot be written as an ONNX model.
     #[error("{}{}", .0, line(.0))]
     Onnx(#[from] OnnxError),
@@ -156,7 +156,7 @@ impl Failure {
             Self::Golden(error) => golden(error),
             Self::GoldenNotFound { .. } => Exit::Missing,
             Self::Unproven(failure) => failure.exit(),
-            Self::Weights(error) => weights(error),
+            Self::Weights(error) => checkpoint(error),
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
             Self::Onnx(OnnxError::Operator { .. } | OnnxError::TooLarge(_)) => Exit::Invalid,
             Self::Import { source: ImportError::Malformed(_), .. } => Exit::Missing,
@@ -243,7 +243,6 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Graph(error) => graph(error),
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
-        TrainError::Weights(error) => weights(error),
         TrainError::Checkpoint(error) => checkpoint(error),
         TrainError::Listen(ListenError { source, .. }) => unwritable(source),
         TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
@@ -272,14 +271,6 @@ fn checkpoint(error: &CheckpointError) -> Exit {
         | CheckpointError::Foreign { .. }
         | CheckpointError::Damaged { .. }
         | CheckpointError::NoneUsable { .. } => Exit::Missing,
-    }
-}
-
-fn weights(error: &WeightsError) -> Exit {
-    match error {
-        WeightsError::Checkpoint(error) => checkpoint(error),
-        WeightsError::Io { .. } | WeightsError::Unreadable { .. } => Exit::Missing,
-        WeightsError::Unwritable { source, .. } => unwritable(source),
     }
 }
 

@@ -1,15 +1,11 @@
 //! Human-readable numbers.
 
 use std::fmt;
+pub use zoo_pages::counted;
 
 /// A count with its digits in groups of three.
 pub fn grouped(n: impl Into<u64>) -> String {
     zoo_pages::grouped(n.into()).replace('\u{202f}', " ")
-}
-
-/// A number with its noun: `1 epoch`, `2 epochs`.
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A count with a decimal prefix: `25.557 M`.

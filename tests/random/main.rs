@@ -134,7 +134,7 @@ fn a_planted_error_is_found() {
             }
         }
     }
-    println!("{found} found, {} missed", missed.len());
+    println!("{found} found, {} missed: {missed:#?}", missed.len());
     // One percent of what cancellation leaves is less than its rounding.
     assert!(found > 1000 && missed.len() * 1000 <= found, "{missed:#?}");
 }

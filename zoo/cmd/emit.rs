@@ -14,7 +14,7 @@ use zoo_recipe::emit;
 /// Write a recipe as a program for another framework.
 ///
 /// The folder gets `model.py`, the network as a careful author would write it, with the names of the state_dict;
-/// `recipe.yaml`, the recipe with all values; `emitted.json`, what was written from what; and `README.md`. The program
+/// `train.py`, its training on a CPU, a GPU or an NPU, alone or with others by torchrun; `recipe.yaml`, the recipe with all values; `emitted.json`, what was written from what; and `README.md`. The program
 /// does not need zoo. `python -m zoo_golden prove DIR` proves that it is the recipe. What the framework cannot express
 /// is refused with its line, and nothing is written.
 #[derive(Debug, clap::Args)]
@@ -22,6 +22,7 @@ use zoo_recipe::emit;
 Examples:
   zoo emit resnet50 --to pytorch -o my_resnet50
   zoo emit gpt2 --to pytorch --profile mini -o small_gpt2
+  zoo emit siammask --to pytorch --network -o my_siammask     the network alone
   zoo emit vit_b_16 --to pytorch --set model.classes=10 -o my_vit")]
 pub struct Args {
     #[command(flatten)]
@@ -29,6 +30,9 @@ pub struct Args {
     /// The framework
     #[arg(long, value_enum, value_name = "FRAMEWORK")]
     to: Framework,
+    /// Write the network alone, without its training
+    #[arg(long)]
+    network: bool,
     /// Folder to write; it must not exist or be empty
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
@@ -60,6 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         recipe: &args.recipe.recipe,
         profile: change.profile.as_deref(),
         sets: &change.sets,
+        network_alone: args.network,
         version: env!("CARGO_PKG_VERSION"),
     };
     let files = match args.to {

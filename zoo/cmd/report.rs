@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let comparison = compare(&records)?;
     if let Some(file) = &args.html {
-        output::write_beside(file, &comparison.page(&records)?, context)?;
+        output::write_beside(file, &comparison.page(&records, Vec::new())?, context)?;
         if output::is_stdout(file) {
             return Ok(Exit::Pass);
         }

@@ -157,7 +157,7 @@ impl Site {
         let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, TrainError>>()?;
         let mut links = vec![all_runs()];
         links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: address::href("/run", run) }));
-        Ok(Some(compare(&records)?.served(&records, links)?))
+        Ok(Some(compare(&records)?.page(&records, links)?))
     }
 }
 

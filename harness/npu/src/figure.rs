@@ -1,20 +1,19 @@
 //! Numbers in files of devices and hosts.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// A number of a device, and its source.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// The number, in the unit in the name of the key.
-    #[schemars(range(min = 0))]
-    pub value: f64,
-    /// Where it is published, how it is derived, or that it is assumed.
-    pub source: String,
-    /// What it was fitted to: rows of a throughput file, or a study.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fitted_to: Vec<String>,
+zoo_recipe::settings! {
+    /// A number of a device, and its source.
+    pub struct Figure {
+        /// The number, in the unit in the name of the key.
+        #[schemars(range(min = 0))]
+        pub value: f64,
+        /// Where it is published, how it is derived, or that it is assumed.
+        pub source: String,
+        /// What it was fitted to: rows of a throughput file, or a study.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub fitted_to: Vec<String> = Vec::new(),
+    }
 }
 
 /// All figures of a file, with their paths.

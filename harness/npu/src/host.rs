@@ -8,65 +8,64 @@ use crate::{figure::Figure, units::Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A server that feeds devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Host {
-    /// Name of the host and of its file.
-    pub name: String,
-    /// Description in one sentence.
-    pub description: String,
-    /// Cores of the whole server.
-    pub cores: Figure,
-    /// Time of a core, relative to the core on which the steps were measured.
-    pub core_time: Figure,
-    /// The same if a single device trains, so that few cores work, at a higher clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core_time_alone: Option<Figure>,
-    /// Workers of each device's pipeline, if several devices train.
-    pub workers: Figure,
-    /// Workers, if a single device trains.
-    pub workers_alone: Figure,
-    /// Time of one core for each step of a pipeline.
-    pub steps: Steps,
-    /// Bandwidth of an operator on the host.
-    pub operator_gb_per_s: Figure,
-    /// Published pipelines that differ from the recipe.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pipelines: Vec<Pipeline>,
+zoo_recipe::settings! {
+    /// A server that feeds devices.
+    pub struct Host {
+        /// Name of the host and of its file.
+        pub name: String,
+        /// Description in one sentence.
+        pub description: String,
+        /// Cores of the whole server.
+        pub cores: Figure,
+        /// Time of a core, relative to the core on which the steps were measured.
+        pub core_time: Figure,
+        /// The same if a single device trains, so that few cores work, at a higher clock.
+        pub core_time_alone?: Figure,
+        /// Workers of each device's pipeline, if several devices train.
+        pub workers: Figure,
+        /// Workers, if a single device trains.
+        pub workers_alone: Figure,
+        /// Time of one core for each step of a pipeline.
+        pub steps: Steps,
+        /// Bandwidth of an operator on the host.
+        pub operator_gb_per_s: Figure,
+        /// Published pipelines that differ from the recipe.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub pipelines: Vec<Pipeline> = Vec::new(),
+    }
 }
 
-/// Time of each step on the core where it was measured, in nanoseconds per pixel of the sample unless stated
-/// otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Steps {
-    /// Finding, opening and reading a file, in microseconds.
-    pub read_us: Figure,
-    /// Average number of pixels of a stored photograph.
-    pub stored_pixels: Figure,
-    /// Decoding JPEG, per stored pixel.
-    pub decode_ns: Figure,
-    /// Cropping and scaling.
-    pub resize_ns: Figure,
-    /// Mirroring every other sample.
-    pub flip_ns: Figure,
-    /// Conversion to f32, minus the mean, divided by the deviation, channels first.
-    pub normalize_ns: Figure,
-    /// Random brightness, contrast and saturation.
-    pub color_jitter_ns: Figure,
-    /// AutoAugment (arXiv 1805.09501).
-    pub auto_augment_ns: Figure,
-    /// RandAugment (arXiv 1909.13719).
-    pub rand_augment_ns: Figure,
-    /// Random erasing (arXiv 1708.04896) and Mixup or CutMix (arXiv 1710.09412, 1905.04899) of the batch.
-    pub mix_ns: Figure,
-    /// Rotating, scaling and cropping scenes and video frames with their outlines.
-    pub warp_ns: Figure,
-    /// Maps of shrunken text and of distances to its outlines.
-    pub text_targets_ns: Figure,
-    /// Cropping a window from a tokenised text, per token.
-    pub token_ns: Figure,
+zoo_recipe::settings! {
+    /// Time of each step on the core where it was measured, in nanoseconds per pixel of the sample unless stated
+    /// otherwise.
+    pub struct Steps {
+        /// Finding, opening and reading a file, in microseconds.
+        pub read_us: Figure,
+        /// Average number of pixels of a stored photograph.
+        pub stored_pixels: Figure,
+        /// Decoding JPEG, per stored pixel.
+        pub decode_ns: Figure,
+        /// Cropping and scaling.
+        pub resize_ns: Figure,
+        /// Mirroring every other sample.
+        pub flip_ns: Figure,
+        /// Conversion to f32, minus the mean, divided by the deviation, channels first.
+        pub normalize_ns: Figure,
+        /// Random brightness, contrast and saturation.
+        pub color_jitter_ns: Figure,
+        /// AutoAugment (arXiv 1805.09501).
+        pub auto_augment_ns: Figure,
+        /// RandAugment (arXiv 1909.13719).
+        pub rand_augment_ns: Figure,
+        /// Random erasing (arXiv 1708.04896) and Mixup or CutMix (arXiv 1710.09412, 1905.04899) of the batch.
+        pub mix_ns: Figure,
+        /// Rotating, scaling and cropping scenes and video frames with their outlines.
+        pub warp_ns: Figure,
+        /// Maps of shrunken text and of distances to its outlines.
+        pub text_targets_ns: Figure,
+        /// Cropping a window from a tokenised text, per token.
+        pub token_ns: Figure,
+    }
 }
 
 /// A step of a pipeline.
@@ -140,36 +139,32 @@ impl Steps {
     }
 }
 
-/// Differences between a published pipeline and that of the recipe.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pipeline {
-    /// Recipes with this pipeline; all if none is named.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub recipes: Vec<String>,
-    /// Where it is published.
-    pub source: String,
-    /// Workers of each device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workers: Option<Figure>,
-    /// Workers, if a single device trains.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workers_alone: Option<Figure>,
-    /// Relative time of a core, if the pipeline ran on another server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core_time: Option<Figure>,
-    /// Number of cores over which the calls of a worker are spread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub threads: Option<Figure>,
-    /// Steps of the recipe that it omits, because the data are in memory or the device does them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub without: Vec<HostStep>,
-    /// Steps in addition to those of the recipe.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub with: Vec<HostStep>,
-    /// Steps that only one worker of a process can execute at a time, as with threads of a Python interpreter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub locked: Vec<HostStep>,
+zoo_recipe::settings! {
+    /// Differences between a published pipeline and that of the recipe.
+    pub struct Pipeline {
+        /// Recipes with this pipeline; all if none is named.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub recipes: Vec<String> = Vec::new(),
+        /// Where it is published.
+        pub source: String,
+        /// Workers of each device.
+        pub workers?: Figure,
+        /// Workers, if a single device trains.
+        pub workers_alone?: Figure,
+        /// Relative time of a core, if the pipeline ran on another server.
+        pub core_time?: Figure,
+        /// Number of cores over which the calls of a worker are spread.
+        pub threads?: Figure,
+        /// Steps of the recipe that it omits, because the data are in memory or the device does them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub without: Vec<HostStep> = Vec::new(),
+        /// Steps in addition to those of the recipe.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub with: Vec<HostStep> = Vec::new(),
+        /// Steps that only one worker of a process can execute at a time, as with threads of a Python interpreter.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub locked: Vec<HostStep> = Vec::new(),
+    }
 }
 
 impl Host {

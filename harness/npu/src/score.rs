@@ -13,61 +13,53 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use zoo_recipe::{Library, LoadOptions, Recipe, schema::Precision};
 
-/// A throughput file: rows of published measurements.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Throughput {
-    /// The rows.
-    pub rows: Vec<Row>,
+zoo_recipe::settings! {
+    /// A throughput file: rows of published measurements.
+    pub struct Throughput {
+        /// The rows.
+        pub rows: Vec<Row>,
+    }
 }
 
-/// A published measurement and its conditions, with one of `ms` and `ips`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Row {
-    /// Name of the row.
-    pub id: String,
-    /// Recipe.
-    pub network: String,
-    /// Name of a family of similar networks, which are counted together. Default: the name of the recipe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub family: Option<String>,
-    /// Height and width of the images, if they differ from the recipe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 8192))]
-    pub input: Option<usize>,
-    /// Tokens per sample, if they differ from the recipe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub sequence: Option<usize>,
-    /// Device.
-    pub device: String,
-    /// Number formats.
-    pub precision: RowPrecision,
-    /// Images per step and device.
-    #[schemars(range(min = 1, max = 65536))]
-    pub batch: usize,
-    /// Devices.
-    #[schemars(range(min = 1, max = 65536))]
-    pub devices: usize,
-    /// Milliseconds per step: a number, or the ends of a range over several software stacks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ms: Option<PublishedFigure>,
-    /// Samples per second over all devices: a number, or the ends of a range over several software stacks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ips: Option<PublishedFigure>,
-    /// Other settings that differ from the recipe, as for `--set`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Where it was published.
-    #[serde(default)]
-    pub source: String,
-    /// Whether the row contradicts others.
-    #[serde(default)]
-    pub doubtful: bool,
-    /// Further remarks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+zoo_recipe::settings! {
+    /// A published measurement and its conditions, with one of `ms` and `ips`.
+    pub struct Row {
+        /// Name of the row.
+        pub id: String,
+        /// Recipe.
+        pub network: String,
+        /// Name of a family of similar networks, which are counted together. Default: the name of the recipe.
+        pub family?: String,
+        /// Height and width of the images, if they differ from the recipe.
+        #[schemars(range(min = 1, max = 8192))]
+        pub input?: usize,
+        /// Tokens per sample, if they differ from the recipe.
+        #[schemars(range(min = 1, max = 65536))]
+        pub sequence?: usize,
+        /// Device.
+        pub device: String,
+        /// Number formats.
+        pub precision: RowPrecision,
+        /// Images per step and device.
+        #[schemars(range(min = 1, max = 65536))]
+        pub batch: usize,
+        /// Devices.
+        #[schemars(range(min = 1, max = 65536))]
+        pub devices: usize,
+        /// Milliseconds per step: a number, or the ends of a range over several software stacks.
+        pub ms?: PublishedFigure,
+        /// Samples per second over all devices: a number, or the ends of a range over several software stacks.
+        pub ips?: PublishedFigure,
+        /// Other settings that differ from the recipe, as for `--set`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Where it was published.
+        pub source: String = String::new(),
+        /// Whether the row contradicts others.
+        pub doubtful: bool = false,
+        /// Further remarks.
+        pub note?: String,
+    }
 }
 
 /// Number formats of a row.

@@ -13,89 +13,76 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use zoo_recipe::{Diagnostics, Document, texts_of};
 
-/// A published series of measurements, and how to simulate it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Study {
-    /// Name of the study and of its file.
-    pub name: String,
-    /// Description.
-    pub description: String,
-    /// Source of the figures.
-    pub source: String,
-    /// Recipe of the rows.
-    pub recipe: String,
-    /// Device of the rows.
-    pub device: String,
-    /// Number of devices.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub devices: usize,
-    /// Images per step and device, for tables of step times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub batch: Option<usize>,
-    /// Options of every row, as for `--set`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Tables of step times.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tables: Vec<StudyTable>,
-    /// Tables of trainings.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub trainings: Vec<TrainingTable>,
+zoo_recipe::settings! {
+    /// A published series of measurements, and how to simulate it.
+    pub struct Study {
+        /// Name of the study and of its file.
+        pub name: String,
+        /// Description.
+        pub description: String,
+        /// Source of the figures.
+        pub source: String,
+        /// Recipe of the rows.
+        pub recipe: String,
+        /// Device of the rows.
+        pub device: String,
+        /// Number of devices.
+        #[schemars(range(min = 1, max = 65536))]
+        pub devices: usize = 1,
+        /// Images per step and device, for tables of step times.
+        #[schemars(range(min = 1, max = 65536))]
+        pub batch?: usize,
+        /// Options of every row, as for `--set`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Tables of step times.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub tables: Vec<StudyTable> = Vec::new(),
+        /// Tables of trainings.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub trainings: Vec<TrainingTable> = Vec::new(),
+    }
 }
 
-fn one() -> usize {
-    1
+zoo_recipe::settings! {
+    /// Rows that belong together. Ratios are relative to the first row.
+    pub struct StudyTable {
+        /// Its title.
+        pub title: String,
+        /// Remarks: what is reproduced, and what contradicts what.
+        pub note?: String,
+        /// The rows.
+        #[schemars(length(min = 1))]
+        pub rows: Vec<StudyRow>,
+    }
 }
 
-/// Rows that belong together. Ratios are relative to the first row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StudyTable {
-    /// Its title.
-    pub title: String,
-    /// Remarks: what is reproduced, and what contradicts what.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// The rows.
-    #[schemars(length(min = 1))]
-    pub rows: Vec<StudyRow>,
-}
-
-/// One set of options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StudyRow {
-    /// How it differs from the other rows.
-    pub what: String,
-    /// Options, in addition to those of the study.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Number of devices, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub devices: Option<usize>,
-    /// Images per step and device, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub batch: Option<usize>,
-    /// What was published, in milliseconds per step: a number, or the ends of a range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_ms: Option<PublishedFigure>,
-    /// Whether the published result is that it does not run.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub published_error: bool,
-    /// A published change without a figure: slower or faster per image than the first row of the table.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_direction: Option<Direction>,
-    /// Why the row is not simulated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_modelled: Option<String>,
-    /// Why simulated and published ratio differ, if they do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
+zoo_recipe::settings! {
+    /// One set of options.
+    pub struct StudyRow {
+        /// How it differs from the other rows.
+        pub what: String,
+        /// Options, in addition to those of the study.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Number of devices, if it differs.
+        #[schemars(range(min = 1, max = 65536))]
+        pub devices?: usize,
+        /// Images per step and device, if it differs.
+        #[schemars(range(min = 1, max = 65536))]
+        pub batch?: usize,
+        /// What was published, in milliseconds per step: a number, or the ends of a range.
+        pub published_ms?: PublishedFigure,
+        /// Whether the published result is that it does not run.
+        #[serde(skip_serializing_if = "is_false")]
+        pub published_error: bool = false,
+        /// A published change without a figure: slower or faster per image than the first row of the table.
+        pub published_direction?: Direction,
+        /// Why the row is not simulated.
+        pub not_modelled?: String,
+        /// Why simulated and published ratio differ, if they do.
+        pub because?: String,
+    }
 }
 
 fn is_false(value: &bool) -> bool {

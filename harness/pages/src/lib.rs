@@ -21,7 +21,7 @@ mod page;
 mod timeline;
 
 pub use chart::{Chart, Level, Series};
-pub use numbers::{duration, grouped};
+pub use numbers::{counted, duration, grouped};
 pub use page::{Cell, Column, Facts, Grid, Link, Page, Picture, Section, Verdict};
 pub use timeline::{BOUNDS, Lane, Span, Timeline, bound_class};
 

@@ -13,6 +13,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number of things: with an `s` unless it is one.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A time in hours, minutes and seconds.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;

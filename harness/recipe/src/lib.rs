@@ -53,3 +53,4 @@ pub use schema::Recipe;
 pub use source::MAX_FILE_BYTES;
 pub use span::{ConfigPath, SpanTable};
 pub use zoo_graph::{Span, did_you_mean};
+pub use zoo_settings::settings;

@@ -9,8 +9,7 @@ settings! {
         /// Lengths of the shorter side, in pixels; training draws one of them for each image, evaluation takes the
         /// largest. It becomes less if the image would not fit into the network. By default images are as large as the
         /// network allows.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub shorter: Option<Vec<usize>> = None,
+        pub shorter?: Vec<usize>,
         /// Probability of a horizontal flip in training.
         #[schemars(range(min = 0, max = 1))]
         pub flip: f64 = 0.5,

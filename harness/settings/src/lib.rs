@@ -10,35 +10,42 @@
 #[doc(hidden)]
 pub use serde_inline_default::serde_inline_default;
 
-/// Declares settings: a struct whose keys have their defaults beside them. A key without a default must be written. If
-/// all keys have one, the struct has it too.
+/// Declares settings: a struct whose keys have their defaults beside them. A key without a default must be written;
+/// `key?: T` may be left out, is an `Option<T>`, and is not written if there is none. If no key must be written, the
+/// struct has a default too.
 #[macro_export]
 macro_rules! settings {
     ($(#[$about:meta])* pub struct $name:ident {$(
-        $(#[$about_key:meta])* pub $key:ident: $value:ty = $default:expr,
+        $(#[$about_key:meta])* pub $key:ident $(?: $optional:ty)? $(: $value:ty = $default:expr)?,
     )+}) => {
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         $(#[$about])*
         pub struct $name {$(
-            $(#[$about_key])* pub $key: $value,
+            $(#[$about_key])*
+            // The second attribute is never there: it ties the first one to optional keys.
+            $(#[serde(skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), doc = stringify!($optional))])?
+            pub $key: $($value)? $(Option<$optional>)?,
         )+}
 
         impl Default for $name {
             fn default() -> Self {
-                Self {$($key: $default,)+}
+                Self {$($key: $($default)? $(<Option<$optional>>::None)?,)+}
             }
         }
     };
     ($(#[$about:meta])* pub struct $name:ident {$(
-        $(#[$about_key:meta])* pub $key:ident: $value:ty $(= $default:expr)?,
+        $(#[$about_key:meta])* pub $key:ident $(?: $optional:ty)? $(: $value:ty $(= $default:expr)?)?,
     )*}) => {
         #[$crate::serde_inline_default]
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         $(#[$about])*
         pub struct $name {$(
-            $(#[$about_key])* $(#[serde_inline_default($default)])? pub $key: $value,
+            $(#[$about_key])*
+            $($(#[serde_inline_default($default)])?)?
+            $(#[serde(skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), doc = stringify!($optional))])?
+            pub $key: $($value)? $(Option<$optional>)?,
         )*}
     };
 }

@@ -36,8 +36,7 @@ settings! {
         /// Height of an image in evaluation; the width is proportional, rounded to a multiple of 32. By default images
         /// are scaled to the input of the network.
         #[schemars(range(min = 32, max = 4096))]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub eval_height: Option<usize> = None,
+        pub eval_height?: usize,
     }
 }
 
@@ -63,8 +62,7 @@ settings! {
         pub shape: TextShape = TextShape::Box,
         /// Outlines are expanded by area*unclip/perimeter; by default 1.5 for boxes, 2 for polygons.
         #[schemars(range(min = 0))]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub unclip: Option<f64> = None,
+        pub unclip?: f64,
     }
 }
 

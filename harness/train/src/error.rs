@@ -12,7 +12,7 @@ use crate::{
     checkpoint::{Change, CheckpointError},
     culprit::Culprit,
     event::ListenError,
-    weights::{Fit, WeightsError},
+    weights::Fit,
 };
 
 /// Errors of a training or an evaluation.
@@ -50,9 +50,6 @@ pub enum TrainError {
     /// A checkpoint that cannot be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// Weights that cannot be read.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
     /// Weights that do not fit the network.
     #[error("the weights do not fit the network: {0}")]
     Misfit(Box<Fit>),

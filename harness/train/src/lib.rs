@@ -56,4 +56,4 @@ pub use run_folder::{Resumed, RunFiles, RunFolder, rewrite_report, served_report
 pub use session::Session;
 pub use timetable::{Position, Timetable};
 pub use trainer::{Outcome, Trainer};
-pub use weights::{Weights, WeightsError};
+pub use weights::Weights;

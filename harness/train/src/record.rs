@@ -52,6 +52,19 @@ pub enum RunEnd<'a> {
     Finished(&'a RunResult),
 }
 
+impl<'a> RunEnd<'a> {
+    /// The state after an event that changes it.
+    pub(crate) fn of(event: &'a Event) -> Option<Self> {
+        match event {
+            Event::Started(_) => Some(Self::Open),
+            Event::Interrupted { step } => Some(Self::Interrupted(*step)),
+            Event::Failed { step, message } => Some(Self::Failed(*step, message)),
+            Event::Result(result) => Some(Self::Finished(result)),
+            _ => None,
+        }
+    }
+}
+
 /// The events of a run folder; none if it is not a run folder.
 pub(crate) fn events(folder: &Path) -> Result<Vec<Event>, TrainError> {
     let path = folder.join(EVENTS);
@@ -88,14 +101,7 @@ impl RunRecord {
 
     /// The state of the run.
     pub fn end(&self) -> RunEnd<'_> {
-        let end = self.events.iter().rev().find_map(|event| match event {
-            Event::Started(_) => Some(RunEnd::Open),
-            Event::Interrupted { step } => Some(RunEnd::Interrupted(*step)),
-            Event::Failed { step, message } => Some(RunEnd::Failed(*step, message)),
-            Event::Result(result) => Some(RunEnd::Finished(result)),
-            _ => None,
-        });
-        end.unwrap_or(RunEnd::Open)
+        self.events.iter().rev().find_map(RunEnd::of).unwrap_or(RunEnd::Open)
     }
 
     /// The last evaluation.

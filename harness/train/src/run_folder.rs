@@ -347,7 +347,7 @@ pub fn rewrite_report(run: &RunRecord) -> Result<PathBuf, TrainError> {
 /// A folder without a run, or a template that cannot be rendered.
 pub fn served_report(folder: &Path, links: Vec<Link>) -> Result<String, TrainError> {
     let report: Report = record::events(folder)?.iter().collect();
-    let page = with_source(folder, |source| report.served(source, links));
+    let page = page(folder, &report, links);
     let path = folder.join(REPORT);
     page.map_err(|error| TrainError::Unreadable { path, source: std::io::Error::other(error) })
 }
@@ -355,14 +355,13 @@ pub fn served_report(folder: &Path, links: Vec<Link>) -> Result<String, TrainErr
 fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
     let path = folder.join(REPORT);
     let write = |out: &mut dyn Write| {
-        let page = with_source(folder, |source| report.render(source)).map_err(std::io::Error::other)?;
-        out.write_all(page.as_bytes())
+        out.write_all(page(folder, report, Vec::new()).map_err(std::io::Error::other)?.as_bytes())
     };
     atomic::replace(&path, write).map_err(ListenError::at(&path))
 }
 
-/// Calls `render` with the content of the page of a run in addition to its events.
-fn with_source<T>(folder: &Path, render: impl FnOnce(&Source<'_>) -> T) -> T {
+/// The page of a run.
+fn page(folder: &Path, report: &Report, links: Vec<Link>) -> Result<String, minijinja::Error> {
     let yaml = files::read(&folder.join(RECIPE), LONGEST_RECIPE).unwrap_or_default();
     let yaml = String::from_utf8_lossy(&yaml);
     // A recipe of another version may not load; then the page omits its description.
@@ -375,5 +374,5 @@ fn with_source<T>(folder: &Path, render: impl FnOnce(&Source<'_>) -> T) -> T {
         pictures: &folder.join(PICTURES),
         launch: launch.as_ref(),
     };
-    render(&source)
+    report.page(&source, links)
 }

@@ -1,10 +1,9 @@
 //! The page with the list of all runs.
 
 use super::{address::href, folders::Row};
-use crate::Failure;
+use crate::{Failure, numbers::counted};
 use std::path::Path;
-use zoo_pages::{Cell, Grid, Page, Section, Verdict, duration};
-use zoo_recipe::schema::{Metric, Unit};
+use zoo_pages::{Cell, Grid, Page, Section, Verdict};
 use zoo_train::{RunsError, report::ComparedRun};
 
 /// The page.
@@ -31,8 +30,7 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
     }
     let going = rows.iter().filter(|row| row.run.as_ref().is_ok_and(|run| run.state == "open")).count();
     let short = match (rows.len(), going) {
-        (1, 0) => "1 run".to_owned(),
-        (all, 0) => format!("{all} runs"),
+        (all, 0) => counted(all as u64, "run"),
         (all, going) => format!("{all} runs, {going} of them not finished"),
     };
     let title = format!("Runs in {}", root.display());
@@ -49,21 +47,17 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
 }
 
 fn cells(run: &ComparedRun) -> [Cell; 9] {
-    let unit = run.metric.map_or(Unit::Plain, Metric::unit);
-    let metric = run.metric.map(Metric::name).unwrap_or_default();
+    let [verdict, reached, target] = run.judged();
+    let [loss, time] = run.cost();
     [
         run.recipe.as_str().into(),
         run.state.into(),
-        match run.met {
-            Some(true) => Cell::classed("met", "good"),
-            Some(false) => Cell::classed("missed", "bad"),
-            None => "".into(),
-        },
-        run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
-        run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
+        verdict,
+        reached,
+        target,
         run.steps.to_string().into(),
-        run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
-        run.seconds.map(duration).unwrap_or_default().into(),
+        loss,
+        time,
         run.golden.cell(),
     ]
 }

@@ -2,6 +2,7 @@
 
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::context::Context;
+use crate::numbers::counted;
 use crate::options::{Change, RecipeArgs};
 use crate::table::{fitted_after, screen_width};
 use crate::{Exit, Failure};
@@ -65,8 +66,7 @@ pub(super) fn show(recipe: &RecipeArgs, other: Option<&str>, context: &mut Conte
 fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let count = match report.differences.len() {
         0 => "the same".to_owned(),
-        1 => "1 difference".to_owned(),
-        n => format!("{n} differences"),
+        n => counted(n as u64, "difference"),
     };
     writeln!(out, "{} against {}: {count}", paint(HEADING, &report.a), paint(HEADING, &report.b))?;
     for Difference { path, a, b } in &report.differences {

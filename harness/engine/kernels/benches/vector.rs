@@ -10,8 +10,8 @@ use zoo_kernels::{
     AlignedBuf, Blocked, Isa,
     average_pool::{AveragePool, average_pool, average_pool_gradient},
     batch_norm::{
-        Fused, Gradients, Normalised, Parameters, Relu, backward_in_place, backward_residual, normalise,
-        normalise_onto, statistics,
+        Fused, Gradients, Normalised, Parameters, Relu, backward, backward_residual, normalise, normalise_onto,
+        statistics,
     },
     bias::bias_gradient_of_rows,
     conv::Statistics,
@@ -178,13 +178,13 @@ fn training_step(options: &Options) {
             let parameters = Parameters { mean, variance, gamma, beta, epsilon: 1e-5 };
             match behind {
                 Behind::Nothing => times.time("normalise", 2 * once, || {
-                    normalise(isa, *shape, x, &parameters, Fused::default(), y);
+                    normalise(isa, *shape, Some(x), &parameters, Fused::default(), y);
                 }),
                 Behind::Relu => times.time("normalise, ReLU", 2 * once, || {
                     normalise(
                         isa,
                         *shape,
-                        x,
+                        Some(x),
                         &parameters,
                         Fused { relu: Some(Rectifier::RELU), ..Fused::default() },
                         y,
@@ -205,7 +205,7 @@ fn training_step(options: &Options) {
                         _ => normalise(
                             isa,
                             *shape,
-                            x,
+                            Some(x),
                             &parameters,
                             Fused { residual: Some(&residual.y), relu: Some(Rectifier::RELU), rounding: None },
                             y,
@@ -249,10 +249,10 @@ fn training_step(options: &Options) {
             let (dy, dx) = (&mut dy[..len], &mut dx[..len]);
             match behind {
                 Behind::Nothing => times.time("backward", layer.bytes(3), || {
-                    backward_in_place(isa, *shape, &forward, dy, sums);
+                    backward(isa, *shape, &forward, None, dy, sums);
                 }),
                 Behind::Relu => times.time("backward, ReLU", layer.bytes(3), || {
-                    backward_in_place(isa, *shape, &forward, dy, sums);
+                    backward(isa, *shape, &forward, None, dy, sums);
                 }),
                 Behind::Residual => {
                     times.time("backward, ReLU, add", layer.bytes(5), || {
@@ -282,7 +282,7 @@ fn others(options: &Options) {
         times.next_step();
         times.time("ReLU", 2 * once, || relu(isa, Rectifier::RELU, &x, &mut y));
         times.time("ReLU gradient", 3 * once, || relu_gradient(isa, Rectifier::RELU, &x, &z, &mut y));
-        times.time("dropout", 2 * once, || dropout(isa, &mask, &x, &mut y));
+        times.time("dropout", 2 * once, || dropout(isa, &mask, Some(&x), &mut y));
         times.time("response norm", 2 * once, || local_response_norm(isa, shape, norm, &x, &mut y));
         times.time("response norm gradient", 3 * once, || {
             local_response_norm_gradient(isa, shape, norm, &x, &z, &mut y);

@@ -14,13 +14,10 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use forward::{Fused, normalise, normalise_in_place, normalise_onto};
-pub use gradient::{
-    Gradients, Normalised, Relu, backward, backward_in_place, backward_residual, gradient_sums, input_gradient,
-    input_gradient_in_place,
-};
+pub use forward::{Fused, normalise, normalise_onto};
+pub use gradient::{Gradients, Normalised, Relu, backward, backward_residual, gradient_sums, input_gradient};
 pub use statistics::{statistics, update_running};
-pub use stored::{stored_input_gradient, stored_input_gradient_in_place};
+pub use stored::stored_input_gradient;
 
 use crate::{
     Blocked, C0,

@@ -100,30 +100,26 @@ fn mix<S: Simd>(simd: S, x: S::U32) -> S::U32 {
     simd.xor_u32(x, simd.shr_u32::<16>(x))
 }
 
-/// `y = x / (1 - rate)` where the element is kept, else `x * 0`, of a tensor in row-major order.
+/// `y = x / (1 - rate)` where the element is kept, else `x * 0`, of a tensor in row-major order. Without `x`, the input
+/// lies where the result goes.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn dropout(isa: Isa, mask: &Dropout, x: &[f32], y: &mut [f32]) {
-    expect_len("the output", y.len(), x.len());
-    y.par_chunks_mut(TASK_LEN).zip(x.par_chunks(TASK_LEN)).enumerate().for_each(|(i, (y, x))| {
-        let (whole, rest) = y.split_at_mut(x.len() / C0 * C0);
-        let start = i * TASK_LEN;
-        drop_run(isa, mask, start as u32, pixels(x), pixels_mut(whole));
-        let done = whole.len();
-        rest.copy_from_slice(&x[done..]);
-        drop_rest(mask, start + done, rest);
-    });
-}
-
-/// [`dropout`] with the result in the place of the input.
-pub fn dropout_in_place(isa: Isa, mask: &Dropout, x_y: &mut [f32]) {
-    x_y.par_chunks_mut(TASK_LEN).enumerate().for_each(|(i, x)| {
-        let (whole, rest) = x.split_at_mut(x.len() / C0 * C0);
-        let start = i * TASK_LEN;
+pub fn dropout(isa: Isa, mask: &Dropout, x: Option<&[f32]>, y: &mut [f32]) {
+    expect_len("the output", y.len(), x.map_or(y.len(), <[f32]>::len));
+    y.par_chunks_mut(TASK_LEN).enumerate().for_each(|(i, y)| {
+        let (start, done) = (i * TASK_LEN, y.len() / C0 * C0);
+        let x = x.map(|x| &x[start..start + y.len()]);
+        let (whole, rest) = y.split_at_mut(done);
         let whole = pixels_mut(whole);
-        drop_run(isa, mask, start as u32, whole, whole);
-        drop_rest(mask, start + whole.len() * C0, rest);
+        match x {
+            Some(x) => {
+                drop_run(isa, mask, start as u32, pixels(x), whole);
+                rest.copy_from_slice(&x[done..]);
+            }
+            None => drop_run(isa, mask, start as u32, whole, whole),
+        }
+        drop_rest(mask, start + done, rest);
     });
 }
 
@@ -131,23 +127,15 @@ pub fn dropout_in_place(isa: Isa, mask: &Dropout, x_y: &mut [f32]) {
 ///
 /// # Panics
 /// If a length does not match the shape.
-pub fn dropout_blocked(isa: Isa, shape: Blocked, mask: &Dropout, x: &[f32], y: &mut [f32]) {
-    expect_len("the input", x.len(), shape.len());
+pub fn dropout_blocked(isa: Isa, shape: Blocked, mask: &Dropout, x: Option<&[f32]>, y: &mut [f32]) {
+    expect_len("the input", x.map_or(y.len(), <[f32]>::len), shape.len());
     expect_len("the output", y.len(), shape.len());
     for_each_plane(shape, y, |n, c1, y| {
-        drop_plane(isa, mask, first_indices(shape, n, c1), pixels(&x[shape.plane(n, c1)]), pixels_mut(y));
-    });
-}
-
-/// [`dropout_blocked`] with the result in the place of the input.
-///
-/// # Panics
-/// If the length does not match the shape.
-pub fn dropout_blocked_in_place(isa: Isa, shape: Blocked, mask: &Dropout, x_y: &mut [f32]) {
-    expect_len("the tensor", x_y.len(), shape.len());
-    for_each_plane(shape, x_y, |n, c1, x| {
-        let x = pixels_mut(x);
-        drop_plane(isa, mask, first_indices(shape, n, c1), x, x);
+        let (first, y) = (first_indices(shape, n, c1), pixels_mut(y));
+        match x {
+            Some(x) => drop_plane(isa, mask, first, pixels(&x[shape.plane(n, c1)]), y),
+            None => drop_plane(isa, mask, first, y, y),
+        }
     });
 }
 
@@ -201,8 +189,8 @@ mod tests {
             let nchw: Vec<f32> = nchw.into_iter().map(|v| v as f32).collect();
             for isa in Isa::available() {
                 let (mut y, mut flat) = (vec![f32::NAN; x.len()], vec![f32::NAN; nchw.len()]);
-                dropout_blocked(isa, shape, &mask, &x, &mut y);
-                dropout(isa, &mask, &nchw, &mut flat);
+                dropout_blocked(isa, shape, &mask, Some(&x), &mut y);
+                dropout(isa, &mask, Some(&nchw), &mut flat);
                 for (i, x) in nchw.iter().enumerate() {
                     let expected = if keep(7, 3, 1, i as u64, 0.35) { x * (1.0 / 0.65) as f32 } else { 0.0 };
                     assert_eq!(flat[i], expected);
@@ -210,8 +198,8 @@ mod tests {
                 }
                 assert_eq!(y.iter().filter(|v| **v != 0.0).count(), flat.iter().filter(|v| **v != 0.0).count());
                 let (mut in_place, mut flat_in_place) = (x.clone(), nchw.clone());
-                dropout_blocked_in_place(isa, shape, &mask, &mut in_place);
-                dropout_in_place(isa, &mask, &mut flat_in_place);
+                dropout_blocked(isa, shape, &mask, None, &mut in_place);
+                dropout(isa, &mask, None, &mut flat_in_place);
                 assert_eq!((in_place, flat_in_place), (y, flat));
             }
         }
@@ -226,7 +214,7 @@ mod tests {
         let (x, nchw) = blocked(part, 1);
         for isa in Isa::available() {
             let mut y = vec![f32::NAN; x.len()];
-            dropout_blocked(isa, part, &mask.from_element(half as u64), &x, &mut y);
+            dropout_blocked(isa, part, &mask.from_element(half as u64), Some(&x), &mut y);
             for i in 0..half {
                 let kept = mask.keeps((half + i) as u64);
                 assert_eq!(y[position(part, i)] != 0.0, kept && nchw[i] != 0.0);
@@ -243,8 +231,8 @@ mod tests {
         let x = crate::testing::scattered(shape, &nchw);
         for isa in Isa::available() {
             let (mut y, mut flat) = (vec![0.0; x.len()], vec![0.0; nchw.len()]);
-            dropout_blocked(isa, shape, &mask, &x, &mut y);
-            dropout(isa, &mask, &nchw, &mut flat);
+            dropout_blocked(isa, shape, &mask, Some(&x), &mut y);
+            dropout(isa, &mask, Some(&nchw), &mut flat);
             for (i, flat) in flat.iter().enumerate() {
                 for y in [*flat, y[position(shape, i)]] {
                     assert!(if mask.keeps(i as u64) { y == f32::INFINITY } else { y.is_nan() }, "element {i}: {y}");
@@ -292,7 +280,7 @@ mod tests {
         let mask = Dropout::new(1, 2, 3, 0.5);
         same_bits_on_any_threads(|isa| {
             let mut y = vec![0.0; x.len()];
-            dropout(isa, &mask, &x, &mut y);
+            dropout(isa, &mask, Some(&x), &mut y);
             vec![y]
         });
     }

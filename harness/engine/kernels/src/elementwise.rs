@@ -48,14 +48,12 @@ pub fn accumulate(isa: Isa, terms: &[&[f32]], sum: &mut [f32], rounding: Option<
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn scale(isa: Isa, factor: f32, x: &[f32], y: &mut [f32]) {
+pub fn scale(isa: Isa, factor: f32, x: Option<&[f32]>, y: &mut [f32]) {
+    let Some(x) = x else {
+        return y.par_chunks_mut(TASK_LEN).for_each(|x| scale_chunk_in_place(isa, factor, x));
+    };
     expect_len("the output", y.len(), x.len());
     y.par_chunks_mut(TASK_LEN).zip(x.par_chunks(TASK_LEN)).for_each(|(y, x)| scale_chunk(isa, factor, x, y));
-}
-
-/// [`scale`] with the result in the place of the input.
-pub fn scale_in_place(isa: Isa, factor: f32, x_y: &mut [f32]) {
-    x_y.par_chunks_mut(TASK_LEN).for_each(|x| scale_chunk_in_place(isa, factor, x));
 }
 
 #[track_caller]
@@ -138,10 +136,10 @@ mod tests {
         let x = filled(TASK_LEN + 1, 3);
         for isa in Isa::available() {
             let mut y = vec![0.0; x.len()];
-            scale(isa, 0.3, &x, &mut y);
+            scale(isa, 0.3, Some(&x), &mut y);
             assert!(x.iter().zip(&y).all(|(x, y)| *y == x * 0.3));
             let mut in_place = x.clone();
-            scale_in_place(isa, 0.3, &mut in_place);
+            scale(isa, 0.3, None, &mut in_place);
             assert_eq!(in_place, y);
         }
     }
@@ -152,7 +150,7 @@ mod tests {
         same_bits_on_any_threads(|isa| {
             let mut sum = vec![0.0; a.len()];
             add(isa, &[&a, &b], &mut sum, None);
-            scale_in_place(isa, 1.7, &mut sum);
+            scale(isa, 1.7, None, &mut sum);
             vec![sum]
         });
     }

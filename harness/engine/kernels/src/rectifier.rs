@@ -50,38 +50,28 @@ impl Rectifier {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn relu(isa: Isa, rectifier: Rectifier, x: &[f32], y: &mut [f32]) {
+pub fn relu(isa: Isa, rectifier: Rectifier, x: Option<&[f32]>, y: &mut [f32]) {
+    let Some(x) = x else {
+        return y.par_chunks_mut(TASK_LEN).for_each(|x| relu_chunk_in_place(isa, rectifier, x));
+    };
     expect_len("the output", y.len(), x.len());
     y.par_chunks_mut(TASK_LEN).zip(x.par_chunks(TASK_LEN)).for_each(|(y, x)| relu_chunk(isa, rectifier, x, y));
-}
-
-/// [`relu`] with the result in the place of the input.
-pub fn relu_in_place(isa: Isa, rectifier: Rectifier, x_y: &mut [f32]) {
-    x_y.par_chunks_mut(TASK_LEN).for_each(|x| relu_chunk_in_place(isa, rectifier, x));
 }
 
 /// Gradient of [`relu`]: `dy` but zero where `y` is at a bound, as PyTorch has it (it passes where `y` is NaN).
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn relu_gradient(isa: Isa, rectifier: Rectifier, y: &[f32], dy: &[f32], dx: &mut [f32]) {
-    expect_len("the output gradient", dy.len(), y.len());
+pub fn relu_gradient(isa: Isa, rectifier: Rectifier, y: &[f32], dy: Option<&[f32]>, dx: &mut [f32]) {
     expect_len("the input gradient", dx.len(), y.len());
+    let Some(dy) = dy else {
+        let chunks = dx.par_chunks_mut(TASK_LEN).zip(y.par_chunks(TASK_LEN));
+        return chunks.for_each(|(dx, y)| relu_gradient_chunk_in_place(isa, rectifier, y, dx));
+    };
+    expect_len("the output gradient", dy.len(), y.len());
     dx.par_chunks_mut(TASK_LEN)
         .zip(y.par_chunks(TASK_LEN).zip(dy.par_chunks(TASK_LEN)))
         .for_each(|(dx, (y, dy))| relu_gradient_chunk(isa, rectifier, y, dy, dx));
-}
-
-/// [`relu_gradient`] with the result in the place of the output gradient.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn relu_gradient_in_place(isa: Isa, rectifier: Rectifier, y: &[f32], dy_dx: &mut [f32]) {
-    expect_len("the output gradient", dy_dx.len(), y.len());
-    dy_dx
-        .par_chunks_mut(TASK_LEN)
-        .zip(y.par_chunks(TASK_LEN))
-        .for_each(|(dx, y)| relu_gradient_chunk_in_place(isa, rectifier, y, dx));
 }
 
 vectorised! {
@@ -129,12 +119,12 @@ mod tests {
         let x = values();
         for isa in Isa::available() {
             let mut y = vec![9.0; x.len()];
-            relu(isa, Rectifier::RELU, &x, &mut y);
+            relu(isa, Rectifier::RELU, Some(&x), &mut y);
             assert!(y[4].is_nan());
             assert_eq!((y[0], y[1], y[2], y[3], y[5], y[6]), (0.0, 0.0, 0.0, 2.5, f32::INFINITY, 0.0));
             assert!(x.iter().zip(&y).all(|(x, y)| x.is_nan() || *y == x.max(0.0)));
             let mut in_place = x.clone();
-            relu_in_place(isa, Rectifier::RELU, &mut in_place);
+            relu(isa, Rectifier::RELU, None, &mut in_place);
             assert_eq!(bits(&in_place), bits(&y));
         }
     }
@@ -148,14 +138,14 @@ mod tests {
         {
             let ceiling = if rectifier.ceiling.is_nan() { f32::INFINITY } else { rectifier.ceiling };
             let mut dx = vec![9.0; y.len()];
-            relu_gradient(isa, rectifier, &y, &dy, &mut dx);
+            relu_gradient(isa, rectifier, &y, Some(&dy), &mut dx);
             for i in 0..y.len() {
                 let within = y[i] > 0.0 && (y[i] < ceiling || y[i] == f32::INFINITY && ceiling == y[i]);
                 let expected = if within || y[i].is_nan() { dy[i] } else { 0.0 };
                 assert_eq!(dx[i], expected, "y = {}", y[i]);
             }
             let mut in_place = dy.clone();
-            relu_gradient_in_place(isa, rectifier, &y, &mut in_place);
+            relu_gradient(isa, rectifier, &y, None, &mut in_place);
             assert_eq!(bits(&in_place), bits(&dx));
         }
     }
@@ -164,7 +154,7 @@ mod tests {
     fn relu6_stops_at_six() {
         for isa in Isa::available() {
             let mut y = values();
-            relu_in_place(isa, Rectifier::RELU6, &mut y);
+            relu(isa, Rectifier::RELU6, None, &mut y);
             assert!(y[4].is_nan());
             assert_eq!((y[0], y[3], y[5], y[7], y[8]), (0.0, 2.5, 6.0, 6.0, 6.0));
         }
@@ -176,7 +166,7 @@ mod tests {
         same_bits_on_any_threads(|isa| {
             let (mut y, mut dx) = (a.clone(), vec![0.0; a.len()]);
             relu_gradient(isa, Rectifier::RELU6, &a, &b, &mut dx);
-            relu_in_place(isa, Rectifier::RELU, &mut y);
+            relu(isa, Rectifier::RELU, None, &mut y);
             vec![y, dx]
         });
     }

@@ -31,20 +31,14 @@ pub(super) fn rectifier(rectifier: Rectifier) -> kernel::Rectifier {
 pub(super) fn relu(op: &Relu, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, rectifier, x) = (call.isa, rectifier(op.rectifier), call.apart(0));
     let [y] = call.results()?;
-    match x {
-        Some(x) => kernel::relu(isa, rectifier, x, y),
-        None => kernel::relu_in_place(isa, rectifier, y),
-    }
+    kernel::relu(isa, rectifier, x, y);
     Ok(())
 }
 
 pub(super) fn relu_gradient(op: &ReluGrad, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, rectifier, dy, y) = (call.isa, rectifier(op.rectifier), call.apart(0), call.operand(1)?);
     let [dx] = call.results()?;
-    match dy {
-        Some(dy) => kernel::relu_gradient(isa, rectifier, y, dy, dx),
-        None => kernel::relu_gradient_in_place(isa, rectifier, y, dx),
-    }
+    kernel::relu_gradient(isa, rectifier, y, dy, dx);
     Ok(())
 }
 
@@ -62,10 +56,7 @@ pub(super) fn copy(mut call: Call<'_>) -> Result<(), KernelError> {
 pub(super) fn scale(factor: f64, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, x) = (call.isa, call.apart(0));
     let [y] = call.results()?;
-    match x {
-        Some(x) => elementwise::scale(isa, factor as f32, x, y),
-        None => elementwise::scale_in_place(isa, factor as f32, y),
-    }
+    elementwise::scale(isa, factor as f32, x, y);
     Ok(())
 }
 
@@ -96,11 +87,9 @@ pub(super) fn dropout(op: &Dropout, mut call: Call<'_>) -> Result<(), KernelErro
         Layout::Plain | Layout::FractalZ { .. } => None,
     };
     let [y] = call.results()?;
-    match (map, x) {
-        (Some(map), Some(x)) => dropout::dropout_blocked(isa, map, &mask, x, y),
-        (Some(map), None) => dropout::dropout_blocked_in_place(isa, map, &mask, y),
-        (None, Some(x)) => dropout::dropout(isa, &mask, x, y),
-        (None, None) => dropout::dropout_in_place(isa, &mask, y),
+    match map {
+        Some(map) => dropout::dropout_blocked(isa, map, &mask, x, y),
+        None => dropout::dropout(isa, &mask, x, y),
     }
     Ok(())
 }

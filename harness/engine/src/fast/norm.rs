@@ -30,7 +30,7 @@ pub(super) fn normalise(op: &BnTrainingUpdate, mut call: Call<'_>) -> Result<(),
     let [y] = call.results()?;
     match op.residual && fused.residual.is_none() {
         true => batch_norm::normalise_onto(isa, shape, x, &parameters, fused, y),
-        false => batch_norm::normalise(isa, shape, x, &parameters, fused, y),
+        false => batch_norm::normalise(isa, shape, Some(x), &parameters, fused, y),
     }
     Ok(())
 }
@@ -41,10 +41,7 @@ pub(super) fn infer(op: &BnInfer, mut call: Call<'_>) -> Result<(), KernelError>
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
     let fused = Fused { rounding: call.rounding(0), ..Fused::default() };
     let [y] = call.results()?;
-    match x {
-        Some(x) => batch_norm::normalise(isa, shape, x, &parameters, fused, y),
-        None => batch_norm::normalise_in_place(isa, shape, y, &parameters, fused),
-    }
+    batch_norm::normalise(isa, shape, x, &parameters, fused, y);
     Ok(())
 }
 
@@ -54,10 +51,7 @@ pub(super) fn infer_gradient(op: &BnInferGrad, mut call: Call<'_>) -> Result<(),
     // This gradient does not depend on mean and shift.
     let parameters = Parameters { mean: gamma, variance, gamma, beta: gamma, epsilon: op.eps };
     let [dx] = call.results()?;
-    match dy {
-        Some(dy) => batch_norm::stored_input_gradient(isa, shape, &parameters, dy, dx),
-        None => batch_norm::stored_input_gradient_in_place(isa, shape, &parameters, dx),
-    }
+    batch_norm::stored_input_gradient(isa, shape, &parameters, dy, dx);
     Ok(())
 }
 
@@ -80,10 +74,7 @@ pub(super) fn input_gradient(op: &BnTrainingReduceGrad, mut call: Call<'_>) -> R
     let forward = Normalised { x, parameters, relu: Relu::Absent, rounding: call.rounding(0) };
     let gradients = Gradients { gamma: &mut dgamma, beta: &mut dbeta };
     let [dx] = call.results()?;
-    match dy {
-        Some(dy) => batch_norm::input_gradient(isa, shape, &forward, dy, &gradients, dx),
-        None => batch_norm::input_gradient_in_place(isa, shape, &forward, dx, &gradients),
-    }
+    batch_norm::input_gradient(isa, shape, &forward, dy, &gradients, dx);
     Ok(())
 }
 
@@ -106,10 +97,7 @@ pub(super) fn gradient(op: &BnTrainingGrad, mut call: Call<'_>) -> Result<(), Ke
         return Ok(());
     }
     let [dx, gamma, beta] = call.results()?;
-    match dy {
-        Some(dy) => batch_norm::backward(isa, shape, &forward, dy, dx, Gradients { gamma, beta }),
-        None => batch_norm::backward_in_place(isa, shape, &forward, dx, Gradients { gamma, beta }),
-    }
+    batch_norm::backward(isa, shape, &forward, dy, dx, Gradients { gamma, beta });
     Ok(())
 }
 

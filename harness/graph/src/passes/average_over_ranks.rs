@@ -67,12 +67,7 @@ impl Pass for AverageOverRanks {
             means.extend(scalars.into_iter().zip(results));
         }
         draft.patch.redirect.extend(means.iter().map(|(from, to)| (*from, *to)));
-        for (n, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.phase == Phase::Update) {
-            let inputs: Vec<_> = node.inputs.iter().map(|v| *means.get(v).unwrap_or(v)).collect();
-            if inputs != node.inputs {
-                draft.replace(n, Node { inputs, ..node.clone() });
-            }
-        }
+        draft.reread(|node, v| means.get(&v).copied().filter(|_| node.phase == Phase::Update).unwrap_or(v));
         Ok(draft.finish(format!("{} buckets over {} ranks", buckets.len(), self.ranks)))
     }
 }

@@ -8,7 +8,7 @@
 use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, Phase, Scope},
+    graph::{Graph, Phase, Scope},
     ops::Transpose,
 };
 
@@ -33,13 +33,7 @@ impl Pass for ChannelsLastInput {
             let to = draft.add_typed(0, &scope, name, op.into(), vec![input.value], ty.clone());
             moved.push((input.value, to));
         }
-        for (n, node) in graph.nodes.iter().enumerate() {
-            let to = |v: &crate::ValueId| moved.iter().find(|(from, _)| from == v).map_or(*v, |(_, to)| *to);
-            let inputs: Vec<_> = node.inputs.iter().map(to).collect();
-            if inputs != node.inputs {
-                draft.replace(n, Node { inputs, ..node.clone() });
-            }
-        }
+        draft.reread(|_, v| moved.iter().find(|(from, _)| *from == v).map_or(v, |(_, to)| *to));
         Ok(draft.finish(format!("{} inputs", moved.len())))
     }
 }

@@ -8,7 +8,7 @@
 use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, Phase, Scope, ValueId},
+    graph::{Graph, Phase, Scope, ValueId},
     ops::{BnInfer, Concat, Fill},
     tensor::TensorType,
 };
@@ -51,13 +51,7 @@ impl Pass for NormalizeOnDevice {
             let to = draft.add(0, &scope, format!("{}/normalize", input.name), BnInfer { eps: 0.0 }, &operands)?;
             moved.push((input.value, to));
         }
-        for (n, node) in graph.nodes.iter().enumerate() {
-            let to = |v: &ValueId| moved.iter().find(|(from, _)| from == v).map_or(*v, |(_, to)| *to);
-            let inputs: Vec<_> = node.inputs.iter().map(to).collect();
-            if inputs != node.inputs {
-                draft.replace(n, Node { inputs, ..node.clone() });
-            }
-        }
+        draft.reread(|_, v| moved.iter().find(|(from, _)| *from == v).map_or(v, |(_, to)| *to));
         Ok(draft.finish(format!("{} inputs", moved.len())))
     }
 }

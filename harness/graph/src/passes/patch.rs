@@ -111,6 +111,16 @@ impl<'g> Draft<'g> {
         self.patch.insert.push(NewNode { node, near: n });
     }
 
+    /// Lets each node read `to(node, operand)` in place of each of its operands.
+    pub(super) fn reread(&mut self, to: impl Fn(&Node, ValueId) -> ValueId) {
+        for (n, node) in self.graph.nodes.iter().enumerate() {
+            let inputs: Vec<_> = node.inputs.iter().map(|v| to(node, *v)).collect();
+            if inputs != node.inputs {
+                self.replace(n, Node { inputs, ..node.clone() });
+            }
+        }
+    }
+
     /// The patch as a list; empty if it changes nothing.
     pub(super) fn finish(self, label: String) -> Vec<Patch> {
         if self.patch.insert.is_empty() && self.patch.remove.is_empty() {

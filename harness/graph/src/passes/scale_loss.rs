@@ -46,13 +46,10 @@ impl Pass for ScaleLoss {
             unscaled.insert(gradient, result);
         }
         let clips = |node: &Node| self.clips_scaled && graph.optimized(node).is_none();
-        for (n, node) in graph.nodes.iter().enumerate() {
+        draft.reread(|node, v| {
             let moved = if node.phase == Phase::Update && !clips(node) { &unscaled } else { &scaled };
-            let inputs: Vec<_> = node.inputs.iter().map(|v| *moved.get(v).unwrap_or(v)).collect();
-            if inputs != node.inputs {
-                draft.replace(n, Node { inputs, ..node.clone() });
-            }
-        }
+            *moved.get(&v).unwrap_or(&v)
+        });
         Ok(draft.finish("the loss is scaled".into()))
     }
 }

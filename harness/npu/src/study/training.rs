@@ -8,54 +8,44 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::{Better, Metric};
 
-/// Trainings that belong together. Scores are relative to the first row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingTable {
-    /// Its title.
-    pub title: String,
-    /// Remarks: what is reproduced, and what contradicts what.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// Profile of the recipe that is trained.
-    #[serde(default = "mini")]
-    pub profile: String,
-    /// Options of every row, as for `--set`, in addition to those of the study.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Scores with a smaller difference count as equal: this is the difference between seeds.
-    #[schemars(range(min = 0))]
-    pub spread: f64,
-    /// The rows.
-    #[schemars(length(min = 1))]
-    pub rows: Vec<TrainingRow>,
+zoo_recipe::settings! {
+    /// Trainings that belong together. Scores are relative to the first row.
+    pub struct TrainingTable {
+        /// Its title.
+        pub title: String,
+        /// Remarks: what is reproduced, and what contradicts what.
+        pub note?: String,
+        /// Profile of the recipe that is trained.
+        pub profile: String = "mini".to_owned(),
+        /// Options of every row, as for `--set`, in addition to those of the study.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Scores with a smaller difference count as equal: this is the difference between seeds.
+        #[schemars(range(min = 0))]
+        pub spread: f64,
+        /// The rows.
+        #[schemars(length(min = 1))]
+        pub rows: Vec<TrainingRow>,
+    }
 }
 
-fn mini() -> String {
-    "mini".to_owned()
-}
-
-/// One training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingRow {
-    /// How it differs from the other rows.
-    pub what: String,
-    /// Options, in addition to those of the table.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Where it runs, if not on the study's device: on another one, or `host` for this machine's fp32.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// The published score as a fraction: a number, or the ends of a range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<PublishedFigure>,
-    /// The published result, if it has no figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_outcome: Option<TrainingOutcome>,
-    /// Why published and measured scores differ, if they do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
+zoo_recipe::settings! {
+    /// One training.
+    pub struct TrainingRow {
+        /// How it differs from the other rows.
+        pub what: String,
+        /// Options, in addition to those of the table.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Where it runs, if not on the study's device: on another one, or `host` for this machine's fp32.
+        pub device?: String,
+        /// The published score as a fraction: a number, or the ends of a range.
+        pub published?: PublishedFigure,
+        /// The published result, if it has no figure.
+        pub published_outcome?: TrainingOutcome,
+        /// Why published and measured scores differ, if they do.
+        pub because?: String,
+    }
 }
 
 /// Result of a training, compared with the first row of the table.

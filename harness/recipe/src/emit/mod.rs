@@ -47,6 +47,8 @@ pub struct Origin<'a> {
     pub profile: Option<&'a str>,
     /// Values that were overridden, as `path=value`.
     pub sets: &'a [String],
+    /// Whether the network is written alone, without its training.
+    pub network_alone: bool,
     /// Version of zoo.
     pub version: &'a str,
 }
@@ -61,6 +63,7 @@ pub fn pytorch(
     origin: Origin<'_>,
 ) -> Result<Vec<(&'static str, String)>, Diagnostics> {
     let model = model(recipe, resolved)?;
+    let train = if origin.network_alone { None } else { Some(train(recipe, resolved)?) };
     let unwritten = |error: serde_yaml::Error| {
         let path = ConfigPath::default();
         let diagnostic = Diagnostic::error(recipe.span(""), path, format!("it cannot be written: {error}"));
@@ -80,12 +83,10 @@ pub fn pytorch(
         "fingerprint": format!("{:016x}", fingerprint(&yaml)),
     });
     let readme = readme(recipe, resolved, origin);
-    Ok(vec![
-        ("model.py", model),
-        ("README.md", readme),
-        ("recipe.yaml", yaml),
-        ("emitted.json", format!("{about:#}\n")),
-    ])
+    let mut files = vec![("model.py", model)];
+    files.extend(train.map(|train| ("train.py", train)));
+    files.extend([("README.md", readme), ("recipe.yaml", yaml), ("emitted.json", format!("{about:#}\n"))]);
+    Ok(files)
 }
 
 /// Kind, type and shape of an input, without the batch.
@@ -107,25 +108,31 @@ fn fingerprint(text: &str) -> u64 {
 fn readme(recipe: &Recipe, resolved: &ResolvedModel, origin: Origin<'_>) -> String {
     let class = class_name(recipe);
     let about = recipe.description.as_deref().unwrap_or(&recipe.name);
-    let shapes: Vec<String> = resolved
-        .inputs
-        .iter()
-        .map(|(name, shape)| {
-            let extents: Vec<String> = shape.extents().iter().map(|extent| extent.0.to_string()).collect();
-            format!("`{name}` of `[N, {}]`", extents.join(", "))
-        })
-        .collect();
+    let shapes = resolved.inputs.iter().map(|(name, shape)| {
+        let extents: Vec<String> = shape.extents().iter().map(|extent| extent.0.to_string()).collect();
+        format!("`{name}` of `[N, {}]`", extents.join(", "))
+    });
+    let shapes: Vec<String> = shapes.collect();
     let command = std::iter::once(format!("zoo emit {} --to pytorch", origin.recipe))
         .chain(origin.profile.map(|profile| format!("--profile {profile}")))
-        .chain(origin.sets.iter().map(|set| format!("--set '{set}'")));
+        .chain(origin.sets.iter().map(|set| format!("--set '{set}'")))
+        .chain(origin.network_alone.then(|| "--network".to_owned()));
+    let command: Vec<String> = command.collect();
+    let training = match origin.network_alone {
+        true => String::new(),
+        false => "\nTrain it on a GPU, on an NPU, or on all GPUs of a machine:\n\n```\npython train.py --device cuda \
+                  --precision bf16\npython train.py --device npu\ntorchrun --nproc-per-node 8 train.py --device cuda\n```\n\n\
+                  It writes `log.jsonl` and `checkpoint.pt` into `--out`, goes on with `--resume`, and ends with exit \
+                  code 1 if it misses the target. `python train.py --help` lists the options. It needs torchvision.\n"
+            .to_owned(),
+    };
     format!(
         "# {}\n\n{about}.\n\n`model.py` has the network, `{class}`, for {}. It needs PyTorch 2.4 or later. `recipe.yaml` \
-         is what it was written from, by `{}` of zoo {}.\n\n```\npython -c 'from model import {class}; \
-         print({class}())'\npython -m zoo_golden prove .\n```\n\nThe first prints the modules. The second proves that the \
-         program is the recipe: its operations, and its numbers where there is a golden.\n",
+         is what it was written from, by `{}` of zoo {}.\n{training}\nProve that it is the recipe: its operations, and \
+         its numbers where there is a golden:\n\n```\npython -m zoo_golden prove .\n```\n",
         recipe.name,
         shapes.join(" and "),
-        command.collect::<Vec<_>>().join(" "),
+        command.join(" "),
         origin.version,
     )
 }

@@ -31,7 +31,7 @@ impl Word for AdaptiveAvgPool {
         )
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("adaptive_avg_pool {}", self.out)).into()
     }
 }

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
@@ -34,9 +34,5 @@ impl Word for AddParameter {
         let mut pieces = vec![Piece::Value(at.x(), Binding::Sum), Piece::Text(" + ".into())];
         pieces.extend(own.pieces);
         Ok(at.function(Code { pieces, binding: Binding::Sum }))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("add_parameter").into()
     }
 }

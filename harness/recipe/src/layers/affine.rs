@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -42,9 +42,5 @@ impl Word for Affine {
         at.helper(AFFINE);
         let arguments = vec![Code::number(at.last())];
         at.module(Code::call("Affine", arguments))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("affine").into()
     }
 }

@@ -38,7 +38,7 @@ impl Word for Again {
         at.body(&self.called, at.x())
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Again(&self.called.layers)
     }
 }

@@ -20,8 +20,7 @@ zoo_settings::settings! {
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
         /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub mask: Option<String> = None,
+        pub mask?: String,
         /// Share of the probabilities set to zero in training.
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
         pub dropout: f64 = 0.0,
@@ -105,7 +104,7 @@ impl Word for Attention {
         Ok(at.function(Code { pieces, binding: Binding::Tight }))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let reads = self.mask.iter().map(String::as_str).collect();
         Step { reads, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }

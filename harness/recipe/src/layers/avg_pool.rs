@@ -15,8 +15,7 @@ zoo_settings::settings! {
         /// Size of the window.
         pub kernel: Pair,
         /// Step of the window; by default the size of the window.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub stride: Option<Pair> = None,
+        pub stride?: Pair,
         /// Zeros around the image.
         pub pad: Padding = Padding::default(),
         /// Round the output size up instead of down.
@@ -56,7 +55,7 @@ impl Word for AvgPool {
         at.either_on(x, "nn.AvgPool2d", "functional.avg_pool2d", arguments)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let window = window::text(self.kernel, self.stride.unwrap_or(self.kernel), self.pad, self.kernel);
         Step::new(Work::Size, format!("avg_pool {window}")).into()
     }

@@ -47,7 +47,7 @@ impl Word for Block {
         at.block(&self.block, &given, &self.body)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.body.layers)
     }
 

@@ -86,7 +86,7 @@ impl Word for BlurPool {
         at.pure(Code::applied("blur", at.x(), vec![Code::list(weights), stride]))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("blur_pool {}/{}", self.kernel.0, self.stride.0)).into()
     }
 }

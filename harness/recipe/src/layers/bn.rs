@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
@@ -68,10 +68,6 @@ impl Word for Bn {
             }
         }
         at.module(Code::call(class, arguments))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("bn").into()
     }
 
     fn lint(&self, lints: &mut Lints<'_>) {

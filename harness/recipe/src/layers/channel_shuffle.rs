@@ -41,7 +41,7 @@ impl Word for ChannelShuffle {
         at.pure(apart.around("", ".transpose(1, 2).flatten(1, 2)", Binding::Tight))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("channel_shuffle {}", self.groups.0)).into()
     }
 }

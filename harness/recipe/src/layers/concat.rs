@@ -68,7 +68,7 @@ impl Word for Concat {
         })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let lanes = self.branches.iter().map(|branch| branch.layers.as_slice()).collect();
         Description::Branches { lanes, text: "concat", join: "concat" }
     }

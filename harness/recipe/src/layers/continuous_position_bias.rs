@@ -4,7 +4,7 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, Gather, Indices, MatMul, Reshape};
 use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
 
-use super::{Description, Module, RelativePositionBias, Step, Word, relative_position_bias};
+use super::{Module, RelativePositionBias, Word, relative_position_bias};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
@@ -137,10 +137,6 @@ impl Word for ContinuousPositionBias {
         at.shaped(bias, &[self.heads.0, height * width, height * width]);
         at.keep(&self.tap, bias);
         Ok(at.x())
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("continuous_position_bias").into()
     }
 }
 

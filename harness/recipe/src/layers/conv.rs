@@ -18,11 +18,11 @@ zoo_settings::settings! {
         /// Size of the window.
         pub kernel: Pair,
         /// Step of the window.
-        pub stride: Pair = Pair::ones(),
+        pub stride: Pair = Pair::ONES,
         /// Zeros around the image.
         pub pad: Padding = Padding::default(),
         /// Distance between adjacent taps of the window.
-        pub dilation: Pair = Pair::ones(),
+        pub dilation: Pair = Pair::ONES,
         /// Number of groups of input and output channels.
         pub groups: Size = Size(1),
         /// Whether a bias is added.
@@ -73,7 +73,7 @@ impl Word for Conv {
         at.module_on(x, Code::call("nn.Conv2d", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let mut text = format!("conv {}", window::text(self.kernel, self.stride, self.pad, Pair::ONES));
         if self.dilation != Pair::ONES {
             text += &format!(", dilation {}", one(self.dilation));

@@ -88,7 +88,7 @@ impl Word for Conv1d {
         at.module(Code::call("nn.Conv1d", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let mut text = format!("conv1d {}", self.kernel.0);
         for (word, value, usual) in [
             ("stride", self.stride.0, 1),

@@ -17,7 +17,7 @@ zoo_settings::settings! {
         /// Size of the window.
         pub kernel: Pair,
         /// Step of the window in the output.
-        pub stride: Pair = Pair::ones(),
+        pub stride: Pair = Pair::ONES,
         /// Rows and columns removed from the output.
         pub pad: Padding = Padding::default(),
         /// Whether a bias is added.
@@ -76,7 +76,7 @@ impl Word for ConvTranspose {
         at.module(Code::call("nn.ConvTranspose2d", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let window = window::text(self.kernel, self.stride, self.pad, Pair::ONES);
         Step::new(Work::Conv, format!("conv_transpose {window}")).into()
     }

@@ -13,14 +13,11 @@ zoo_settings::settings! {
     /// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.
     pub struct Crop {
         /// Rows and columns to remove on each side.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub margin: Option<Size> = None,
+        pub margin?: Size,
         /// A tap or an input of the model with the height and width of the result.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub like: Option<String> = None,
+        pub like?: String,
         /// Only crop maps that are narrower than this.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub narrower_than: Option<Size> = None,
+        pub narrower_than?: Size,
     }
 }
 
@@ -100,7 +97,7 @@ impl Word for Crop {
         at.pure(Code::applied("crop", at.x(), arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let by = self.margin.map(|margin| margin.0.to_string());
         let like = self.like.as_ref().map(|like| format!("like {like}"));
         Step::new(Work::Size, format!("crop {}", by.or(like).unwrap_or_default())).into()

@@ -37,7 +37,7 @@ impl Word for Cumsum {
         at.pure(Code::of(at.x(), text))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(if self.reverse { "cumsum reverse" } else { "cumsum" }).into()
     }
 }

@@ -21,38 +21,29 @@ zoo_settings::settings! {
         pub heads: Size,
         /// Number of heads of keys and values, each shared by several query heads (arXiv 2305.13245); by default
         /// `heads`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub kv_heads: Option<Size> = None,
+        pub kv_heads?: Size,
         /// Tap of the keys; values must come from a tap too.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub key: Option<String> = None,
+        pub key?: String,
         /// Tap of the values.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub value: Option<String> = None,
+        pub value?: String,
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
         /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub mask: Option<String> = None,
+        pub mask?: String,
         /// Tap or input `[T]` of numbers: a token only sees tokens with the same number (packed samples, or the regions
         /// of shifted windows).
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub segments: Option<String> = None,
+        pub segments?: String,
         /// Tap `[heads, T, T]` that is added to the scores, for example of `relative_position_bias`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub bias: Option<String> = None,
+        pub bias?: String,
         /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and
         /// keys times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub cosine: Option<String> = None,
+        pub cosine?: String,
         /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub rotary: Option<Rotary> = None,
+        pub rotary?: Rotary,
         /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
         /// default, their probability is 0, whatever their scores.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = 0))]
-        pub masked: Option<f64> = None,
+        pub masked?: f64,
         /// Share of the probabilities set to zero in training.
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
         pub dropout: f64 = 0.0,
@@ -296,7 +287,7 @@ impl Word for DotProductAttention {
         Ok(at.function(Code::applied("join_heads", y, Vec::new())))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias, &self.cosine]
             .into_iter()
             .flatten()

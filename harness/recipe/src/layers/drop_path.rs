@@ -40,7 +40,7 @@ impl Word for DropPath {
         at.either(Code::call("StochasticDepth", vec![rate, row]), Code::applied("stochastic_depth", at.x(), training))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("drop_path {}", self.rate)).into()
     }
 }

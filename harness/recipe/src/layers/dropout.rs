@@ -35,7 +35,7 @@ impl Word for Dropout {
         at.either(Code::call("nn.Dropout", vec![rate]), Code::applied("functional.dropout", at.x(), training))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("dropout {}", self.rate)).into()
     }
 

@@ -29,7 +29,7 @@ impl Word for Elu {
         at.either(Code::call("nn.ELU", more.clone()), Code::applied("functional.elu", at.x(), more))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(if self.alpha == 1.0 { "elu".to_owned() } else { format!("elu {}", self.alpha) }).into()
     }
 }

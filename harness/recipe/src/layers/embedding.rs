@@ -18,8 +18,7 @@ zoo_settings::settings! {
         pub size: Size,
         /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where
         /// this row starts at 0).
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub padding: Option<Count> = None,
+        pub padding?: Count,
         /// Initialisation of the parameter.
         pub init: Init = Init::Normal(NormalInit { std: 1.0 }),
     }
@@ -49,7 +48,7 @@ impl Word for Embedding {
         at.module(Code::call("nn.Embedding", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, "embedding").into()
     }
 }

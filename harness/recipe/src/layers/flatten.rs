@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -24,9 +24,5 @@ impl Word for Flatten {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.either(Code::text("nn.Flatten()"), Code::of(at.x(), ".flatten(1)"))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("flatten").into()
     }
 }

@@ -32,7 +32,7 @@ impl Word for FromTap {
         Ok(at.tap(&self.0))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::From(&self.0)
     }
 }

@@ -39,7 +39,7 @@ impl Word for Gate {
         })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Branches { lanes: vec![&[], &self.body.layers], text: "gate mul", join: "mul" }
     }
 

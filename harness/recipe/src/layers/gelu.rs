@@ -53,7 +53,7 @@ impl Word for Gelu {
         at.either(Code::call("nn.GELU", more.clone()), Code::applied("functional.gelu", at.x(), more))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(match self.approximate {
             Approximation::None => "gelu",
             Approximation::Tanh => "gelu tanh",

@@ -26,7 +26,7 @@ impl Word for GlobalAvgPool {
         )
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, "global_avg_pool").into()
     }
 }

@@ -62,7 +62,7 @@ impl Word for GroupNorm {
         at.module(Code::call("nn.GroupNorm", arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("group_norm {}", self.groups.0)).into()
     }
 }

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -38,9 +38,5 @@ impl Word for InstanceNorm {
         let class = if at.input().len() == 4 { "nn.InstanceNorm2d" } else { "nn.InstanceNorm1d" };
         let arguments = std::iter::once(Code::number(at.extent(1))).chain(eps.clone()).collect();
         at.either(Code::call(class, arguments), Code::applied("functional.instance_norm", at.x(), eps))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("instance_norm").into()
     }
 }

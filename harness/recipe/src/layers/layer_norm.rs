@@ -3,7 +3,7 @@
 use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -96,9 +96,5 @@ impl Word for LayerNorm {
             at.helper(CHANNELS_FIRST);
         }
         at.module(Code::call(if self.channels_first { "LayerNorm2d" } else { "nn.LayerNorm" }, arguments))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("layer_norm").into()
     }
 }

@@ -6,7 +6,7 @@ use zoo_graph::{
     ops::{self, DeviceName},
 };
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
@@ -55,9 +55,5 @@ impl Word for LayerScale {
             pieces.push(Piece::Text("[:, None, None]".into()));
         }
         Ok(at.function(Code { pieces, binding: Binding::Product }))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("layer_scale").into()
     }
 }

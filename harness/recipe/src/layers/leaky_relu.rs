@@ -31,7 +31,7 @@ impl Word for LeakyRelu {
         )
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("leaky_relu {}", self.slope)).into()
     }
 }

@@ -115,7 +115,7 @@ impl Word for Linear {
         Ok(at.function(Code::applied("partly_biased", at.x(), vec![child, Code::list(parts)])))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, "linear").into()
     }
 }

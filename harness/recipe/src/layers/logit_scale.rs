@@ -3,7 +3,7 @@
 use zoo_graph::formula::Formula;
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
@@ -70,9 +70,5 @@ impl Word for LogitScale {
         at.shaped(factor, &[self.heads.0, 1, 1]);
         at.keep(&self.tap, factor);
         Ok(at.x())
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("logit_scale").into()
     }
 }

@@ -47,7 +47,7 @@ impl Word for Lrn {
         )
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("lrn {}", self.size.0)).into()
     }
 }

@@ -72,7 +72,7 @@ impl Word for Map {
         at.formula(&formula, &operands)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step {
             reads: self.taps.values().map(String::as_str).collect(),
             rides: self.taps.is_empty(),

@@ -54,7 +54,7 @@ impl Word for MergePatches {
         at.pure(Code::applied("merge_patches", at.x(), size))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("merge {}", self.size)).into()
     }
 }

@@ -149,7 +149,7 @@ macro_rules! layers {
             /// What it is to a reader.
             pub fn describe(&self) -> Description<'_> {
                 match self {
-                    $(Self::$name(word) => word.describe(),)*
+                    $(Self::$name(word) => word.describe($tag),)*
                 }
             }
 
@@ -291,8 +291,10 @@ pub(crate) trait Word {
     /// Writes it as PyTorch; returns its result.
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic>;
 
-    /// What it is to a reader.
-    fn describe(&self) -> Description<'_>;
+    /// What it is to a reader; by default a small step that its key describes.
+    fn describe(&self, key: &'static str) -> Description<'_> {
+        Step::riding(key).into()
+    }
 
     /// The lists of layers that it runs itself.
     fn bodies_mut(&mut self) -> Vec<&mut Body> {

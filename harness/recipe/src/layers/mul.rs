@@ -34,7 +34,7 @@ impl Word for Mul {
         Ok(at.function(Code::operation(at.x(), "*", other)))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::reading("mul", &self.0).into()
     }
 }

@@ -54,7 +54,7 @@ impl Word for Pad {
         }
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let mode = match self.mode {
             PadMode::Zeros => "",
             PadMode::Reflect => " reflect",

@@ -6,7 +6,7 @@ use zoo_graph::{
     ops::{DeviceName, Reshape, Transpose},
 };
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -32,9 +32,5 @@ impl Word for PairLogSoftmax {
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let pairs = Code::of(at.x(), ".unflatten(1, (2, -1)).permute(0, 2, 3, 4, 1)");
         at.pure(Code::call("functional.log_softmax", vec![pairs, Code::text("dim=-1")]))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("pair_log_softmax").into()
     }
 }

@@ -15,7 +15,7 @@ zoo_settings::settings! {
         /// Size of the window.
         pub kernel: Pair,
         /// Step of the window.
-        pub stride: Pair = Pair::ones(),
+        pub stride: Pair = Pair::ONES,
         /// Zeros around the image.
         pub pad: Padding = Padding::default(),
     }
@@ -50,7 +50,7 @@ impl Word for Patches {
         at.pure(Code::applied("extract_patches", x, arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let window = window::text(self.kernel, self.stride, self.pad, Pair::ONES);
         Step::new(Work::Size, format!("patches {window}")).into()
     }

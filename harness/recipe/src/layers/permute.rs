@@ -30,7 +30,7 @@ impl Word for Permute {
         at.pure(Code::method(at.x(), "permute", order.collect()))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let order: Vec<String> = self.order.iter().map(usize::to_string).collect();
         Step::new(Work::Size, format!("permute {}", order.join(" "))).into()
     }

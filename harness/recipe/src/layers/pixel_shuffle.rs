@@ -39,7 +39,7 @@ impl Word for PixelShuffle {
         at.either(Code::call("nn.PixelShuffle", by.clone()), Code::applied("functional.pixel_shuffle", at.x(), by))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("pixel_shuffle {}", self.by.0)).into()
     }
 }

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init::NormalInit, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
@@ -47,9 +47,5 @@ impl Word for Positions {
         pieces.push(Piece::Value(x, Binding::Tight));
         pieces.push(Piece::Text(".device))".into()));
         Ok(at.function(Code { pieces, binding: Binding::Sum }))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("positions").into()
     }
 }

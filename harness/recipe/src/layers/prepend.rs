@@ -41,7 +41,7 @@ impl Word for Prepend {
         Ok(at.function(Code::call("torch.cat", arguments)))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Join, "prepend").into()
     }
 }

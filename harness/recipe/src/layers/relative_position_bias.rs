@@ -3,7 +3,7 @@
 use zoo_graph::ops::{Gather, Indices, Reshape};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
@@ -86,10 +86,6 @@ impl Word for RelativePositionBias {
         at.shaped(bias, &[self.heads.0, height * width, height * width]);
         at.keep(&self.tap, bias);
         Ok(at.x())
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("relative_position_bias").into()
     }
 }
 

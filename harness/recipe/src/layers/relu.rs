@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -21,9 +21,5 @@ impl Word for Relu {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.either(Code::text("nn.ReLU()"), Code::call("functional.relu", vec![Code::value(at.x())]))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("relu").into()
     }
 }

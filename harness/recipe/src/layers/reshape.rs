@@ -33,7 +33,7 @@ impl Word for Reshape {
         at.pure(Code::method(at.x(), "reshape", shape))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let extents: Vec<String> = self.to.iter().map(|extent| extent.0.to_string()).collect();
         Step::new(Work::Size, format!("reshape {}", extents.join("x"))).into()
     }

@@ -44,7 +44,7 @@ impl Word for Residual {
         })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let lanes = vec![self.main.layers.as_slice(), &self.shortcut.layers];
         Description::Branches { lanes, text: "residual add", join: "add" }
     }

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -31,9 +31,5 @@ impl Word for RmsNorm {
         let eps = Code::named("eps", Code::number(at.real("eps", self.eps)));
         let arguments = vec![Code::number(at.last()), eps];
         at.module(Code::call("nn.RMSNorm", arguments))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("rms_norm").into()
     }
 }

@@ -39,7 +39,7 @@ impl Word for Roll {
         at.pure(Code::applied("torch.roll", at.x(), arguments))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let by: Vec<String> = self.by.iter().map(i32::to_string).collect();
         Step::new(Work::Size, format!("roll {}", by.join(" "))).into()
     }

@@ -28,7 +28,7 @@ impl Word for Scale {
         at.pure(Code { pieces, binding: Binding::Product })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::riding(format!("scale {}", self.by)).into()
     }
 }

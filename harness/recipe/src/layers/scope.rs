@@ -35,7 +35,7 @@ impl Word for Scope {
         at.body(&self.body, at.x())
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.body.layers)
     }
 

@@ -40,7 +40,7 @@ impl Word for Sequential {
         at.inside(|inner, x| inner.row(&self.body, x))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.body.layers)
     }
 

@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -22,9 +22,5 @@ impl Word for Sigmoid {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.either(Code::text("nn.Sigmoid()"), Code::call("torch.sigmoid", vec![Code::value(at.x())]))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("sigmoid").into()
     }
 }

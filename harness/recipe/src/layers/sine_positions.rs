@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -53,9 +53,5 @@ impl Word for SinePositions {
         at.helper(SINES);
         let base = Code::number(at.real("base", self.base));
         at.pure(Code::applied("add_sine_positions", at.x(), vec![base]))
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("sine_positions").into()
     }
 }

@@ -48,7 +48,7 @@ impl Word for Slice {
         at.pure(Code { pieces, binding: Binding::Tight })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("slice {}+{}", self.from.0, self.size.0)).into()
     }
 }

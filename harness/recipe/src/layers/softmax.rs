@@ -2,7 +2,7 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
-use super::{Description, Module, Step, Word};
+use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
@@ -24,9 +24,5 @@ impl Word for Softmax {
             Code::text("nn.Softmax(dim=-1)"),
             Code::call("functional.softmax", vec![Code::value(at.x()), Code::text("dim=-1")]),
         )
-    }
-
-    fn describe(&self) -> Description<'_> {
-        Step::riding("softmax").into()
     }
 }

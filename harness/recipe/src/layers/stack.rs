@@ -85,7 +85,7 @@ impl Word for Stack {
         at.stack(&self.block, &items)
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.uses.layers)
     }
 

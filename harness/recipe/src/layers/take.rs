@@ -42,7 +42,7 @@ impl Word for Take {
         at.pure(Code { pieces, binding: Binding::Tight })
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Size, format!("take {}", self.index.0)).into()
     }
 }

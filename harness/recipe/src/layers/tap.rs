@@ -34,7 +34,7 @@ impl Word for Tap {
         Ok(at.x())
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Tap(&self.0)
     }
 }

@@ -12,8 +12,7 @@ zoo_settings::settings! {
     /// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.
     pub struct Tokens {
         /// Numbers per token, if a pixel becomes several tokens: for example, what a detector predicts for each anchor.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub size: Option<Size> = None,
+        pub size?: Size,
     }
 }
 
@@ -53,7 +52,7 @@ impl Word for Tokens {
         }
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let size = self.size.map(|Size(size)| format!(" of {size}"));
         Step::new(Work::Size, format!("tokens{}", size.unwrap_or_default())).into()
     }

@@ -15,8 +15,7 @@ zoo_settings::settings! {
         /// Name of the embedding.
         pub table: String,
         /// Name of a bias parameter with one number per row, initialised with 0; by default there is none.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub bias: Option<String> = None,
+        pub bias?: String,
     }
 }
 
@@ -61,7 +60,7 @@ impl Word for Unembed {
         Ok(at.function(Code::applied("functional.linear", at.x(), arguments)))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, format!("unembed {}", self.table)).into()
     }
 }

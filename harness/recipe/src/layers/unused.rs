@@ -35,7 +35,7 @@ impl Word for Unused {
         Ok(at.x())
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Unused(&self.body.layers)
     }
 }

@@ -16,14 +16,11 @@ zoo_settings::settings! {
     /// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
     pub struct Upsample {
         /// Scale factor.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub scale: Option<Pair> = None,
+        pub scale?: Pair,
         /// Height and width of the output.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub size: Option<Pair> = None,
+        pub size?: Pair,
         /// A tap or an input of the model with the height and width of the output.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub like: Option<String> = None,
+        pub like?: String,
         /// Interpolation.
         pub mode: UpsampleMode = UpsampleMode::default(),
         /// For `bilinear`: align the centres of the corner pixels instead of their corners.
@@ -102,7 +99,7 @@ impl Word for Upsample {
         at.either(Code::call("nn.Upsample", options.clone()), Code::applied("functional.interpolate", at.x(), options))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         let mode = match (self.mode, self.align_corners) {
             (UpsampleMode::Nearest, _) => "nearest",
             (UpsampleMode::Bilinear, true) => "bilinear, aligned corners",

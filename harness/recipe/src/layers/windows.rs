@@ -23,8 +23,7 @@ zoo_settings::settings! {
         pub shift: Count = Count::default(),
         /// Name of a tap for the layers inside, with the number of the region of each token, for `segments` of
         /// attention. Tokens that share a window only because of the shift have different numbers.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub segments: Option<String> = None,
+        pub segments?: String,
         /// The layers.
         #[schemars(length(min = 1))]
         pub body: Body,
@@ -200,7 +199,7 @@ impl Word for Windows {
         Ok(at.function(Code::applied("join_windows", y, vec![shape, size, shift])))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Description::Row(&self.body.layers)
     }
 

@@ -45,7 +45,7 @@ impl Word for Xcorr {
         Ok(at.function(Code::applied("depthwise_correlation", at.x(), vec![kernel])))
     }
 
-    fn describe(&self) -> Description<'_> {
+    fn describe(&self, _: &'static str) -> Description<'_> {
         Step::reading("xcorr", &self.kernel).into()
     }
 }

@@ -16,8 +16,7 @@ zoo_settings::settings! {
     /// `[T, K]` or `[K, H, W]`.
     pub struct SoftmaxCrossEntropy {
         /// Output of the model with the logits, if the model names its outputs.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub prediction: Option<String> = None,
+        pub prediction?: String,
         /// Input of the step that contains the true classes. The default `label` are the labels of the data, which have
         /// `model.classes` classes.
         #[serde(skip_serializing_if = "is_label")]
@@ -29,9 +28,8 @@ zoo_settings::settings! {
         pub smoothing_over: SmoothingOver = SmoothingOver::AllClasses,
         /// Label of the tokens or pixels that are ignored (PyTorch's `ignore_index`); 255 in the label maps of PASCAL
         /// VOC.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = 4294967295u32))]
-        pub ignore: Option<u32> = None,
+        pub ignore?: u32,
         /// Factor in the total.
         #[schemars(range(min = 0))]
         #[serde(skip_serializing_if = "is_one")]

@@ -16,12 +16,10 @@ term! {
     pub struct SoftmaxDice called "dice" {
         /// Output of the model with the logits `[K, H, W]`, if the model names its outputs. The input `label` contains
         /// the class of each pixel.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub prediction: Option<String> = None,
+        pub prediction?: String,
         /// Label of the pixels that are left out of all sums; 255 in the label maps of PASCAL VOC.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = 65535))]
-        pub ignore: Option<u32> = None,
+        pub ignore?: u32,
         /// Added to numerator and denominator.
         #[schemars(range(min = 0))]
         pub eps: f64 = 1e-5,

@@ -39,12 +39,10 @@ zoo_settings::settings! {
         #[serde(rename = "match")]
         pub patterns: Patterns,
         /// Weight decay of these parameters, instead of the one of the optimizer; `no_decay` does not apply to them.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 0))]
-        pub weight_decay: Option<f64> = None,
+        pub weight_decay?: f64,
         /// Factor on the learning rate, such as `64x` or `0.1x`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub lr: Option<LrFactor> = None,
+        pub lr?: LrFactor,
     }
 }
 

@@ -14,8 +14,7 @@ zoo_settings::settings! {
         #[schemars(range(min = 0))]
         pub min_lr: f64 = 0.0,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
         /// Unit of t.
         pub per: Per = Per::default(),
         /// Range of T.

@@ -19,8 +19,7 @@ zoo_settings::settings! {
         /// Unit of t.
         pub per: Per = Per::Epoch,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
     }
 }
 

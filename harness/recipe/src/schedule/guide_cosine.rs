@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::{Clock, Curve, real};
+use super::{Clock, Curve, Warmup, real};
 use crate::schema::Period;
 
 zoo_settings::settings! {
@@ -45,5 +45,9 @@ impl Curve for GuideCosine {
             "cosine = 0.5 * (1 + math.cos(math.pi * 2 * 0.47 * step / length))".to_owned(),
             format!("return {top} * (linear * cosine + 0.00001)"),
         ]
+    }
+
+    fn warmup(&self) -> Option<&Warmup> {
+        None
     }
 }

@@ -11,8 +11,7 @@ zoo_settings::settings! {
         #[schemars(range(min = 0))]
         pub base_lr: f64,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
     }
 }
 

@@ -12,8 +12,7 @@ zoo_settings::settings! {
         #[schemars(extend("exclusiveMinimum" = 0))]
         pub end_lr: f64,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
         /// Unit of t.
         pub per: Per = Per::default(),
     }

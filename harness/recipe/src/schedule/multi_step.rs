@@ -17,8 +17,7 @@ zoo_settings::settings! {
         #[schemars(length(min = 1))]
         pub milestones: Vec<Period>,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
     }
 }
 

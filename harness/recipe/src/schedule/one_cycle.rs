@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::time::part;
-use super::{Clock, Curve, real};
+use super::{Clock, Curve, Warmup, real};
 
 zoo_settings::settings! {
     /// From max_lr/div_factor up to `max_lr` at step pct_start*total - 1, and from there down to
@@ -74,6 +74,10 @@ impl Curve for OneCycle {
             format!("    return {}", between(&first, &peak, "share(step, top)")),
             format!("return {}", between(&peak, &last, "share(step - top, end - top)")),
         ]
+    }
+
+    fn warmup(&self) -> Option<&Warmup> {
+        None
     }
 }
 

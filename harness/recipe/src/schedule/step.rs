@@ -16,8 +16,7 @@ zoo_settings::settings! {
         /// Interval between drops.
         pub every: Period,
         /// Warm-up at the beginning.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub warmup: Option<Warmup> = None,
+        pub warmup?: Warmup,
     }
 }
 

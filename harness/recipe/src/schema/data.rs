@@ -16,8 +16,7 @@ zoo_settings::settings! {
         /// The data set.
         pub source: Source,
         /// Where the data set can be downloaded, for users who do not have it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub download: Option<String> = None,
+        pub download?: String,
         /// What happens if a sample is broken or unreadable.
         pub on_error: OnError = OnError::default(),
     }
@@ -166,8 +165,7 @@ zoo_settings::settings! {
         pub val: PathBuf = "val".into(),
         /// File below `root` with one class folder per line, in the order of class indices; by default the folders are
         /// sorted. All splits have the same classes.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub classes_from: Option<PathBuf> = None,
+        pub classes_from?: PathBuf,
     }
 }
 

@@ -16,8 +16,7 @@ zoo_settings::settings! {
         /// A step with a loss above this value, or with a NaN loss, updates no parameter. Running statistics are still
         /// updated, unless the loss is NaN.
         #[schemars(extend("exclusiveMinimum" = 0))]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub skip_loss_above: Option<f64> = None,
+        pub skip_loss_above?: f64,
     }
 }
 

@@ -7,11 +7,9 @@ zoo_settings::settings! {
     /// then from `model.init`, then from PyTorch (`torch_default`).
     pub struct WeightInit {
         /// Initialisation of the weight.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub weight: Option<Init> = None,
+        pub weight?: Init,
         /// Initialisation of the bias.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub bias: Option<Init> = None,
+        pub bias?: Init,
     }
 }
 
@@ -44,11 +42,9 @@ zoo_settings::settings! {
     pub struct BnInit {
         /// Value of all elements of the scale. Zero for the last normalisation of a residual branch makes the block
         /// start as the identity (arXiv 1706.02677).
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub gamma: Option<f64> = None,
+        pub gamma?: f64,
         /// Value of all elements of the shift.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub beta: Option<f64> = None,
+        pub beta?: f64,
     }
 }
 

@@ -19,17 +19,14 @@ settings! {
         #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
         pub validation: f64 = TextFile::VALIDATION,
         /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 1000000000))]
-        pub windows: Option<usize> = None,
+        pub windows?: usize,
         /// A tokenizer (BPE, WordPiece or Unigram) of Hugging Face's `tokenizers`: the path of a `tokenizer.json`. Its
         /// post-processor, truncation and padding are not used. By default text is read by characters.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub tokenizer: Option<PathBuf> = None,
+        pub tokenizer?: PathBuf,
         /// The vocabulary of a text without `tokenizer`: characters in the order of their classes; by default those of
         /// the file by code point. A run stores its vocabulary and uses it for other files.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub vocabulary: Option<String> = None,
+        pub vocabulary?: String,
     }
 }
 
@@ -75,9 +72,8 @@ settings! {
         #[schemars(range(min = 1, max = 1000000))]
         pub val: usize = 200,
         /// Windows per epoch, each from a random position; by default the number of windows that fit side by side.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 1000000000))]
-        pub windows: Option<usize> = None,
+        pub windows?: usize,
         /// Seed of the whole text.
         pub seed: u64 = 0,
     }

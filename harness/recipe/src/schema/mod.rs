@@ -60,11 +60,9 @@ zoo_settings::settings! {
         #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*$"))]
         pub name: String,
         /// Description in one or two sentences.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub description: Option<String> = None,
+        pub description?: String,
         /// Source of the network and its results.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub reference: Option<Reference> = None,
+        pub reference?: Reference,
         /// The architecture.
         pub model: Model,
         /// The source of the samples.
@@ -85,15 +83,13 @@ zoo_settings::settings! {
         /// Batch size, length, evaluations and checkpoints of the training.
         pub train: Train,
         /// The target that the training has to reach.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub target: Option<Target> = None,
+        pub target?: Target,
         /// The simulated NPU.
         pub npu: Npu = Npu::default(),
         /// Settings of the CPU engine.
         pub engine: Engine = Engine::default(),
         /// The golden tensors that prove one step.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub golden: Option<Golden> = None,
+        pub golden?: Golden,
         /// Where each node was written.
         #[serde(skip)]
         pub spans: SpanTable,
@@ -163,10 +159,8 @@ zoo_settings::settings! {
     /// Source of a network and its results.
     pub struct Reference {
         /// The paper, for example `arXiv 1512.03385`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub paper: Option<String> = None,
+        pub paper?: String,
         /// The code that the recipe follows, and its variant.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub code: Option<String> = None,
+        pub code?: String,
     }
 }

@@ -18,8 +18,7 @@ settings! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub keep_fp32: Vec<String> = Vec::new(),
         /// How half-precision results below the smallest normal number are handled; by default as in the device file.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub subnormals: Option<Subnormals> = None,
+        pub subnormals?: Subnormals,
         /// Factor on the loss that keeps small gradients representable in fp16.
         pub loss_scale: LossScale = LossScale::default(),
         /// Steps that the device runs before it reports to the host.
@@ -166,9 +165,8 @@ settings! {
         /// Whether images have their channels last and are transposed on the device.
         pub channels_last: bool = false,
         /// Images per second of one process; by default as in the device file.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("exclusiveMinimum" = 0))]
-        pub images_per_s: Option<f64> = None,
+        pub images_per_s?: f64,
     }
 }
 

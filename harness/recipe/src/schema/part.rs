@@ -20,9 +20,8 @@ zoo_settings::settings! {
         #[schemars(range(max = 100000))]
         pub from_epoch: usize = 0,
         /// First epoch in which they are no longer trained.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 100000))]
-        pub until_epoch: Option<usize> = None,
+        pub until_epoch?: usize,
         /// Factor on the learning rate.
         #[schemars(range(min = 0))]
         pub lr: f64 = 1.0,
@@ -49,12 +48,10 @@ zoo_settings::settings! {
         pub checkpoint: PathBuf,
         /// Module in the file: `<from>.conv1.weight` in the file becomes `conv1.weight`. By default the whole file is
         /// used.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub from: Option<String> = None,
+        pub from?: String,
         /// Module of the network: `conv1.weight` in the file becomes `<into>.conv1.weight`. By default names are
         /// unchanged.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub into: Option<String> = None,
+        pub into?: String,
     }
 }
 

@@ -15,26 +15,19 @@ settings! {
         /// Steps for evaluation, in order.
         pub eval: Vec<Step> = Vec::new(),
         /// How the images of a training batch are mixed, after all steps.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub mix: Option<Mix> = None,
+        pub mix?: Mix,
         /// How images are varied in evaluation, to average what the network makes of them.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub tta: Option<TestTimeAugmentation> = None,
+        pub tta?: TestTimeAugmentation,
         /// How images with text become samples; `train` and `eval` can then only normalise.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub text: Option<TextPreparation> = None,
+        pub text?: TextPreparation,
         /// How images with label maps become samples; `train` and `eval` can then only normalise.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub label_maps: Option<LabelMapPreparation> = None,
+        pub label_maps?: LabelMapPreparation,
         /// How images with boxes become samples; `train` and `eval` can then only normalise.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub boxes: Option<BoxPreparation> = None,
+        pub boxes?: BoxPreparation,
         /// How tokens of texts are hidden from the network, which predicts them; by default it predicts the next token.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub masking: Option<Masking> = None,
+        pub masking?: Masking,
         /// How videos become samples; `train` and `eval` can then only normalise.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub pairs: Option<PairPreparation> = None,
+        pub pairs?: PairPreparation,
     }
 }
 
@@ -43,14 +36,11 @@ settings! {
     /// modelling.
     pub struct Postprocess {
         /// Outlines of text.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub text: Option<TextDetection> = None,
+        pub text?: TextDetection,
         /// Boxes of objects.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub boxes: Option<BoxDetection> = None,
+        pub boxes?: BoxDetection,
         /// Position of a target.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub track: Option<Tracking> = None,
+        pub track?: Tracking,
     }
 }
 

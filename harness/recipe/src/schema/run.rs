@@ -18,13 +18,11 @@ settings! {
         pub kernels: Kernels = Kernels::Fast,
         /// Number of threads; by default all cores. Results do not depend on it.
         #[schemars(range(min = 1, max = 1024))]
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub threads: Option<usize> = None,
+        pub threads?: usize,
         /// Vector instructions that the fast kernels use; by default the best that the processor supports. Kernels with
         /// different instructions sum in different orders: to reproduce the bits of another machine, choose the
         /// instructions of that machine.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub instructions: Option<Instructions> = None,
+        pub instructions?: Instructions,
     }
 }
 
@@ -58,11 +56,9 @@ settings! {
         /// Path of the manifest, relative to `golden/`.
         pub manifest: PathBuf,
         /// Variant of the manifest to compare with, instead of the main step.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub variant: Option<String> = None,
+        pub variant?: String,
         /// `train.parts` of the step of the golden, if they differ from those of the first epoch of the recipe.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub parts: Option<Vec<Part>> = None,
+        pub parts?: Vec<Part>,
         /// Names in the recipe of the outputs of the reference network, by their keys, if they differ: an output of the
         /// model, a component of the loss, or another quantity that the step reports.
         #[serde(skip_serializing_if = "IndexMap::is_empty")]

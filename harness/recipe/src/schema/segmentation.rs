@@ -26,8 +26,7 @@ settings! {
     pub struct LabelMapPreparation {
         /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of
         /// the network.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub shorter: Option<[usize; 2]> = None,
+        pub shorter?: [usize; 2],
         /// Probability of a horizontal flip in training.
         #[schemars(range(min = 0, max = 1))]
         pub flip: f64 = 0.5,

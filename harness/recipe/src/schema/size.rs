@@ -37,12 +37,8 @@ enum PairAsWritten {
 }
 
 impl Pair {
-    pub(crate) const ONES: Self = Self([1, 1]);
-
     /// The default of strides and dilations.
-    pub(crate) fn ones() -> Self {
-        Self::ONES
-    }
+    pub(crate) const ONES: Self = Self([1, 1]);
 }
 
 impl From<PairAsWritten> for Pair {

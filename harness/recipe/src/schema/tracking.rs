@@ -28,12 +28,10 @@ zoo_settings::settings! {
         /// Whether the set has masks.
         pub masks: bool,
         /// Tracks used per round through the mixture; by default all.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 100000000))]
-        pub tracks: Option<usize> = None,
+        pub tracks?: usize,
         /// Largest number of frames between template and search image, if it differs from `preprocess.pairs`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub frame_range: Option<usize> = None,
+        pub frame_range?: usize,
     }
 }
 
@@ -47,8 +45,7 @@ zoo_settings::settings! {
         pub root: PathBuf,
         /// The target, by its number in masks of several objects (DAVIS 2017: an entry of the palette, from 1). Without
         /// it, the masks of a video show one object.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 255))]
-        pub object: Option<u8> = None,
+        pub object?: u8,
     }
 }

@@ -15,33 +15,28 @@ zoo_settings::settings! {
         #[schemars(range(min = 1, max = 100000))]
         pub epochs: usize,
         /// Largest number of updates: the training, and with it the schedule, ends there, in the middle of an epoch.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1))]
-        pub max_steps: Option<usize> = None,
+        pub max_steps?: usize,
         /// Seed of initialisation, sample order, augmentation and dropout.
         pub seed: u64 = 0,
         /// Pretrained weights and running statistics, for example of a backbone.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub init_from: Option<InitFrom> = None,
+        pub init_from?: InitFrom,
         /// A convolution that starts by whitening the patches of the training images.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub whiten: Option<Whiten> = None,
+        pub whiten?: Whiten,
         /// Modules that are trained differently: frozen, later, or with another learning rate. All other modules are
         /// trained from the start.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub parts: Vec<Part> = Vec::new(),
         /// Decay of an exponential moving average of the parameters, which evaluation uses: ema = decay*ema + (1 -
         /// decay)*parameter after each update.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-        pub ema: Option<f64> = None,
+        pub ema?: f64,
         /// Whether the decay of the average starts small: at update n it is at most (1 + n)/(10 + n) (`num_updates` of
         /// tf.train.ExponentialMovingAverage).
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub ema_warmup: bool = false,
         /// Slow weights that the network returns to at regular intervals (arXiv 1907.08610).
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub lookahead: Option<Lookahead> = None,
+        pub lookahead?: Lookahead,
         /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead
         /// of each process its own.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -117,20 +112,16 @@ zoo_settings::settings! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub also: Vec<Goal> = Vec::new(),
         /// Spread of the runs of the source (one standard deviation).
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 0))]
-        pub sigma: Option<f64> = None,
+        pub sigma?: f64,
         /// Source of the value.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub of: Option<String> = None,
+        pub of?: String,
         /// Runs that converged as expected; `zoo verdict` compares other runs with them.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub reference: Option<ReferenceRuns> = None,
+        pub reference?: ReferenceRuns,
         /// How much worse the mean of other runs may be than the mean of the reference; by default the distance of
         /// `value` from it.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 0))]
-        pub margin: Option<f64> = None,
+        pub margin?: f64,
     }
 }
 

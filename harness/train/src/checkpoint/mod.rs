@@ -146,7 +146,7 @@ pub(crate) fn is_finite(tensor: &Tensor) -> Result<bool, candle_core::Error> {
     Ok(zeros.to_scalar::<f64>()? == 0.0)
 }
 
-/// A checkpoint that cannot be written, read or used.
+/// A checkpoint, or another file of weights, that cannot be written, read or used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The operating system refused to write.
@@ -206,14 +206,12 @@ fn list(rejected: &[Rejected]) -> String {
 }
 
 impl CheckpointError {
-    fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.to_owned(), source }
     }
 
-    fn unwritable(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Unwritable { path, source }
+    pub(crate) fn unwritable(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Unwritable { path: path.to_owned(), source }
     }
 
     pub(crate) fn unusable(path: &Path, reason: impl Into<String>) -> Self {

@@ -70,7 +70,7 @@ impl CheckpointStore {
         let older = steps.iter().rev().filter(|&&step| step < checkpoint.progress.step);
         for &step in older.skip(KEPT - 1) {
             let old = self.path(step);
-            fs::remove_file(&old).map_err(CheckpointError::unwritable(old))?;
+            fs::remove_file(&old).map_err(CheckpointError::unwritable(&old))?;
         }
         Ok(path)
     }
@@ -131,7 +131,7 @@ impl CheckpointStore {
             let mut aside = path.clone().into_os_string();
             aside.push(".");
             aside.push(ASIDE);
-            fs::rename(&path, aside).map_err(CheckpointError::unwritable(path))?;
+            fs::rename(&path, aside).map_err(CheckpointError::unwritable(&path))?;
         }
         Ok(())
     }

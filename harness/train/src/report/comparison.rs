@@ -67,6 +67,27 @@ pub struct ComparedRun {
     pub simulated_step: Option<(String, f64)>,
 }
 
+impl ComparedRun {
+    /// Whether the target was met, the value reached, and the target.
+    pub fn judged(&self) -> [Cell; 3] {
+        let unit = self.metric.map_or(Unit::Plain, Metric::unit);
+        let metric = self.metric.map(Metric::name).unwrap_or_default();
+        let verdict = match self.met {
+            Some(true) => Cell::classed("met", "good"),
+            Some(false) => Cell::classed("missed", "bad"),
+            None => "".into(),
+        };
+        let reached = self.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default();
+        [verdict, reached.into(), self.target.map(|value| unit.format(value)).unwrap_or_default().into()]
+    }
+
+    /// The loss, and the time.
+    pub fn cost(&self) -> [Cell; 2] {
+        let loss = self.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default();
+        [loss.into(), self.seconds.map(duration).unwrap_or_default().into()]
+    }
+}
+
 /// Compares runs.
 ///
 /// # Errors
@@ -151,23 +172,11 @@ fn settings(records: &[RunRecord]) -> Vec<Setting> {
 }
 
 impl Comparison {
-    /// The page; `names` are the names of the runs.
+    /// The page; with links to others, it is one of the server.
     ///
     /// # Errors
     /// A template that cannot be rendered.
-    pub fn page(&self, records: &[RunRecord]) -> Result<String, RunsError> {
-        self.page_with(records, Vec::new())
-    }
-
-    /// The page for the server, with links to others.
-    ///
-    /// # Errors
-    /// A template that cannot be rendered.
-    pub fn served(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, RunsError> {
-        self.page_with(records, links)
-    }
-
-    fn page_with(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, RunsError> {
+    pub fn page(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, RunsError> {
         let names: Vec<String> = self.runs.iter().map(|run| run.folder.display().to_string()).collect();
         let finished = self.runs.iter().filter(|run| run.state == "finished").count();
         let aiming = self.runs.iter().filter(|run| run.target.is_some()).count();
@@ -220,24 +229,19 @@ impl Comparison {
         ];
         let mut grid = Grid::new("Results and time of each run", columns);
         for (run, name) in self.runs.iter().zip(names) {
-            let unit = run.metric.map_or(Unit::Plain, Metric::unit);
-            let metric = run.metric.map(Metric::name).unwrap_or_default();
-            let verdict = match run.met {
-                Some(true) => Cell::classed("met", "good"),
-                Some(false) => Cell::classed("missed", "bad"),
-                None => "".into(),
-            };
             let step = run.simulated_step.as_ref();
+            let [verdict, reached, target] = run.judged();
+            let [loss, time] = run.cost();
             grid.rows.push(vec![
                 name.as_str().into(),
                 verdict,
-                run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
-                run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
+                reached,
+                target,
                 run.seed.to_string().into(),
                 run.state.into(),
                 run.golden.cell(),
-                run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
-                run.seconds.map(duration).unwrap_or_default().into(),
+                loss,
+                time,
                 run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
                 step.map(|(device, ms)| format!("{} ms on {device}", Unit::Plain.format(*ms)))
                     .unwrap_or_default()

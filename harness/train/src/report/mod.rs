@@ -18,6 +18,7 @@ use crate::event::{
     Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, Reached, RunResult, Started, StepDone,
 };
 use crate::launch::Launch;
+use crate::record::RunEnd;
 use curves::Point;
 
 /// The content of a page, collected from the events of a run.
@@ -30,7 +31,8 @@ pub struct Report {
     golden: Option<GoldenCheck>,
     device: Option<DeviceCheck>,
     cost: Option<Cost>,
-    end: End,
+    /// The last event that ended the run, unless it was resumed.
+    end: Option<Event>,
 }
 
 /// The content of a page in addition to the events.
@@ -48,16 +50,6 @@ pub struct Source<'a> {
     pub launch: Option<&'a Launch>,
 }
 
-/// The state of a run.
-#[derive(Clone, Debug, Default)]
-enum End {
-    #[default]
-    Running,
-    Interrupted(u64),
-    Failed(u64, String),
-    Finished(RunResult),
-}
-
 impl Report {
     /// Adds an event.
     pub fn add(&mut self, event: &Event) {
@@ -65,7 +57,7 @@ impl Report {
             Event::Started(started) => {
                 self.resumed += usize::from(started.resumed_at.is_some());
                 self.started = Some(started.as_ref().clone());
-                self.end = End::Running;
+                self.end = None;
             }
             Event::Step(done) => {
                 let StepDone { step, loss, lr, gradient_norm, images_per_s, seconds, .. } = *done;
@@ -76,29 +68,15 @@ impl Report {
             Event::Device(device) => self.device = Some(device.as_ref().clone()),
             Event::Cost(cost) => self.cost = Some(cost.as_ref().clone()),
             Event::Memory(_) | Event::Checkpointed { .. } | Event::Verdict(_) => {}
-            Event::Interrupted { step } => self.end = End::Interrupted(*step),
-            Event::Failed { step, message } => self.end = End::Failed(*step, message.clone()),
-            Event::Result(result) => self.end = End::Finished(result.clone()),
+            Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.end = Some(event.clone()),
         }
     }
 
-    /// The page of one run.
+    /// The page; with links to others, it is one of the server.
     ///
     /// # Errors
     /// A template that cannot be rendered.
-    pub fn render(&self, source: &Source<'_>) -> Result<String, minijinja::Error> {
-        self.page(source, Vec::new())
-    }
-
-    /// The page for the server, with links to others.
-    ///
-    /// # Errors
-    /// A template that cannot be rendered.
-    pub fn served(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
-        self.page(source, links)
-    }
-
-    fn page(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
+    pub fn page(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
         let mut subtitle = vec![self.subtitle()];
         if !source.description.is_empty() {
             subtitle.insert(0, source.description.to_owned());
@@ -132,6 +110,10 @@ impl Report {
         page.render()
     }
 
+    fn end(&self) -> RunEnd<'_> {
+        self.end.as_ref().and_then(RunEnd::of).unwrap_or(RunEnd::Open)
+    }
+
     fn subtitle(&self) -> String {
         let Some(started) = &self.started else { return "nothing has happened yet".to_owned() };
         let Started { parameters, data, seed, .. } = started;
@@ -141,11 +123,11 @@ impl Report {
     fn verdict(&self) -> Verdict {
         let done = self.steps.last().map_or(0, |point| point.step);
         let total = self.started.as_ref().map_or(0, |started| started.steps);
-        let (class, short, mut lines) = match &self.end {
-            End::Running => ("", format!("running: step {done} of {total}"), vec![]),
-            End::Interrupted(step) => ("", format!("interrupted after step {step} of {total}"), vec![]),
-            End::Failed(step, message) => ("missed", format!("failed after step {step}"), vec![message.clone()]),
-            End::Finished(result) => verdict_of(result),
+        let (class, short, mut lines) = match self.end() {
+            RunEnd::Open => ("", format!("running: step {done} of {total}"), vec![]),
+            RunEnd::Interrupted(step) => ("", format!("interrupted after step {step} of {total}"), vec![]),
+            RunEnd::Failed(step, message) => ("missed", format!("failed after step {step}"), vec![message.to_owned()]),
+            RunEnd::Finished(result) => verdict_of(result),
         };
         if let Some(baseline) = self.started.as_ref().and_then(|started| started.linear_baseline) {
             lines.push(format!("A linear classifier reaches {} on the same data.", Unit::Share.format(baseline)));
@@ -211,7 +193,7 @@ impl Report {
         if let Some(speed) = self.median_speed() {
             training.push(("speed", format!("{} images/s (median)", Unit::Plain.format(speed))));
         }
-        if let End::Finished(result) = &self.end {
+        if let RunEnd::Finished(result) = self.end() {
             training.push(("time", duration(result.seconds)));
         }
         if self.resumed > 0 {

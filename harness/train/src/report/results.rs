@@ -2,6 +2,7 @@
 
 use statrs::statistics::{Data, OrderStatistics};
 use std::fmt::Write;
+use zoo_pages::counted;
 use zoo_recipe::schema::Metric;
 
 use crate::{
@@ -162,11 +163,6 @@ impl Row {
         let centre = metric.format_difference(centre);
         format!("| {} | {centre} | {sigma} | {seconds:.0} s | {seeds} |", self.who)
     }
-}
-
-/// `1 epoch`, `2 epochs`.
-fn counted(number: u64, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The changes of a run to its recipe, for the end of a sentence.

@@ -94,7 +94,7 @@ fn page(events: &[Event]) -> String {
     let (yaml, pictures) = ("name: tiny  # <b>", Path::new("no/pictures"));
     let launch = Launch { recipe: "tiny".into(), ..Launch::default() };
     let source = Source { yaml, description: "A network", reference: &reference, pictures, launch: Some(&launch) };
-    events.iter().collect::<Report>().render(&source).unwrap()
+    events.iter().collect::<Report>().page(&source, Vec::new()).unwrap()
 }
 
 fn whole_run() -> Vec<Event> {

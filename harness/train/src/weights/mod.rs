@@ -19,10 +19,8 @@ pub use state_dict::{StateDict, replace, write};
 use candle_core::Tensor;
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
 };
-use thiserror::Error;
 use zoo_graph::Graph;
 
 use crate::checkpoint::{CheckpointError, DataIdentity};
@@ -56,38 +54,6 @@ pub struct Origin {
     pub device: String,
 }
 
-/// Weights that cannot be read or written.
-#[derive(Debug, Error)]
-pub enum WeightsError {
-    /// A checkpoint of this project that cannot be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The operating system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
-    },
-    /// The operating system refused to write.
-    #[error("{}: cannot be written: {source}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
-    },
-    /// A file without readable weights.
-    #[error("{}: {reason}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason, and what to do.
-        reason: String,
-    },
-}
-
 impl Weights {
     /// Reads the weights of a network from the file at `path`, from the newest checkpoint if it is a run folder, or from
     /// the shards in a folder. The type of file is detected from its content. `entry` selects a dictionary of a file
@@ -95,12 +61,12 @@ impl Weights {
     ///
     /// # Errors
     /// A file that is missing, truncated, damaged, of another format, or contains no state_dict.
-    pub fn read(path: &Path, entry: Option<&str>, graph: &Graph, naming: &Naming) -> Result<Self, WeightsError> {
+    pub fn read(path: &Path, entry: Option<&str>, graph: &Graph, naming: &Naming) -> Result<Self, CheckpointError> {
         let opened = Opened::open(path)?;
         let wanted = Wanted::new(graph);
         let entries = opened.entries();
         let chosen = choice::choose(&entries, entry, &wanted, naming)
-            .map_err(|reason| WeightsError::Unreadable { path: path.to_owned(), reason })?;
+            .map_err(|reason| CheckpointError::unusable(path, reason))?;
         let (file, origin) = (opened.path().to_owned(), opened.origin());
         let theirs = opened.read(chosen.place, |name| chosen.matched.names.contains_key(name))?;
         let fit = Fit::new(file.clone(), &chosen, &wanted, &theirs, origin.as_ref());
@@ -112,11 +78,11 @@ impl Weights {
     ///
     /// # Errors
     /// There are no tensors.
-    pub fn fit_of(&self, graph: &Graph) -> Result<Fit, WeightsError> {
+    pub fn fit_of(&self, graph: &Graph) -> Result<Fit, CheckpointError> {
         let shapes = self.tensors.iter().map(|(name, tensor)| (name.clone(), Some(tensor.dims().to_vec()))).collect();
         let (wanted, only) = (Wanted::new(graph), [Candidate { name: String::new(), shapes }]);
         let chosen = choice::choose(&only, None, &wanted, &Naming::default());
-        let chosen = chosen.map_err(|reason| WeightsError::Unreadable { path: self.file.clone(), reason })?;
+        let chosen = chosen.map_err(|reason| CheckpointError::unusable(&self.file, reason))?;
         Ok(Fit::new(self.file.clone(), &chosen, &wanted, &self.tensors, self.origin.as_ref()))
     }
 

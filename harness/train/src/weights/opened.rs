@@ -9,7 +9,7 @@ use std::{
 use zoo_datasets::files;
 use zoo_tensors::{Array, ckpt::Ckpt, format, pth, safetensors::Reader};
 
-use super::{Origin, WeightsError, choice::Candidate, naming::Shapes, shards};
+use super::{Origin, choice::Candidate, naming::Shapes, shards};
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, Progress, read};
 
 const NO_CHECKPOINT: &str = "no checkpoint in this folder, and no weights in shards (model.safetensors.index.json)";
@@ -34,14 +34,13 @@ pub(super) enum Opened {
 
 impl Opened {
     /// Opens a file, the newest checkpoint of a run folder, or shards.
-    pub(super) fn open(path: &Path) -> Result<Self, WeightsError> {
+    pub(super) fn open(path: &Path) -> Result<Self, CheckpointError> {
         if path.is_dir() {
             if let Some(shards) = shards::of_folder(path)? {
                 return Ok(shards);
             }
             let found = CheckpointStore::of_run(path).latest()?;
-            let found = found
-                .ok_or_else(|| WeightsError::Unreadable { path: path.to_owned(), reason: NO_CHECKPOINT.to_owned() })?;
+            let found = found.ok_or_else(|| CheckpointError::unusable(path, NO_CHECKPOINT))?;
             return Ok(Self::Checkpoint(found.path, Box::new(found.checkpoint)));
         }
         match shards::is_index(path) {
@@ -51,9 +50,9 @@ impl Opened {
     }
 
     /// Opens a single file.
-    pub(super) fn file(path: &Path) -> Result<Self, WeightsError> {
-        let unreadable = |reason: String| WeightsError::Unreadable { path: path.to_owned(), reason };
-        let io = |source| WeightsError::Io { path: path.to_owned(), source };
+    pub(super) fn file(path: &Path) -> Result<Self, CheckpointError> {
+        let unreadable = |reason: String| CheckpointError::unusable(path, reason);
+        let io = CheckpointError::io(path);
         let (file, _) = files::open(path).map_err(io)?;
         if pth::is_one(&file).map_err(io)? {
             let saved = pth::Saved::open(file).map_err(unreadable)?;
@@ -79,7 +78,7 @@ impl Opened {
                 drop(bytes);
                 Reader::open(path).map(Self::Safetensors).map_err(|error| unreadable(said(&error)))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -136,9 +135,9 @@ impl Opened {
         self,
         place: usize,
         needed: impl Fn(&str) -> bool + Copy,
-    ) -> Result<BTreeMap<String, Tensor>, WeightsError> {
+    ) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
         let path = self.path().to_owned();
-        let unreadable = |reason: String| WeightsError::Unreadable { path: path.clone(), reason };
+        let unreadable = |reason: String| CheckpointError::unusable(&path, reason);
         match self {
             Self::Checkpoint(_, checkpoint) => Ok(checkpoint.variables),
             Self::Torch(_, mut saved) => {

@@ -9,7 +9,8 @@ use std::{
 };
 use zoo_datasets::files;
 
-use super::{WeightsError, opened::Opened};
+use super::opened::Opened;
+use crate::checkpoint::CheckpointError;
 
 /// Largest index that is read.
 const MOST_BYTES: u64 = 256 << 20;
@@ -46,8 +47,8 @@ pub(super) fn is_index(path: &Path) -> bool {
 }
 
 /// The shards in a folder; `None` if it has neither an index nor a file with a usual name.
-pub(super) fn of_folder(folder: &Path) -> Result<Option<Opened>, WeightsError> {
-    let io = |source| WeightsError::Io { path: folder.to_owned(), source };
+pub(super) fn of_folder(folder: &Path) -> Result<Option<Opened>, CheckpointError> {
+    let io = CheckpointError::io(folder);
     let mut indices = Vec::new();
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
@@ -60,16 +61,16 @@ pub(super) fn of_folder(folder: &Path) -> Result<Option<Opened>, WeightsError> {
         return of_index(index).map(Some);
     }
     if let Some((_, reason)) = FOREIGN.iter().find(|(name, _)| folder.join(name).is_file()) {
-        return Err(WeightsError::Unreadable { path: folder.to_owned(), reason: (*reason).to_owned() });
+        return Err(CheckpointError::unusable(folder, *reason));
     }
     let single = SINGLE.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     single.map(|path| Opened::file(&path)).transpose()
 }
 
 /// The shards of an index. Each tensor must be in the file that the index names.
-pub(super) fn of_index(path: &Path) -> Result<Opened, WeightsError> {
-    let unreadable = |reason: String| WeightsError::Unreadable { path: path.to_owned(), reason };
-    let bytes = files::read(path, MOST_BYTES).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+pub(super) fn of_index(path: &Path) -> Result<Opened, CheckpointError> {
+    let unreadable = |reason: String| CheckpointError::unusable(path, reason);
+    let bytes = files::read(path, MOST_BYTES).map_err(CheckpointError::io(path))?;
     let index: Index =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(format!("not an index of shards: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -5,7 +5,8 @@ use std::{collections::HashMap, io, path::Path};
 use zoo_datasets::atomic;
 use zoo_graph::{Graph, VariableRole};
 
-use super::{Weights, WeightsError, beside::COUNTER};
+use super::{Weights, beside::COUNTER};
+use crate::checkpoint::CheckpointError;
 
 /// Parameters and running statistics, by their state_dict names.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl StateDict {
     ///
     /// # Errors
     /// Errors of the operating system.
-    pub fn save(&self, path: &Path) -> Result<(), WeightsError> {
+    pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
         write(path, &self.tensors)
     }
 }
@@ -56,8 +57,8 @@ impl StateDict {
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
-    let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), CheckpointError> {
+    let refused = |reason: String| CheckpointError::unwritable(path)(io::Error::other(reason));
     let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
     let bytes = if for_torch {
         zoo_tensors::encode_pth(tensors).map_err(refused)?
@@ -74,7 +75,6 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
 ///
 /// # Errors
 /// Errors of the operating system.
-pub fn replace(path: &Path, content: &[u8]) -> Result<(), WeightsError> {
-    atomic::replace(path, |out| out.write_all(content))
-        .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
+pub fn replace(path: &Path, content: &[u8]) -> Result<(), CheckpointError> {
+    atomic::replace(path, |out| out.write_all(content)).map_err(CheckpointError::unwritable(path))
 }

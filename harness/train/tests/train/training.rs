@@ -225,7 +225,7 @@ fn what_a_training_began_with_is_not_needed_to_go_on() {
         assert_eq!(numbers(dir.path()), numbers(whole.path()));
         assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case));
     }
-    assert!(matches!(Trainer::new(case.job()).unwrap().initialise(), Err(TrainError::Weights(_))));
+    assert!(matches!(Trainer::new(case.job()).unwrap().initialise(), Err(TrainError::Checkpoint(_))));
 }
 
 /// As after `kill -9`: events and temporary files beyond the last checkpoint, no final checkpoint, a line cut short.

@@ -7,7 +7,8 @@ use zoo_graph::Graph;
 use zoo_recipe::BuildOptions;
 use zoo_recipe::{Library, LoadOptions, Recipe};
 use zoo_tensors::{Array, ElementType, ckpt};
-use zoo_train::weights::{Beside, Naming, Renamed, StateDict, Tied, Weights, WeightsError, write};
+use zoo_train::CheckpointError;
+use zoo_train::weights::{Beside, Naming, Renamed, StateDict, Tied, Weights, write};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
@@ -22,7 +23,7 @@ fn tiny() -> (Recipe, Graph) {
 }
 
 /// The weights of a file for the network of the fixture.
-fn open(path: &Path, entry: Option<&str>) -> Result<Weights, WeightsError> {
+fn open(path: &Path, entry: Option<&str>) -> Result<Weights, CheckpointError> {
     Weights::read(path, entry, &tiny().1, &Naming::default())
 }
 
@@ -292,7 +293,7 @@ fn damaged_files_are_errors_and_never_panic() {
     assert!(said(b"not at all").contains("a text file: name a file of weights"));
     assert!(said(b"version https://git-lfs.github.com/spec/v1").contains("git lfs pull"));
     assert!(open(dir.path(), None).unwrap_err().to_string().contains("no checkpoint in this folder, and no weights"));
-    assert!(matches!(open(&dir.path().join("nothing"), None), Err(WeightsError::Io { .. })));
+    assert!(matches!(open(&dir.path().join("nothing"), None), Err(CheckpointError::Io { .. })));
 }
 
 /// The running statistics and averages that a checkpoint keeps beside the parameters.

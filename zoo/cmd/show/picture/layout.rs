@@ -79,8 +79,9 @@ impl Mark {
     fn order(&self) -> (usize, usize) {
         match self {
             Self::Frame { depth, .. } => (0, *depth),
-            Self::Line { .. } => (1, 0),
-            Self::Curve { .. } => (2, 0),
+            // Curves to distant uses pass behind lines and boxes.
+            Self::Curve { .. } => (1, 0),
+            Self::Line { .. } => (2, 0),
             Self::Box { .. } => (3, 0),
             Self::Pill { .. } => (4, 0),
             Self::Dot { .. } => (5, 0),

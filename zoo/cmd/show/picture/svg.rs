@@ -20,20 +20,9 @@ pub(super) fn write(drawing: &Drawing, title: &str, description: &str) -> String
          orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#555\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    let mut marks: Vec<&Mark> = marks.iter().collect();
-    marks.sort_by_key(|mark| level(mark));
-    marks.into_iter().for_each(|mark| paint(mark, &mut out));
+    marks.iter().for_each(|mark| paint(mark, &mut out));
     out.push_str("</svg>\n");
     out
-}
-
-/// The painting order: curves to distant uses pass behind boxes.
-fn level(mark: &Mark) -> u8 {
-    match mark {
-        Mark::Frame { .. } => 0,
-        Mark::Curve { .. } => 1,
-        Mark::Line { .. } | Mark::Label { .. } | Mark::Box { .. } | Mark::Pill { .. } | Mark::Dot { .. } => 2,
-    }
 }
 
 fn paint(mark: &Mark, out: &mut String) {

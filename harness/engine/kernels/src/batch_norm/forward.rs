@@ -22,31 +22,31 @@ pub struct Fused<'a> {
     pub rounding: Option<&'a Rounding>,
 }
 
-/// `y = (x - mean) / sqrt(variance + epsilon) * gamma + beta`, then what is fused behind it.
+/// `y = (x - mean) / sqrt(variance + epsilon) * gamma + beta`, then what is fused behind it. Without `x`, the input lies
+/// where the result goes.
 ///
 /// # Panics
 /// If a length does not match the shape.
-pub fn normalise(isa: Isa, shape: Blocked, x: &[f32], parameters: &Parameters<'_>, fused: Fused<'_>, y: &mut [f32]) {
-    check(shape, x.len(), fused, y.len());
+pub fn normalise(
+    isa: Isa,
+    shape: Blocked,
+    x: Option<&[f32]>,
+    parameters: &Parameters<'_>,
+    fused: Fused<'_>,
+    y: &mut [f32],
+) {
+    check(shape, x.map_or(y.len(), <[f32]>::len), fused, y.len());
     parameters.check(shape);
     by_block(shape, y).into_par_iter().enumerate().for_each(|(c1, planes)| {
-        apply_block(isa, shape, x, parameters.block(c1), c1, fused, planes);
-    });
-}
-
-/// [`normalise`] with the result in the place of the input.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn normalise_in_place(isa: Isa, shape: Blocked, x_y: &mut [f32], parameters: &Parameters<'_>, fused: Fused<'_>) {
-    check(shape, x_y.len(), fused, x_y.len());
-    parameters.check(shape);
-    by_block(shape, x_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
         let block = parameters.block(c1);
         for_each_image(shape, planes, |n, plane| {
-            let residual = fused.residual.map(|r| pixels(&r[shape.plane(n, c1)]));
-            let x_y = pixels_mut(plane);
-            apply(isa, x_y, residual, &block, fused.relu, x_y);
+            let place = shape.plane(n, c1);
+            let residual = fused.residual.map(|r| pixels(&r[place.clone()]));
+            let y = pixels_mut(plane);
+            match x {
+                Some(x) => apply(isa, pixels(&x[place]), residual, &block, fused.relu, y),
+                None => apply(isa, y, residual, &block, fused.relu, y),
+            }
             fused.rounding.inspect(|rounding| rounding.part(plane));
         });
     });
@@ -67,7 +67,12 @@ pub fn normalise_onto(
     check(shape, x.len(), fused, residual_y.len());
     parameters.check(shape);
     by_block(shape, residual_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
-        apply_block_onto(isa, shape, x, parameters.block(c1), c1, fused, planes);
+        let block = parameters.block(c1);
+        for_each_image(shape, planes, |n, plane| {
+            let y = pixels_mut(plane);
+            apply(isa, pixels(&x[shape.plane(n, c1)]), Some(y), &block, fused.relu, y);
+            fused.rounding.inspect(|rounding| rounding.part(plane));
+        });
     });
 }
 
@@ -78,40 +83,6 @@ fn check(shape: Blocked, x: usize, fused: Fused<'_>, y: usize) {
     if let Some(residual) = fused.residual {
         expect_len("the residual", residual.len(), shape.len());
     }
-}
-
-fn apply_block(
-    isa: Isa,
-    shape: Blocked,
-    x: &[f32],
-    block: Block,
-    c1: usize,
-    fused: Fused<'_>,
-    planes: Vec<&mut [f32]>,
-) {
-    for_each_image(shape, planes, |n, y| {
-        let plane = shape.plane(n, c1);
-        let residual = fused.residual.map(|r| pixels(&r[plane.clone()]));
-        apply(isa, pixels(&x[plane]), residual, &block, fused.relu, pixels_mut(y));
-        fused.rounding.inspect(|rounding| rounding.part(y));
-    });
-}
-
-/// Ignores the residual that `fused` names: it lies where the result goes.
-fn apply_block_onto(
-    isa: Isa,
-    shape: Blocked,
-    x: &[f32],
-    block: Block,
-    c1: usize,
-    fused: Fused<'_>,
-    planes: Vec<&mut [f32]>,
-) {
-    for_each_image(shape, planes, |n, plane| {
-        let y = pixels_mut(plane);
-        apply(isa, pixels(&x[shape.plane(n, c1)]), Some(y), &block, fused.relu, y);
-        fused.rounding.inspect(|rounding| rounding.part(plane));
-    });
 }
 
 vectorised! {

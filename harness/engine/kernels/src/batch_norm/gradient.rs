@@ -65,7 +65,8 @@ pub fn gradient_sums(isa: Isa, shape: Blocked, forward: &Normalised<'_>, dy: &[f
 }
 
 /// `dx = gamma * s * (dy - dbeta / m - (x - mean) * s * dgamma / m)` with `s = 1 / sqrt(variance + epsilon)` and `m`
-/// values per channel; `gradients` are those of [`gradient_sums`].
+/// values per channel; `gradients` are those of [`gradient_sums`]. Without `dy`, the output gradient lies where the
+/// result goes.
 ///
 /// # Panics
 /// If a length does not match the shape.
@@ -73,41 +74,17 @@ pub fn input_gradient(
     isa: Isa,
     shape: Blocked,
     forward: &Normalised<'_>,
-    dy: &[f32],
+    dy: Option<&[f32]>,
     gradients: &Gradients<'_>,
     dx: &mut [f32],
 ) {
-    forward.check(shape, dy.len(), gradients);
+    forward.check(shape, dy.map_or(dx.len(), <[f32]>::len), gradients);
     expect_len("the input gradient", dx.len(), shape.len());
     by_block(shape, dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
         let (block, slope) = forward.coefficients(shape, c1, gradients);
         for_each_image(shape, planes, |n, dx| {
-            let (gate, x) = forward.plane(shape, n, c1);
-            gradient(isa, pixels(&dy[shape.plane(n, c1)]), gate, x, &block, &slope, pixels_mut(dx));
-            forward.round(dx);
-        });
-    });
-}
-
-/// [`input_gradient`] with the result in the place of the output gradient.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn input_gradient_in_place(
-    isa: Isa,
-    shape: Blocked,
-    forward: &Normalised<'_>,
-    dy_dx: &mut [f32],
-    gradients: &Gradients<'_>,
-) {
-    forward.check(shape, dy_dx.len(), gradients);
-    by_block(shape, dy_dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
-        let (block, slope) = forward.coefficients(shape, c1, gradients);
-        for_each_image(shape, planes, |n, dx| {
-            let (gate, x) = forward.plane(shape, n, c1);
-            let dy_dx = pixels_mut(dx);
-            gradient(isa, dy_dx, gate, x, &block, &slope, dy_dx);
-            forward.round(dx);
+            let dy = dy.map(|dy| &dy[shape.plane(n, c1)]);
+            forward.plane_gradient(isa, forward.plane(shape, n, c1), dy, (&block, &slope), dx);
         });
     });
 }
@@ -120,48 +97,20 @@ pub fn backward(
     isa: Isa,
     shape: Blocked,
     forward: &Normalised<'_>,
-    dy: &[f32],
+    dy: Option<&[f32]>,
     dx: &mut [f32],
     gradients: Gradients<'_>,
 ) {
-    forward.check(shape, dy.len(), &gradients);
+    forward.check(shape, dy.map_or(dx.len(), <[f32]>::len), &gradients);
     expect_len("the input gradient", dx.len(), shape.len());
-    let dy = |n, c1| pixels(&dy[shape.plane(n, c1)]);
     forward.each_block(shape, by_block(shape, dx), gradients, |c1, block, planes, slope_of| {
+        let dy = |n| dy.map(|dy| &dy[shape.plane(n, c1)]);
         let slope = slope_of(map_images(shape, |n| {
             let (gate, x) = forward.plane(shape, n, c1);
-            sums(isa, dy(n, c1), gate, x, block, None)
+            sums(isa, pixels(dy(n).unwrap_or(&*planes[n])), gate, x, block, None)
         }));
         for_each_image(shape, planes, |n, dx| {
-            let (gate, x) = forward.plane(shape, n, c1);
-            gradient(isa, dy(n, c1), gate, x, block, &slope, pixels_mut(dx));
-            forward.round(dx);
-        });
-    });
-}
-
-/// [`backward`] with the input gradient in the place of the output gradient.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn backward_in_place(
-    isa: Isa,
-    shape: Blocked,
-    forward: &Normalised<'_>,
-    dy_dx: &mut [f32],
-    gradients: Gradients<'_>,
-) {
-    forward.check(shape, dy_dx.len(), &gradients);
-    forward.each_block(shape, by_block(shape, dy_dx), gradients, |c1, block, planes, slope_of| {
-        let slope = slope_of(map_images(shape, |n| {
-            let (gate, x) = forward.plane(shape, n, c1);
-            sums(isa, pixels(&*planes[n]), gate, x, block, None)
-        }));
-        for_each_image(shape, planes, |n, dx| {
-            let (gate, x) = forward.plane(shape, n, c1);
-            let dy_dx = pixels_mut(dx);
-            gradient(isa, dy_dx, gate, x, block, &slope, dy_dx);
-            forward.round(dx);
+            forward.plane_gradient(isa, forward.plane(shape, n, c1), dy(n), (block, &slope), dx);
         });
     });
 }
@@ -195,9 +144,7 @@ pub fn backward_residual(
             .collect();
         let slope = slope_of(planes);
         for_each_image(shape, dx, |n, dx| {
-            let (gate, x) = passed.plane(shape, n, c1);
-            gradient(isa, pixels(dy[n]), gate, x, block, &slope, pixels_mut(dx));
-            forward.round(dx);
+            forward.plane_gradient(isa, passed.plane(shape, n, c1), Some(&*dy[n]), (block, &slope), dx);
         });
     });
 }
@@ -226,9 +173,21 @@ impl<'a> Normalised<'a> {
         (gate, pixels(&self.x[plane]))
     }
 
-    /// Rounds a plane of the input gradient.
-    fn round(&self, dx: &mut [f32]) {
-        self.rounding.inspect(|rounding| rounding.part(dx));
+    /// Input gradient of one plane, rounded. Without `dy`, the output gradient lies where the result goes.
+    fn plane_gradient(
+        &self,
+        isa: Isa,
+        (gate, x): (Gate<'_>, &[Lanes]),
+        dy: Option<&[f32]>,
+        (block, slope): (&Block, &Slope),
+        plane: &mut [f32],
+    ) {
+        let dx = pixels_mut(plane);
+        match dy {
+            Some(dy) => gradient(isa, pixels(dy), gate, x, block, slope, dx),
+            None => gradient(isa, dx, gate, x, block, slope, dx),
+        }
+        self.rounding.inspect(|rounding| rounding.part(plane));
     }
 
     /// Gradients of scale and shift of channel `c`, in `lane` of its block, from the block's sums of `dy` and `dy * x`.

@@ -10,36 +10,30 @@ use rayon::prelude::*;
 use std::cell::Cell;
 
 /// Gradient of the normalisation with stored statistics: `dx = dy * gamma / sqrt(variance + epsilon)`. Its scale and
-/// shift have the gradients of [`gradient_sums`](super::gradient_sums).
+/// shift have the gradients of [`gradient_sums`](super::gradient_sums). Without `dy`, the output gradient lies where the
+/// result goes.
 ///
 /// # Panics
 /// If a length does not match the shape.
-pub fn stored_input_gradient(isa: Isa, shape: Blocked, parameters: &Parameters<'_>, dy: &[f32], dx: &mut [f32]) {
-    expect_len("the output gradient", dy.len(), shape.len());
-    stored_gradient(shape, parameters, dx, |n, c1, block, dx| {
-        scale(isa, pixels(&dy[shape.plane(n, c1)]), block, dx);
-    });
-}
-
-/// [`stored_input_gradient`] with the result in the place of the output gradient.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn stored_input_gradient_in_place(isa: Isa, shape: Blocked, parameters: &Parameters<'_>, dy_dx: &mut [f32]) {
-    stored_gradient(shape, parameters, dy_dx, |_, _, block, dx| scale(isa, dx, block, dx));
-}
-
-fn stored_gradient(
+pub fn stored_input_gradient(
+    isa: Isa,
     shape: Blocked,
     parameters: &Parameters<'_>,
+    dy: Option<&[f32]>,
     dx: &mut [f32],
-    plane: impl Fn(usize, usize, &Block, &[Cell<Lanes>]) + Sync + Send,
 ) {
     parameters.check(shape);
+    expect_len("the output gradient", dy.map_or(dx.len(), <[f32]>::len), shape.len());
     expect_len("the input gradient", dx.len(), shape.len());
     by_block(shape, dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
         let block = parameters.block(c1);
-        for_each_image(shape, planes, |n, dx| plane(n, c1, &block, pixels_mut(dx)));
+        for_each_image(shape, planes, |n, dx| {
+            let dx = pixels_mut(dx);
+            match dy {
+                Some(dy) => scale(isa, pixels(&dy[shape.plane(n, c1)]), &block, dx),
+                None => scale(isa, dx, &block, dx),
+            }
+        });
     });
 }
 

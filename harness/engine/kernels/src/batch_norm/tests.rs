@@ -107,11 +107,11 @@ fn forward_follows_the_formula() {
                 let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
                 let fused = Fused { residual: with_residual.then_some(residual), relu, rounding: None };
                 let mut y = vec![f32::NAN; shape.len()];
-                normalise(isa, shape, x, &parameters, fused, &mut y);
+                normalise(isa, shape, Some(x), &parameters, fused, &mut y);
                 expect_blocked("y", shape, &y, &exact.y, 1e-6);
 
                 let mut in_place = x.clone();
-                normalise_in_place(isa, shape, &mut in_place, &parameters, fused);
+                normalise(isa, shape, None, &parameters, fused, &mut in_place);
                 assert_eq!(in_place, y);
 
                 if with_residual {
@@ -143,17 +143,17 @@ fn gradients(isa: Isa, case: &Case, relu: Relu<'_>, rounding: Option<&Rounding>)
     let [dgamma, dbeta, _, dx] = run(dy, shape.c, |dy, dx, sums| {
         let Gradients { gamma, beta } = sums;
         gradient_sums(isa, shape, &forward, dy, Gradients { gamma, beta });
-        input_gradient(isa, shape, &forward, dy, &Gradients { gamma, beta }, dx);
+        input_gradient(isa, shape, &forward, Some(dy), &Gradients { gamma, beta }, dx);
     });
     let [.., split_in_place, _] = run(dy, shape.c, |dy, _, sums| {
         let Gradients { gamma, beta } = sums;
         gradient_sums(isa, shape, &forward, dy, Gradients { gamma, beta });
-        input_gradient_in_place(isa, shape, &forward, dy, &Gradients { gamma, beta });
+        input_gradient(isa, shape, &forward, None, &Gradients { gamma, beta }, dy);
     });
     assert_eq!(split_in_place, dx);
-    let whole = run(dy, shape.c, |dy, dx, sums| backward(isa, shape, &forward, dy, dx, sums));
+    let whole = run(dy, shape.c, |dy, dx, sums| backward(isa, shape, &forward, Some(dy), dx, sums));
     assert_eq!((&whole[0], &whole[1], &whole[3]), (&dgamma, &dbeta, &dx));
-    let in_place = run(dy, shape.c, |dy, _, sums| backward_in_place(isa, shape, &forward, dy, sums));
+    let in_place = run(dy, shape.c, |dy, _, sums| backward(isa, shape, &forward, None, dy, sums));
     assert_eq!((&in_place[0], &in_place[1], &in_place[2]), (&dgamma, &dbeta, &dx));
     let residual = run(dy, shape.c, |dy, dx, sums| backward_residual(isa, shape, &forward, dy, dx, sums));
     assert_eq!((&residual[0], &residual[1], &residual[3]), (&dgamma, &dbeta, &dx));
@@ -191,10 +191,10 @@ fn gradients_follow_the_formula() {
                 if relu.is_some() {
                     continue;
                 }
-                stored_input_gradient(isa, shape, &parameters, &case.dy, &mut dx);
+                stored_input_gradient(isa, shape, &parameters, Some(&case.dy), &mut dx);
                 expect_blocked("dx of stored statistics", shape, &dx, &exact.stored_dx, 1e-6);
                 let mut in_place = case.dy.clone();
-                stored_input_gradient_in_place(isa, shape, &parameters, &mut in_place);
+                stored_input_gradient(isa, shape, &parameters, None, &mut in_place);
                 assert_eq!(in_place, dx);
             }
         }
@@ -232,7 +232,7 @@ fn nan_stays_visible() {
         let parameters =
             Parameters { mean: &[0.0; 2], variance: &[1.0; 2], gamma: &[1.0; 2], beta: &[0.0; 2], epsilon: EPSILON };
         let mut y = vec![0.0; shape.len()];
-        normalise(isa, shape, &x, &parameters, Fused { relu: Some(Rectifier::RELU), ..Fused::default() }, &mut y);
+        normalise(isa, shape, Some(&x), &parameters, Fused { relu: Some(Rectifier::RELU), ..Fused::default() }, &mut y);
         assert!(y[shape.index(0, 1, 1, 0)].is_nan());
     }
 }
@@ -272,7 +272,7 @@ fn threads_do_not_matter() {
             statistics(isa, shape, &case.x, Statistics { mean: &mut mean, variance: &mut variance });
             let Case { gamma, beta, .. } = &case;
             let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
-            normalise(isa, shape, &case.x, &parameters, fused, &mut y);
+            normalise(isa, shape, Some(&case.x), &parameters, fused, &mut y);
             let mut all = gradients(isa, &case, Relu::Output(Rectifier::RELU, &y), None);
             all.extend([mean, variance, y]);
             all
@@ -294,10 +294,10 @@ fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
                 let mut y = vec![f32::NAN; shape.len()];
                 statistics(isa, shape, x, Statistics { mean: &mut mean, variance: &mut variance });
                 let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
-                normalise(isa, shape, x, &parameters, fused, &mut y);
+                normalise(isa, shape, Some(x), &parameters, fused, &mut y);
                 let (mut onto, mut in_place) = (residual.clone(), x.clone());
                 normalise_onto(isa, shape, x, &parameters, fused, &mut onto);
-                normalise_in_place(isa, shape, &mut in_place, &parameters, fused);
+                normalise(isa, shape, None, &parameters, fused, &mut in_place);
                 assert_eq!((&onto, &in_place), (&y, &y));
                 y
             };

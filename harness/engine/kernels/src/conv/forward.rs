@@ -3,8 +3,8 @@
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::statistics::{Statistics, combine};
-use super::tiles::{self, Direction, OnTiles};
-use super::weights::PackedLayout;
+use super::tiles::{self, OnTiles};
+use super::weights::{Direction, PackedLayout};
 use super::winograd::{self, Squares};
 use super::{ConvShape, Way, way};
 use crate::blocked::C0;
@@ -30,7 +30,7 @@ pub struct Epilogue<'a> {
 pub fn forward_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
     match way(isa, shape, operands) {
         Way::Tiles(_, parts) => tiles::packed_words(shape, Direction::Forward, parts),
-        Way::Winograd => winograd::Direction::Forward.len(shape),
+        Way::Winograd => winograd::transformed_len(shape, Direction::Forward),
         Way::Direct => 0,
     }
 }
@@ -80,7 +80,7 @@ pub fn forward(
             correlation().compute_on_tiles(&OnTiles { amx, parts, weights }, x, y, moments)
         }
         (Way::Winograd, Some(maps)) => {
-            winograd::transform(isa, shape, winograd::Direction::Forward, packed, workspace);
+            winograd::transform(isa, shape, Direction::Forward, packed, workspace);
             let squares = Squares {
                 isa,
                 maps,

@@ -6,8 +6,8 @@
 
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
-use super::tiles::{self, Direction, OnTiles};
-use super::weights::{PackedLayout, transpose_weights, transposed_len};
+use super::tiles::{self, OnTiles};
+use super::weights::{Direction, PackedLayout, transpose_weights, transposed_len};
 use super::winograd::{self, Squares};
 use super::{ConvShape, Way, way};
 use crate::half::{HalfType, Rounding};
@@ -19,7 +19,7 @@ use crate::parts::words;
 pub fn input_workspace_len(isa: Isa, shape: &ConvShape, operands: Option<HalfType>) -> usize {
     match way(isa, shape, operands) {
         Way::Tiles(_, parts) => tiles::packed_words(shape, Direction::Transposed, parts),
-        Way::Winograd => winograd::Direction::Transposed.len(shape),
+        Way::Winograd => winograd::transformed_len(shape, Direction::Transposed),
         Way::Direct => transposed_len(shape),
     }
 }
@@ -57,7 +57,7 @@ pub fn input_gradient(
             (&[][..], Some(OnTiles { amx, parts, weights }))
         }
         Way::Winograd => {
-            winograd::transform(isa, shape, winograd::Direction::Transposed, packed, workspace);
+            winograd::transform(isa, shape, Direction::Transposed, packed, workspace);
             let squares = Squares {
                 isa,
                 maps: dy,

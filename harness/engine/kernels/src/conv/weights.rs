@@ -18,6 +18,26 @@ use std::ops::Range;
 /// Bytes of weights that a thread converts at a time, so that threads do not quarrel over crumbs.
 const GRAIN: usize = 64 << 10;
 
+/// Which convolution weights are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The forward convolution: output channels are destinations.
+    Forward,
+    /// The input gradient: input channels are, and kernels are turned around.
+    Transposed,
+}
+
+impl Direction {
+    /// Blocks of destination and source channels.
+    pub(super) fn blocks(self, shape: &ConvShape) -> [usize; 2] {
+        let (input, output) = (shape.input().c1(), shape.output().c1());
+        match self {
+            Self::Forward => [output, input],
+            Self::Transposed => [input, output],
+        }
+    }
+}
+
 /// Which parts (matrices of one source and one destination block, for all taps) there are, and in which order.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedLayout {

@@ -126,25 +126,15 @@ impl Judged<'_> {
     /// The L2 term over other parameters.
     fn other_sums(&self, other: &dyn Fn(String, f64) -> Alternative) -> Vec<Alternative> {
         let Some((weight, own)) = self.regularised() else { return Vec::new() };
-        let mut sums: Vec<(&str, f64)> = Vec::new();
-        let of = |takes: &dyn Fn(&VariableRole) -> bool| {
-            let parameters = self.graph.variables.iter().filter(|variable| takes(&variable.role));
-            let square = |variable: &zoo_graph::Variable| {
-                let numel = self.graph.ty(variable.value).shape.numel();
-                let values = self.start.values(self.golden, &variable.name, numel)?;
-                Some(values.iter().map(|x| x * x).sum::<f64>() / 2.0)
-            };
-            weight * parameters.filter_map(square).sum::<f64>()
-        };
+        let of = |takes: &dyn Fn(&VariableRole) -> bool| weight * self.half_squares(takes);
         let weights = |role: &VariableRole| *role == VariableRole::Weight;
         let biases = |role: &VariableRole| matches!(role, VariableRole::Bias | VariableRole::NormBias);
-        sums.push(("all parameters", of(&VariableRole::is_parameter)));
-        sums.push(("weights, and no biases or normalisations", of(&weights)));
-        sums.push((
-            "weights and biases, and no normalisations",
-            of(&|role| weights(role) || *role == VariableRole::Bias),
-        ));
-        sums.push(("all parameters but biases", of(&|role| role.is_parameter() && !biases(role))));
+        let sums = [
+            ("all parameters", of(&VariableRole::is_parameter)),
+            ("weights, and no biases or normalisations", of(&weights)),
+            ("weights and biases, and no normalisations", of(&|role| weights(role) || *role == VariableRole::Bias)),
+            ("all parameters but biases", of(&|role| role.is_parameter() && !biases(role))),
+        ];
         let whole = of(&|role| role.is_parameter() && !own.is_empty());
         let mut all: Vec<Alternative> =
             sums.into_iter().map(|(over, value)| other(format!("`l2` summed over {over}"), value)).collect();
@@ -153,19 +143,21 @@ impl Judged<'_> {
         all
     }
 
+    /// Half the sum of the squares of some variables at the start.
+    fn half_squares(&self, takes: &dyn Fn(&VariableRole) -> bool) -> f64 {
+        let variables = self.graph.variables.iter().filter(|variable| takes(&variable.role));
+        let values = variables.filter_map(|variable| {
+            self.start.values(self.golden, &variable.name, self.graph.ty(variable.value).shape.numel())
+        });
+        values.map(|values| values.iter().map(|x| x * x).sum::<f64>() / 2.0).sum()
+    }
+
     /// The total loss with the weight decay of the update in it.
     fn with_decay(&self, exact: f64) -> Vec<Alternative> {
         let updates = self.graph.nodes.iter().filter_map(|node| self.graph.optimized(node));
         let decay = updates.map(|update| update.group.weight_decay).fold(0.0, f64::max);
-        let squares = |takes: fn(&VariableRole) -> bool| {
-            let parameters = self.graph.variables.iter().filter(|variable| takes(&variable.role));
-            let values = parameters.filter_map(|variable| {
-                self.start.values(self.golden, &variable.name, self.graph.ty(variable.value).shape.numel())
-            });
-            values.map(|values| values.iter().map(|x| x * x).sum::<f64>() / 2.0).sum::<f64>()
-        };
-        let all = ("all parameters", squares(VariableRole::is_parameter));
-        let weights = ("weights", squares(|role| *role == VariableRole::Weight));
+        let all = ("all parameters", self.half_squares(&VariableRole::is_parameter));
+        let weights = ("weights", self.half_squares(&|role| *role == VariableRole::Weight));
         let each = [all, weights].into_iter().filter(|_| decay > 0.0).map(|(over, squares)| Alternative {
             text: format!("the weight decay of {} were in the loss, over {over}", short(decay)),
             node: String::new(),

@@ -15,7 +15,7 @@ mod weights;
 
 pub(super) use correlate::OnTiles;
 pub(super) use filter_gradient::{filter_gradient, filter_sums};
-pub(super) use weights::{Direction, pack, packed_words};
+pub(super) use weights::{pack, packed_words};
 
 use super::{ConvShape, Maps};
 use crate::blocked::C0;

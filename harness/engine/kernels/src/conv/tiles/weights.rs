@@ -3,39 +3,21 @@
 
 use crate::blocked::C0;
 use crate::conv::ConvShape;
-use crate::conv::weights::PackedLayout;
+use crate::conv::weights::{Direction, PackedLayout};
 use crate::isa::Isa;
 use crate::micro::amx::{MAX_TILES, TILE};
 use crate::parts::{Parts, for_parts, store_pairs};
 use crate::simd::{pixels, vectorised};
 use rayon::prelude::*;
 
-/// Which channels are destinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::conv) enum Direction {
-    /// Output channels: the forward convolution.
-    Forward,
-    /// Input channels: the input gradient.
-    Transposed,
-}
-
 /// Words of one tap: two source blocks, all parts of two destination blocks.
 pub(super) fn tap_words(parts: Parts) -> usize {
     parts.count() * MAX_TILES * TILE
 }
 
-/// Blocks of destination and source channels.
-fn blocks(shape: &ConvShape, direction: Direction) -> [usize; 2] {
-    let (input, output) = (shape.input().c1(), shape.output().c1());
-    match direction {
-        Direction::Forward => [output, input],
-        Direction::Transposed => [input, output],
-    }
-}
-
 /// Words of all weights.
 pub(in crate::conv) fn packed_words(shape: &ConvShape, direction: Direction, parts: Parts) -> usize {
-    let [dest, source] = blocks(shape, direction).map(|blocks| blocks.div_ceil(2));
+    let [dest, source] = direction.blocks(shape).map(|blocks| blocks.div_ceil(2));
     dest * source * shape.taps() * tap_words(parts)
 }
 
@@ -51,7 +33,7 @@ pub(in crate::conv) fn pack(
     let layout = PackedLayout::forward(shape);
     assert_eq!(packed.len(), layout.len(), "packed weights");
     assert_eq!(tiles.len(), packed_words(shape, direction, parts), "workspace");
-    let [dest_blocks, source_blocks] = blocks(shape, direction);
+    let [dest_blocks, source_blocks] = direction.blocks(shape);
     let (taps, sources) = (shape.taps(), source_blocks.div_ceil(2));
     tiles.par_chunks_exact_mut(taps * tap_words(parts)).enumerate().for_each(|(index, tiles)| {
         let (pair, source) = (index / sources, index % sources);

@@ -26,7 +26,7 @@ mod weights;
 
 pub(super) use correlate::Squares;
 pub(super) use filter_gradient::{filter_gradient, filter_sums};
-pub(super) use weights::{Direction, transform};
+pub(super) use weights::{transform, transformed_len};
 
 use super::{ConvShape, Maps};
 use crate::half::HalfType;

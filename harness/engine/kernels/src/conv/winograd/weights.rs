@@ -6,19 +6,10 @@
 use super::{PRODUCTS, SIDE};
 use crate::blocked::C0;
 use crate::conv::ConvShape;
-use crate::conv::weights::PackedLayout;
+use crate::conv::weights::{Direction, PackedLayout};
 use crate::isa::Isa;
 use crate::simd::{Simd, pixels, pixels_mut, vectorised};
 use rayon::prelude::*;
-
-/// Which convolution the weights are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::conv) enum Direction {
-    /// The forward convolution.
-    Forward,
-    /// The input gradient: channels change their parts, and kernels are turned around.
-    Transposed,
-}
 
 /// Elements along an axis of a kernel.
 const KERNEL: usize = 3;
@@ -26,27 +17,16 @@ const KERNEL: usize = 3;
 /// Elements of one kernel element, or one place, between two blocks.
 const MATRIX: usize = C0 * C0;
 
-impl Direction {
-    /// Blocks of destination and source.
-    fn blocks(self, shape: &ConvShape) -> [usize; 2] {
-        let [c_in, c_out] = [shape.input().c1(), shape.output().c1()];
-        match self {
-            Self::Forward => [c_out, c_in],
-            Self::Transposed => [c_in, c_out],
-        }
-    }
-
-    /// Elements of the transformed weights.
-    pub(in crate::conv) fn len(self, shape: &ConvShape) -> usize {
-        self.blocks(shape).into_iter().product::<usize>() * PRODUCTS * MATRIX
-    }
+/// Elements of the transformed weights.
+pub(in crate::conv) fn transformed_len(shape: &ConvShape, direction: Direction) -> usize {
+    direction.blocks(shape).into_iter().product::<usize>() * PRODUCTS * MATRIX
 }
 
 /// `G g G^T` of all kernels.
 pub(in crate::conv) fn transform(isa: Isa, shape: &ConvShape, direction: Direction, packed: &[f32], to: &mut [f32]) {
     let layout = PackedLayout::forward(shape);
     assert_eq!(packed.len(), layout.len(), "packed weights");
-    assert_eq!(to.len(), direction.len(shape), "transformed weights");
+    assert_eq!(to.len(), transformed_len(shape, direction), "transformed weights");
     let [_, sources] = direction.blocks(shape);
     to.par_chunks_exact_mut(PRODUCTS * sources * MATRIX).enumerate().for_each(|(dest, to)| {
         let mut turned = [0.0; KERNEL * KERNEL * MATRIX];
