@@ -11,6 +11,7 @@ mod loss;
 mod optimizer;
 mod parts;
 mod program;
+mod record;
 mod steps;
 mod transforms;
 mod whiten;

@@ -95,16 +95,20 @@ impl<'a> Program<'a> {
     /// The file.
     pub fn text(&self) -> String {
         let body = self.sections.join("\n\n\n");
-        let mut lines =
-            vec![format!("\"\"\"Trains {}; `python train.py --help` lists the options.\"\"\"", self.recipe.name)];
-        lines.push(String::new());
+        let about = match body.contains("def main(") {
+            true => format!("\"\"\"Trains {}; `python train.py --help` lists the options.\"\"\"", self.recipe.name),
+            false => format!("\"\"\"Loss, optimizer and learning rate of {}.\"\"\"", self.recipe.name),
+        };
+        let mut lines = vec![about, String::new()];
         let abstract_ =
             ["Callable", "Iterable", "Iterator"].into_iter().filter(|name| body.contains(&format!("{name}[")));
         let abstract_ = format!("{ABSTRACT}{}", abstract_.collect::<Vec<_>>().join(", "));
         for (needle, line) in IMPORTS {
             let line = if *line == ABSTRACT { abstract_.as_str() } else { line };
-            let again = line.starts_with("from torch import")
-                && lines.iter().any(|known| known.starts_with("from torch import"));
+            let standard = lines.len() > 2;
+            let again = !standard && line.is_empty()
+                || line.starts_with("from torch import")
+                    && lines.iter().any(|known| known.starts_with("from torch import"));
             if (needle.is_empty() || body.contains(needle)) && line != ABSTRACT && !again {
                 lines.push(line.to_owned());
             }

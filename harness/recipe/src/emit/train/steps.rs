@@ -2,7 +2,7 @@
 
 use super::parts;
 use super::program::Program;
-use super::real;
+use super::{real, record};
 use crate::diagnostic::Diagnostic;
 use crate::emit::code::Code;
 use crate::schema::{Clip, LossScale, Precision, SampleKind, Source};
@@ -25,6 +25,7 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     program.add(SUMMED);
     let training = training(program)?;
     program.add(&training);
+    record::write(program);
     let options = options(program);
     program.add(&options);
     program.add(PLACE);
@@ -297,7 +298,7 @@ fn options(program: &Program<'_>) -> String {
     let path = || text("type=Path".into());
     let whole = |default: String| vec![text("type=int".into()), text(format!("default={default}"))];
     let out = format!("default=Path(\"runs/{}\")", recipe.name);
-    let options = [
+    let mut options = vec![
         option("data", vec![path(), text(format!("default=Path(\"{data}\")")), help(what)]),
         option("out", vec![path(), text(out), help("folder for checkpoint.pt and log.jsonl")]),
         Code::text("parser.add_argument(\"--device\", choices=[\"cpu\", \"cuda\", \"npu\"], default=\"cpu\")"),
@@ -315,6 +316,13 @@ fn options(program: &Program<'_>) -> String {
         option("weights", vec![path(), help("a state_dict (torch.save) to start from")]),
         option("resume", vec![text("action=\"store_true\"".into()), help("go on from the checkpoint in --out")]),
     ];
+    if record::possible(program) {
+        options.extend([
+            option("record", vec![path(), help("folder for steps on --inputs, for `zoo judge`")]),
+            option("inputs", vec![path(), help("inputs of recorded steps (torch.save)")]),
+            option("rate", vec![text("type=float".into()), help("learning rate of recorded steps")]),
+        ]);
+    }
     let mut lines = vec![
         "def arguments() -> argparse.Namespace:".to_owned(),
         "    \"\"\"The options of the command line.\"\"\"".to_owned(),
@@ -369,7 +377,7 @@ fn main(program: &Program<'_>) -> String {
     };
     let mut start = vec!["last = min(steps, options.steps or steps)"];
     if train.whiten.is_some() {
-        start.extend(["if not options.weights:", "    whiten(network, HeldOut(trained.images))"]);
+        start.extend(["if not (options.weights or options.resume):", "    whiten(network, HeldOut(trained.images))"]);
     }
     start.extend([
         "training = Training(network.to(device), device, options.precision, ranks)",
@@ -380,17 +388,27 @@ fn main(program: &Program<'_>) -> String {
     let arguments = if train.lookahead.is_some() { ", steps" } else { "" };
     let of = if train.ema.is_some() { "training.average" } else { "network" };
     let (evaluation, checkpoint) = (train.eval_every.emit(), train.checkpoint_every.emit());
-    let goal = if recipe.target.is_some() { "0 if not scores or is_reached(scores) else 1" } else { "0" };
+    let goal = if recipe.target.is_some() {
+        "0 if training.done < steps or not scores or is_reached(scores) else 1"
+    } else {
+        "0"
+    };
     MAIN.replace("STEPS", &steps)
         .replace("NETWORK", &network)
         .replace("# start", &start.join("\n    "))
         .replace("        # mix\n", if recipe.preprocess.mix.is_some() { "        batch = mix(batch)\n" } else { "" })
+        .replace("    # record\n", if record::possible(program) { RECORDED } else { "" })
         .replace("ARGUMENTS", arguments)
         .replace("EVALUATED", of)
         .replace("EVALUATION", &evaluation)
         .replace("CHECKPOINT", &checkpoint)
         .replace("GOAL", goal)
 }
+
+const RECORDED: &str = "    if options.record:
+        record(options, network, device)
+        return 0
+";
 
 const MAIN: &str = r#"
 def main() -> int:
@@ -402,6 +420,7 @@ def main() -> int:
     network = NETWORK
     if options.weights:
         network.load_state_dict(torch.load(options.weights, map_location="cpu", weights_only=True))
+    # record
     trained, held_out = samples(options.data, options.seed)
     per_epoch = len(trained) // BATCH
     steps = STEPS
