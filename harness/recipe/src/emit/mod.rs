@@ -28,8 +28,8 @@ use usage::Usage;
 pub(crate) use at::{At, Given};
 pub(crate) use code::{Binding, Code, Piece, Var};
 pub(crate) use number::{Kind, Number};
-pub use train::train;
 pub(crate) use train::{Judged, real};
+pub use train::{rules_of_step, train};
 
 /// Modules of the standard library, by what needs them, in the order of their imports.
 const IMPORTS: [(&str, &str); 3] = [

@@ -55,8 +55,6 @@ impl LossTerm for SelectCrossEntropy {
 const TEXT: &str = r#"
 def select_cross_entropy(p: Tensor, label: Tensor) -> Tensor:
     """Half the mean over the positives, and half of that over the negatives, of log-probabilities."""
-    halves = [
-        -0.5 * (p[..., side] * (label == side)).sum() / (label == side).sum().clamp(min=1) for side in (1, 0)
-    ]
+    halves = [-0.5 * (p[..., side] * (label == side)).sum() / (label == side).sum().clamp(min=1) for side in (1, 0)]
     return halves[0] + halves[1]
 "#;

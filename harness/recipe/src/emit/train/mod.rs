@@ -11,6 +11,7 @@ mod loss;
 mod optimizer;
 mod parts;
 mod program;
+mod record;
 mod steps;
 mod transforms;
 mod whiten;
@@ -28,6 +29,29 @@ use program::Program;
 /// # Errors
 /// What the program cannot express, with the line of the recipe.
 pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
+    written(recipe, resolved, |program| {
+        rules(program)?;
+        whiten::write(program)?;
+        averages::write(program);
+        data::write(program)?;
+        evaluate::write(program)?;
+        steps::write(program)
+    })
+}
+
+/// `rules.py`: loss, optimizer, learning rate and frozen parts alone, for a loop with other data.
+///
+/// # Errors
+/// As [`train`].
+pub fn rules_of_step(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
+    written(recipe, resolved, rules)
+}
+
+fn written(
+    recipe: &Recipe,
+    resolved: &ResolvedModel,
+    write: impl FnOnce(&mut Program<'_>) -> Result<(), Diagnostic>,
+) -> Result<String, Diagnostics> {
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let graph = build(recipe, resolved, &BuildOptions::train(2))
         .map_err(|error| fail(Diagnostic::error(recipe.span("train"), ConfigPath::from("train"), error.to_string())))?;
@@ -36,17 +60,12 @@ pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     Ok(program.text())
 }
 
-fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     steps::constants(program);
     loss::write(program)?;
     optimizer::write(program);
     rate(program);
-    parts::write(program)?;
-    whiten::write(program)?;
-    averages::write(program);
-    data::write(program)?;
-    evaluate::write(program)?;
-    steps::write(program)
+    parts::write(program)
 }
 
 /// The learning rate of a step.

@@ -34,7 +34,9 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
             .filter(|part| part.statistics == Statistics::Stored)
             .flat_map(listed as fn(_) -> Vec<_>)
             .collect();
-        program.add(&STORED.replace("NAMES", &names.join(", ")));
+        program.add(
+            &STORED.replace("NAMES", &format!("({}{})", names.join(", "), if names.len() == 1 { "," } else { "" })),
+        );
     }
     if !change(program) {
         return Ok(());
@@ -97,7 +99,7 @@ const RESET: &str = "            parameter.grad = None
 const STORED: &str = r#"
 def keep_statistics(network: nn.Module) -> None:
     """Makes the normalisations of some parts use their running statistics."""
-    for name in (NAMES,):
+    for name in NAMES:
         for module in network.get_submodule(name).modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()

@@ -18,21 +18,22 @@ const IMPORTS: &[(&str, &str)] = &[
     ("sys.", "import sys"),
     ("time.", "import time"),
     ("Counter(", "from collections import Counter"),
-    ("", ABSTRACT),
+    ("[", ABSTRACT),
     ("fnmatchcase(", "from fnmatch import fnmatchcase"),
-    ("", "from pathlib import Path"),
+    ("Path(", "from pathlib import Path"),
     ("TextIO", "from typing import TextIO"),
     ("", ""),
     ("torch.", "import torch"),
     ("Image.", "from PIL import Image"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
-    ("", "from torch import Tensor, distributed, nn"),
+    ("distributed.", "from torch import Tensor, distributed, nn"),
+    ("", "from torch import Tensor, nn"),
     ("functional.", "from torch.nn import functional"),
-    ("", "from torch.nn.parallel import DistributedDataParallel"),
-    ("", "from torch.utils.data import DataLoader, Dataset"),
+    ("DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"),
+    ("DataLoader(", "from torch.utils.data import DataLoader, Dataset"),
     ("ops.", "from torchvision import ops"),
     ("ImageFolder(", "from torchvision.datasets import ImageFolder"),
-    ("v2.", "from torchvision.transforms import v2"),
+    (" v2.", "from torchvision.transforms import v2"),
     ("", ""),
 ];
 
@@ -94,18 +95,29 @@ impl<'a> Program<'a> {
     /// The file.
     pub fn text(&self) -> String {
         let body = self.sections.join("\n\n\n");
-        let mut lines =
-            vec![format!("\"\"\"Trains {}; `python train.py --help` lists the options.\"\"\"", self.recipe.name)];
-        lines.push(String::new());
+        let about = match body.contains("def main(") {
+            true => format!("\"\"\"Trains {}; `python train.py --help` lists the options.\"\"\"", self.recipe.name),
+            false => format!("\"\"\"Loss, optimizer and learning rate of {}.\"\"\"", self.recipe.name),
+        };
+        let mut lines = vec![about, String::new()];
         let abstract_ =
             ["Callable", "Iterable", "Iterator"].into_iter().filter(|name| body.contains(&format!("{name}[")));
         let abstract_ = format!("{ABSTRACT}{}", abstract_.collect::<Vec<_>>().join(", "));
         for (needle, line) in IMPORTS {
-            if needle.is_empty() || body.contains(needle) {
-                lines.push(if *line == ABSTRACT { abstract_.clone() } else { (*line).to_owned() });
+            let line = if *line == ABSTRACT { abstract_.as_str() } else { line };
+            let standard = lines.len() > 2;
+            let again = !standard && line.is_empty()
+                || line.starts_with("from torch import")
+                    && lines.iter().any(|known| known.starts_with("from torch import"));
+            if (needle.is_empty() || body.contains(needle)) && line != ABSTRACT && !again {
+                lines.push(line.to_owned());
             }
         }
-        lines.push(format!("from model import {}", self.network()));
+        if body.contains(&format!("{}()", self.network())) {
+            lines.push(format!("from model import {}", self.network()));
+        } else {
+            lines.pop();
+        }
         format!("{}\n\n{body}\n", lines.join("\n"))
     }
 }

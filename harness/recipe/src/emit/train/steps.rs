@@ -2,7 +2,7 @@
 
 use super::parts;
 use super::program::Program;
-use super::real;
+use super::{real, record};
 use crate::diagnostic::Diagnostic;
 use crate::emit::code::Code;
 use crate::schema::{Clip, LossScale, Precision, SampleKind, Source};
@@ -25,6 +25,7 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     program.add(SUMMED);
     let training = training(program)?;
     program.add(&training);
+    record::write(program);
     let options = options(program);
     program.add(&options);
     program.add(PLACE);
@@ -133,9 +134,6 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     add("        \"\"\"One update; returns the terms of the loss.\"\"\"");
     add("        set_rate(self.rule, learning_rate)");
     add("        self.rule.zero_grad()");
-    if recipe.preprocess.mix.is_some() {
-        add("        batch = mix(batch)");
-    }
     let pieces = recipe.npu.accumulate;
     let depth = if pieces > 1 {
         add(&format!("        for part in range({pieces}):"));
@@ -149,10 +147,11 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     let batch = if pieces > 1 { "piece" } else { "batch" };
     add(&format!("{depth}with self.autocast:"));
     add(&format!("{depth}    outputs = {}", program.call("self.model").replace("batch[", &format!("{batch}["))));
-    let full = match program.graph.outputs.len() {
-        1 => "outputs.float()",
-        _ => "{name: value.float() for name, value in outputs.items()}",
-    };
+    add(&format!("{depth}if self.half:"));
+    add(&match program.graph.outputs.len() {
+        1 => format!("{depth}    outputs = outputs.float()"),
+        _ => format!("{depth}    outputs = {{name: value.float() for name, value in outputs.items()}}"),
+    });
     let network = if program.text().contains("def loss(outputs: Tensor, batch: dict[str, Tensor], network")
         || program.text().contains("def loss(outputs: dict[str, Tensor], batch: dict[str, Tensor], network")
     {
@@ -160,7 +159,7 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     } else {
         ""
     };
-    add(&format!("{depth}terms = loss({full}, {batch}{network})"));
+    add(&format!("{depth}terms = loss(outputs, {batch}{network})"));
     let share = if pieces > 1 { format!(" / {pieces}") } else { String::new() };
     match (&dynamic, fixed) {
         (Some(_), _) => add(&format!("{depth}self.scaler.scale(terms[\"loss\"]{share}).backward()")),
@@ -266,7 +265,8 @@ class Training:
         self.done, self.epoch = 0, -1
         self.rule = optimizer(network)
         self.model = self.shared()
-        self.autocast = torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32")
+        self.half = precision != "fp32"
+        self.autocast = torch.autocast(device.type, PRECISIONS[precision], enabled=self.half)
 "#;
 
 /// The function that reads the options.
@@ -298,7 +298,7 @@ fn options(program: &Program<'_>) -> String {
     let path = || text("type=Path".into());
     let whole = |default: String| vec![text("type=int".into()), text(format!("default={default}"))];
     let out = format!("default=Path(\"runs/{}\")", recipe.name);
-    let options = [
+    let mut options = vec![
         option("data", vec![path(), text(format!("default=Path(\"{data}\")")), help(what)]),
         option("out", vec![path(), text(out), help("folder for checkpoint.pt and log.jsonl")]),
         Code::text("parser.add_argument(\"--device\", choices=[\"cpu\", \"cuda\", \"npu\"], default=\"cpu\")"),
@@ -316,6 +316,13 @@ fn options(program: &Program<'_>) -> String {
         option("weights", vec![path(), help("a state_dict (torch.save) to start from")]),
         option("resume", vec![text("action=\"store_true\"".into()), help("go on from the checkpoint in --out")]),
     ];
+    if record::possible(program) {
+        options.extend([
+            option("record", vec![path(), help("folder for steps on --inputs, for `zoo judge`")]),
+            option("inputs", vec![path(), help("inputs of recorded steps (torch.save)")]),
+            option("rate", vec![text("type=float".into()), help("learning rate of recorded steps")]),
+        ]);
+    }
     let mut lines = vec![
         "def arguments() -> argparse.Namespace:".to_owned(),
         "    \"\"\"The options of the command line.\"\"\"".to_owned(),
@@ -370,7 +377,7 @@ fn main(program: &Program<'_>) -> String {
     };
     let mut start = vec!["last = min(steps, options.steps or steps)"];
     if train.whiten.is_some() {
-        start.extend(["if not options.weights:", "    whiten(network, HeldOut(trained.images))"]);
+        start.extend(["if not (options.weights or options.resume):", "    whiten(network, HeldOut(trained.images))"]);
     }
     start.extend([
         "training = Training(network.to(device), device, options.precision, ranks)",
@@ -381,16 +388,27 @@ fn main(program: &Program<'_>) -> String {
     let arguments = if train.lookahead.is_some() { ", steps" } else { "" };
     let of = if train.ema.is_some() { "training.average" } else { "network" };
     let (evaluation, checkpoint) = (train.eval_every.emit(), train.checkpoint_every.emit());
-    let goal = if recipe.target.is_some() { "0 if not scores or is_reached(scores) else 1" } else { "0" };
+    let goal = if recipe.target.is_some() {
+        "0 if training.done < steps or not scores or is_reached(scores) else 1"
+    } else {
+        "0"
+    };
     MAIN.replace("STEPS", &steps)
         .replace("NETWORK", &network)
         .replace("# start", &start.join("\n    "))
+        .replace("        # mix\n", if recipe.preprocess.mix.is_some() { "        batch = mix(batch)\n" } else { "" })
+        .replace("    # record\n", if record::possible(program) { RECORDED } else { "" })
         .replace("ARGUMENTS", arguments)
         .replace("EVALUATED", of)
         .replace("EVALUATION", &evaluation)
         .replace("CHECKPOINT", &checkpoint)
         .replace("GOAL", goal)
 }
+
+const RECORDED: &str = "    if options.record:
+        record(options, network, device)
+        return 0
+";
 
 const MAIN: &str = r#"
 def main() -> int:
@@ -402,6 +420,7 @@ def main() -> int:
     network = NETWORK
     if options.weights:
         network.load_state_dict(torch.load(options.weights, map_location="cpu", weights_only=True))
+    # record
     trained, held_out = samples(options.data, options.seed)
     per_epoch = len(trained) // BATCH
     steps = STEPS
@@ -423,6 +442,7 @@ def main() -> int:
             training.enter(epoch)
         batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
         torch.manual_seed(hash((options.seed, training.done, rank)))
+        # mix
         learning_rate = rate(training.done, per_epoch, steps)
         terms = training.step(batch, learning_rateARGUMENTS)
         done = training.done
