@@ -22,7 +22,7 @@ use zoo_recipe::emit;
 Examples:
   zoo emit resnet50 --to pytorch -o my_resnet50
   zoo emit gpt2 --to pytorch --profile mini -o small_gpt2
-  zoo emit siammask --to pytorch --network -o my_siammask     the network alone
+  zoo emit siammask --to pytorch --no-data -o my_siammask     without a training loop
   zoo emit vit_b_16 --to pytorch --set model.classes=10 -o my_vit")]
 pub struct Args {
     #[command(flatten)]
@@ -30,9 +30,9 @@ pub struct Args {
     /// The framework
     #[arg(long, value_enum, value_name = "FRAMEWORK")]
     to: Framework,
-    /// Write the network alone, without its training
+    /// Write rules.py, the loss, the optimizer and the learning rates for a loop of your own, in place of train.py
     #[arg(long)]
-    network: bool,
+    no_data: bool,
     /// Folder to write; it must not exist or be empty
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         recipe: &args.recipe.recipe,
         profile: change.profile.as_deref(),
         sets: &change.sets,
-        network_alone: args.network,
+        rules_alone: args.no_data,
         version: env!("CARGO_PKG_VERSION"),
     };
     let files = match args.to {

@@ -6,6 +6,7 @@ golden, training steps in f64 under its conditions must give its outputs, losses
 
 import argparse
 import importlib.util
+import inspect
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -125,6 +126,11 @@ class Golden:
             return np.float32(rule["gain"]) * (np.float32(1) + np.float32(rule["bound"]) * drawn)
         return drawn * np.float32(rule["bound"])
 
+    def loss(self, step: int, name: str) -> float | None:
+        """A loss of a step, from 1, if it was recorded."""
+        recorded = self.document["losses_f64"]
+        return recorded[step - 1].get(name) if step <= len(recorded) else None
+
     def samples(self, key: str, tensor: torch.Tensor) -> np.ndarray:
         """The elements of a tensor that the golden stores, in its order."""
         stored = self.data[key]
@@ -202,22 +208,100 @@ def values(program: Program, golden: Golden, steps: int) -> Comparison:
     network = program.network().double().train()
     golden.fill(network)
     inputs = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in golden.inputs().items()}
-    given = [inputs[name] for name in program.about["inputs"]]
+    comparison = Comparison()
     outputs: dict = {}
     hooks = _hooks(network, outputs)
-    with StillFunctions(), _Exact(torch.float64):
-        network(*given)
-    for hook in hooks:
-        hook.remove()
-    comparison = Comparison()
-    recorded = {key: tensor for key, (tensor, _) in outputs.items()}
-    for key in golden.document["tensors"]:
-        if key.startswith("out/"):
-            if key in recorded:
-                comparison.add(golden, key, recorded[key])
-            else:
-                comparison.lacking.append(key)
+    gradients: dict[str, torch.Tensor] = {}
+
+    def keep(name: str):
+        return lambda parameter: gradients.__setitem__(name, parameter.grad.detach().clone())
+
+    kept = [parameter.register_post_accumulate_grad_hook(keep(name)) for name, parameter in network.named_parameters()]
+    step = Step.of(program, golden, network, inputs)
+    for number in range(1, steps + 1):
+        with StillFunctions(), _Exact(torch.float64):
+            losses = step.run()
+        for name, value in losses.items():
+            if (expected := golden.loss(number, name)) is not None:
+                error = _ratio(abs(value - expected), abs(expected))
+                comparison.errors[f"loss/{name} of step {number}"] = (error, TOLERANCE * 10 ** (number - 1))
+        if number == 1:
+            for hook in [*hooks, *kept]:
+                hook.remove()
+            recorded = {key: tensor for key, (tensor, _) in outputs.items()}
+            recorded |= {f"grad/{name}": gradient for name, gradient in gradients.items()}
+            recorded |= _slots(network, step.rule)
+            _compare(comparison, golden, recorded, ("out/", "grad/"))
+        if number in (1, 3):
+            state = {f"param{number}/{name}": parameter for name, parameter in network.named_parameters()}
+            state |= {f"buffer{number}/{name}": buffer for name, buffer in network.named_buffers()}
+            _compare(comparison, golden, state, (f"param{number}/", f"buffer{number}/"))
     return comparison
+
+
+def _compare(comparison: Comparison, golden: Golden, tensors: dict[str, torch.Tensor], stages: tuple[str, ...]) -> None:
+    """All tensors of these stages that the golden has."""
+    for key in golden.document["tensors"]:
+        if key in tensors:
+            comparison.add(golden, key, tensors[key])
+        elif key.startswith(stages):
+            comparison.lacking.append(key)
+
+
+def _slots(network: nn.Module, rule: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """What the optimizer keeps of each parameter, by the golden's names."""
+    kept = {}
+    for name, parameter in network.named_parameters():
+        for slot, tensor in rule.state.get(parameter, {}).items():
+            if slot != "step" and isinstance(tensor, torch.Tensor):
+                kept[f"{'momentum' if slot == 'momentum_buffer' else slot}1/{name}"] = tensor
+    return kept
+
+
+@dataclass
+class Step:
+    """A training step of a program: of `train.py`, or of a loop around `rules.py`."""
+
+    rule: torch.optim.Optimizer
+    run: Callable[[], dict[str, float]]
+
+    @classmethod
+    def of(cls, program: Program, golden: Golden, network: nn.Module, inputs: dict[str, torch.Tensor]) -> "Step":
+        rate = golden.document["optimizer"]["groups"][0]["lr"] / _factor(golden)
+        batch = dict(inputs)
+        if "label" in batch and "mixed_label" not in batch:
+            # A golden whose samples are not mixed: each label counts whole.
+            batch |= {"mixed_label": batch["label"], "label_share": torch.ones(len(batch["label"]), dtype=torch.float64)}
+        if (program.folder / "train.py").exists():
+            module = program.module("train")
+            training = module.Training(network, torch.device("cpu"), "fp32", 1)
+            training.enter(0)
+            further = {"steps": 10**6} if "steps" in inspect.signature(training.step).parameters else {}
+            return cls(training.rule, lambda: {name: term.item() for name, term in training.step(batch, rate, **further).items()})
+        module = program.module("rules")
+        rule = module.optimizer(network)
+        if hasattr(module, "freeze"):
+            module.freeze(network, rule, 0)
+        given = [inputs[name] for name in program.about["inputs"]]
+        clip = golden.document["optimizer"].get("clip_grad_norm")
+        further = [network] if "network" in inspect.signature(module.loss).parameters else []
+
+        def run() -> dict[str, float]:
+            module.set_rate(rule, rate)
+            rule.zero_grad()
+            terms = module.loss(network(*given), batch, *further)
+            terms["loss"].backward()
+            if clip is not None:
+                torch.nn.utils.clip_grad_norm_(network.parameters(), clip)
+            rule.step()
+            return {name: term.item() for name, term in terms.items()}
+
+        return cls(rule, run)
+
+
+def _factor(golden: Golden) -> float:
+    """The factor of the first group on the learning rate: golden optimizers may have faster parts."""
+    return golden.document["optimizer"]["groups"][0].get("lr_factor", 1.0)
 
 
 def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program:

@@ -47,8 +47,8 @@ pub struct Origin<'a> {
     pub profile: Option<&'a str>,
     /// Values that were overridden, as `path=value`.
     pub sets: &'a [String],
-    /// Whether the network is written alone, without its training.
-    pub network_alone: bool,
+    /// Whether `rules.py` is written in place of `train.py`.
+    pub rules_alone: bool,
     /// Version of zoo.
     pub version: &'a str,
 }
@@ -63,7 +63,10 @@ pub fn pytorch(
     origin: Origin<'_>,
 ) -> Result<Vec<(&'static str, String)>, Diagnostics> {
     let model = model(recipe, resolved)?;
-    let train = if origin.network_alone { None } else { Some(train(recipe, resolved)?) };
+    let training = match origin.rules_alone {
+        true => ("rules.py", rules_of_step(recipe, resolved)?),
+        false => ("train.py", train(recipe, resolved)?),
+    };
     let unwritten = |error: serde_yaml::Error| {
         let path = ConfigPath::default();
         let diagnostic = Diagnostic::error(recipe.span(""), path, format!("it cannot be written: {error}"));
@@ -83,10 +86,8 @@ pub fn pytorch(
         "fingerprint": format!("{:016x}", fingerprint(&yaml)),
     });
     let readme = readme(recipe, resolved, origin);
-    let mut files = vec![("model.py", model)];
-    files.extend(train.map(|train| ("train.py", train)));
-    files.extend([("README.md", readme), ("recipe.yaml", yaml), ("emitted.json", format!("{about:#}\n"))]);
-    Ok(files)
+    let about = format!("{about:#}\n");
+    Ok(vec![("model.py", model), training, ("README.md", readme), ("recipe.yaml", yaml), ("emitted.json", about)])
 }
 
 /// Kind, type and shape of an input, without the batch.
@@ -116,10 +117,10 @@ fn readme(recipe: &Recipe, resolved: &ResolvedModel, origin: Origin<'_>) -> Stri
     let command = std::iter::once(format!("zoo emit {} --to pytorch", origin.recipe))
         .chain(origin.profile.map(|profile| format!("--profile {profile}")))
         .chain(origin.sets.iter().map(|set| format!("--set '{set}'")))
-        .chain(origin.network_alone.then(|| "--network".to_owned()));
+        .chain(origin.rules_alone.then(|| "--no-data".to_owned()));
     let command: Vec<String> = command.collect();
-    let training = match origin.network_alone {
-        true => String::new(),
+    let training = match origin.rules_alone {
+        true => "\n`rules.py` has the loss, the optimizer and the learning rates, for a loop with data of yours.\n".to_owned(),
         false => "\nTrain it on a GPU, on an NPU, or on all GPUs of a machine:\n\n```\npython train.py --device cuda \
                   --precision bf16\npython train.py --device npu\ntorchrun --nproc-per-node 8 train.py --device cuda\n```\n\n\
                   It writes `log.jsonl` and `checkpoint.pt` into `--out`, goes on with `--resume`, and ends with exit \
