@@ -30,6 +30,7 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     program.add(&options);
     program.add(PLACE);
     program.add(TELL);
+    program.add(LOAD);
     let main = main(program);
     program.add(&main);
     program.add("if __name__ == \"__main__\":\n    sys.exit(main())");
@@ -354,6 +355,16 @@ def place(name: str) -> torch.device:
     return device
 "#;
 
+const LOAD: &str = r#"
+def load(network: nn.Module, path: Path) -> None:
+    """Loads a state_dict, in which a parameter that several modules share has one name."""
+    missing, unknown = network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), strict=False)
+    own = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
+    missing = [name for name in missing if name in own and not name.endswith("num_batches_tracked")]
+    if missing or unknown:
+        raise SystemExit(f"{path} lacks {missing}, and has {unknown} that the network lacks")
+"#;
+
 const TELL: &str = r#"
 def tell(log: TextIO, event: dict) -> None:
     """Writes an event to the log, and shows it."""
@@ -419,7 +430,7 @@ def main() -> int:
     torch.manual_seed(options.seed)
     network = NETWORK
     if options.weights:
-        network.load_state_dict(torch.load(options.weights, map_location="cpu", weights_only=True))
+        load(network, options.weights)
     # record
     trained, held_out = samples(options.data, options.seed)
     per_epoch = len(trained) // BATCH
