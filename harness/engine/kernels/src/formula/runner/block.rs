@@ -36,7 +36,7 @@ impl<'b> Block<'b> {
 
 impl Runner<'_> {
     /// Registers for blocks of at most so many elements.
-    pub fn registers(&self, len: usize) -> Registers {
+    pub(super) fn registers(&self, len: usize) -> Registers {
         let rows = self.rows_in(len);
         let of_rows = self.plan.kept.iter().map(|kept| match kept {
             Kept::Rows(_) => vec![0.0; rows],
@@ -51,7 +51,7 @@ impl Runner<'_> {
     }
 
     /// Computes an instruction that has registers.
-    pub fn compute(&self, n: Place, block: Block<'_>, registers: &mut Registers) {
+    pub(super) fn compute(&self, n: Place, block: Block<'_>, registers: &mut Registers) {
         match self.plan.kept[n] {
             Kept::Number(_) | Kept::Stored(_) | Kept::Before(_) | Kept::Result(_) => {}
             Kept::Rows(spread) => {
@@ -72,7 +72,7 @@ impl Runner<'_> {
     }
 
     /// Runs an instruction, to give a number per row, or one per element.
-    pub fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_>, registers: &Registers, y: &mut [f32]) {
+    pub(super) fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_>, registers: &Registers, y: &mut [f32]) {
         let (isa, rows) = (self.isa, self.rows_in(block.len));
         let value = |place: Place| match self.plan.kept[place] {
             Kept::Rows(_) if by_row => Value::Elements(&registers.rows[place][..rows]),
