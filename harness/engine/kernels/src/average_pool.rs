@@ -79,14 +79,6 @@ impl AveragePool {
         Ok(Self { input, rows: axis(input.h, height), columns: axis(input.w, width) })
     }
 
-    /// One window over the whole map.
-    ///
-    /// # Errors
-    /// [`PoolError::Zero`] if the map is empty.
-    pub fn global(input: Blocked) -> Result<Self, PoolError> {
-        Self::adaptive(input, [1, 1])
-    }
-
     /// Extent of the input.
     #[must_use]
     pub const fn input(&self) -> Blocked {
@@ -287,7 +279,7 @@ mod tests {
         let dilated = Window { dilation: [2, 1], ..Window::new([2, 2], [1, 1]) };
         assert_eq!(AveragePool::sliding(input, dilated, true), Err(PoolError::Dilation));
         assert_eq!(AveragePool::adaptive(input, [0, 1]), Err(PoolError::Zero("the output")));
-        assert_eq!(AveragePool::global(Blocked::new(1, 1, 0, 4)), Err(PoolError::Zero("the map")));
+        assert_eq!(AveragePool::adaptive(Blocked::new(1, 1, 0, 4), [1, 1]), Err(PoolError::Zero("the map")));
     }
 
     #[test]

@@ -165,7 +165,7 @@ mod tests {
         let (a, b) = (filled(5 * TASK_LEN + 7, 4), filled(5 * TASK_LEN + 7, 5));
         same_bits_on_any_threads(|isa| {
             let (mut y, mut dx) = (a.clone(), vec![0.0; a.len()]);
-            relu_gradient(isa, Rectifier::RELU6, &a, &b, &mut dx);
+            relu_gradient(isa, Rectifier::RELU6, &a, Some(&b), &mut dx);
             relu(isa, Rectifier::RELU, None, &mut y);
             vec![y, dx]
         });

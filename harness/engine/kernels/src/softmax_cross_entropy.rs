@@ -20,22 +20,6 @@ pub struct Targets {
     pub ignored: Option<u32>,
 }
 
-impl Targets {
-    /// `1 - smoothing + smoothing / K` for the label and `smoothing / K` for the others
-    /// (`torch.nn.CrossEntropyLoss`, TensorFlow).
-    #[must_use]
-    pub fn smoothed_over_all(smoothing: f64, classes: usize) -> Self {
-        let other = smoothing / classes as f64;
-        Self { label: 1.0 - smoothing + other, other, ignored: None }
-    }
-
-    /// `1 - smoothing` for the label and `smoothing / (K - 1)` for the others (MindSpore's guide).
-    #[must_use]
-    pub fn smoothed_over_others(smoothing: f64, classes: usize) -> Self {
-        Self { label: 1.0 - smoothing, other: smoothing / (classes as f64 - 1.0), ignored: None }
-    }
-}
-
 /// A label that names no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("label {label} of row {row} is not below {classes}, the number of classes")]
@@ -182,6 +166,12 @@ mod tests {
         (loss, gradient, probabilities)
     }
 
+    /// Targets with part of the probability spread over all classes.
+    fn smoothed(smoothing: f64, classes: usize) -> Targets {
+        let other = smoothing / classes as f64;
+        Targets { label: 1.0 - smoothing + other, other, ignored: None }
+    }
+
     fn case(rows: usize, classes: usize, spread: f32) -> (Vec<f32>, Vec<u32>) {
         let logits = filled(rows * classes, 1).into_iter().map(|v| v * spread).collect();
         (logits, (0..rows).map(|i| ((i * 7919) % classes) as u32).collect())
@@ -192,8 +182,8 @@ mod tests {
         for (rows, classes) in [(1, 2), (3, 10), (8, 1000), (5, 37)] {
             let all = [
                 Targets { label: 1.0, other: 0.0, ignored: None },
-                Targets::smoothed_over_all(0.1, classes),
-                Targets::smoothed_over_others(0.1, classes),
+                smoothed(0.1, classes),
+                Targets { label: 0.9, other: 0.1 / (classes as f64 - 1.0), ignored: None },
             ];
             for (targets, spread) in all.into_iter().flat_map(|t| [(t, 1.0), (t, 60.0)]) {
                 let (logits, labels) = case(rows, classes, spread);
@@ -213,9 +203,7 @@ mod tests {
     /// Two classes, logits 0 and ln 3, label 0: probabilities 1/4 and 3/4, loss ln 4.
     #[test]
     fn a_case_by_hand() {
-        let targets = Targets::smoothed_over_all(0.0, 2);
-        assert_eq!(Targets::smoothed_over_all(0.1, 10), Targets { label: 0.91, other: 0.01, ignored: None });
-        assert_eq!(Targets::smoothed_over_others(0.5, 6), Targets { label: 0.5, other: 0.1, ignored: None });
+        let targets = smoothed(0.0, 2);
         for isa in Isa::available() {
             let mut gradient = [0.0; 2];
             let logits = [0.0, 3f32.ln()];
@@ -228,7 +216,7 @@ mod tests {
     /// What is left without the rows that do not count, whose logits are not even looked at.
     #[test]
     fn ignored_rows_change_nothing() {
-        let targets = Targets::smoothed_over_all(0.1, 2);
+        let targets = smoothed(0.1, 2);
         let (logits, few) = ([0.5, -1.0, f32::NAN, 7.0, 2.0, 3.0], [0.5, -1.0, 2.0, 3.0]);
         for isa in Isa::available() {
             let (mut all, mut rest) = ([f32::NAN; 6], [f32::NAN; 4]);
@@ -258,7 +246,7 @@ mod tests {
             let loss = softmax_cross_entropy(isa, &logits, &[0], targets, &mut gradient, None).unwrap();
             assert!((loss - (4.0f64 / 3.0).ln()).abs() < 1e-7);
             expect_close("gradient", &gradient, &[-0.25, 0.25, 0.0], 1e-7);
-            let everywhere = Targets::smoothed_over_all(0.3, 3);
+            let everywhere = smoothed(0.3, 3);
             let loss = softmax_cross_entropy(isa, &logits, &[0], everywhere, &mut gradient, None).unwrap();
             assert_eq!(loss, f64::INFINITY);
         }
@@ -279,7 +267,7 @@ mod tests {
     #[test]
     fn threads_do_not_matter() {
         let (logits, labels) = case(97, 301, 2.0);
-        let targets = Targets::smoothed_over_all(0.1, 301);
+        let targets = smoothed(0.1, 301);
         same_bits_on_any_threads(|isa| {
             let mut gradient = vec![0.0; logits.len()];
             let loss = softmax_cross_entropy(isa, &logits, &labels, targets, &mut gradient, None).unwrap();

@@ -119,5 +119,8 @@ mod tests {
             assert!((label - on).abs() < 1e-15);
             assert!((label + 9.0 * other - 1.0).abs() < 1e-15);
         }
+        let over = |over, smoothing| SoftmaxCrossEntropy { smoothing, over, ignored: None };
+        assert_eq!(over(SmoothingOver::AllClasses, 0.1).targets(10), (0.91, 0.01));
+        assert_eq!(over(SmoothingOver::OtherClasses, 0.5).targets(6), (0.5, 0.1));
     }
 }

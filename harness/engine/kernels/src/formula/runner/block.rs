@@ -72,7 +72,14 @@ impl Runner<'_> {
     }
 
     /// Runs an instruction, to give a number per row, or one per element.
-    pub(super) fn run_instruction(&self, n: Place, by_row: bool, block: Block<'_>, registers: &Registers, y: &mut [f32]) {
+    pub(super) fn run_instruction(
+        &self,
+        n: Place,
+        by_row: bool,
+        block: Block<'_>,
+        registers: &Registers,
+        y: &mut [f32],
+    ) {
         let (isa, rows) = (self.isa, self.rows_in(block.len));
         let value = |place: Place| match self.plan.kept[place] {
             Kept::Rows(_) if by_row => Value::Elements(&registers.rows[place][..rows]),
@@ -105,7 +112,7 @@ impl Runner<'_> {
     }
 
     /// The value of an instruction that was computed, element by element.
-    pub fn value<'v>(&'v self, place: Place, block: Block<'v>, registers: &'v Registers) -> Value<'v> {
+    pub(super) fn value<'v>(&'v self, place: Place, block: Block<'v>, registers: &'v Registers) -> Value<'v> {
         match self.plan.kept[place] {
             Kept::Number(number) => Value::Number(number),
             Kept::Stored(values) => Value::Elements(&values[block.at..][..block.len]),
@@ -146,7 +153,7 @@ impl Runner<'_> {
     }
 
     /// Brings a block into the results.
-    pub fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, registers: &Registers) {
+    pub(super) fn give(&self, at: usize, len: usize, piece: &mut Piece<'_>, registers: &Registers) {
         let within = at - piece.start;
         for (n, output) in self.formula.outputs.iter().enumerate() {
             let kept = self.plan.kept[output.place];
