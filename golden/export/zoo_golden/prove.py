@@ -60,6 +60,11 @@ class Program:
             raise ProofError(f"{folder} is no emitted program: {error}") from error
         return cls(folder, about)
 
+    @property
+    def inputs(self) -> dict[str, dict]:
+        """The arguments of the network, in their order: kind, type and shape without the batch."""
+        return {described["name"]: described for described in self.about["inputs"]}
+
     def module(self, name: str) -> ModuleType:
         """One of its Python files; another program's of the same name is forgotten."""
         path = self.folder / f"{name}.py"
@@ -75,11 +80,11 @@ class Program:
         return module
 
     def network(self) -> nn.Module:
-        """The network, with nothing left to chance."""
+        """The network."""
         kind = getattr(self.module("model"), self.about["class"], None)
         if kind is None:
             raise ProofError(f"{self.folder / 'model.py'} has no class {self.about['class']}")
-        return still(kind())
+        return kind()
 
 
 @dataclass
@@ -181,7 +186,7 @@ def _ratio(error: float, scale: float) -> float:
 def structure(program: Program, zoo: str) -> int:
     """The exit code of `zoo import --against` with a trace of the network."""
     network = program.network().train()
-    inputs = program.about["inputs"]
+    inputs = program.inputs
     extents = {extent for given in inputs.values() for extent in given["shape"]}
     samples = next(batch_sizes(network, extents))
     given = {name: torch.empty((samples, *one["shape"]), dtype=getattr(torch, one["dtype"]), device="meta") for name, one in inputs.items()}
@@ -205,7 +210,7 @@ def structure(program: Program, zoo: str) -> int:
 
 def values(program: Program, golden: Golden, steps: int) -> Comparison:
     """Outputs, losses, gradients and parameters of steps in f64 under the golden's conditions."""
-    network = program.network().double().train()
+    network = still(program.network()).double().train()
     golden.fill(network)
     inputs = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in golden.inputs().items()}
     comparison = Comparison()
@@ -282,7 +287,7 @@ class Step:
         rule = module.optimizer(network)
         if hasattr(module, "freeze"):
             module.freeze(network, rule, 0)
-        given = [inputs[name] for name in program.about["inputs"]]
+        given = [inputs[name] for name in program.inputs]
         clip = golden.document["optimizer"].get("clip_grad_norm")
         further = [network] if "network" in inspect.signature(module.loss).parameters else []
 
@@ -312,7 +317,7 @@ def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program
         return program
     sizes = [
         f"model.inputs.{name}={_written(one, golden.document['inputs'][name]['shape'][1:])}"
-        for name, one in program.about["inputs"].items()
+        for name, one in program.inputs.items()
         if name in golden.document["inputs"]
     ]
     changes = [*program.about["set"], *sizes]

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
 use serde_yaml::{Mapping, Value};
 use zoo_recipe::Layer;
+use zoo_recipe::layers::{AvgPool, MaxPool};
 
 use crate::scalar::scalar;
 
@@ -131,6 +132,19 @@ impl Kind {
     }
 }
 
+/// A layer without settings that say what is so anyway: the step of a pool that is its window.
+fn usual(layer: &Layer) -> Layer {
+    match layer {
+        Layer::MaxPool(pool) if pool.stride == Some(pool.kernel) => {
+            Layer::MaxPool(MaxPool { stride: None, ..pool.clone() })
+        }
+        Layer::AvgPool(pool) if pool.stride == Some(pool.kernel) => {
+            Layer::AvgPool(AvgPool { stride: None, ..pool.clone() })
+        }
+        other => other.clone(),
+    }
+}
+
 /// A layer without its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
@@ -145,6 +159,7 @@ pub struct Word {
 impl Word {
     /// All settings of a layer.
     pub fn of(layer: &Layer) -> Self {
+        let layer = &usual(layer);
         if let Layer::Map(map) = layer {
             return Self::formula(map.formula.clone());
         }

@@ -206,8 +206,14 @@ mod tests {
     #[test]
     fn scores_are_held_against_the_first_row_s() {
         let rows = vec![row(None, None)];
-        let table =
-            TrainingTable { title: "t".into(), note: None, profile: "mini".into(), set: Vec::new(), spread: 0.02, rows };
+        let table = TrainingTable {
+            title: "t".into(),
+            note: None,
+            profile: "mini".into(),
+            set: Vec::new(),
+            spread: 0.02,
+            rows,
+        };
         let first = Some((Some(0.82), Some(0.90)));
         let judge = |row: TrainingRow, training| row.judge(&table, "d", training, first).verdict;
         use TrainingOutcome::{Error, Fails, Lower, Same};

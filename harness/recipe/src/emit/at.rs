@@ -192,7 +192,7 @@ impl At<'_, '_> {
         let inner = code.filled(&|piece| match piece {
             Piece::Value(..) => Some(Code::text("x")),
             Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+            Piece::Child(_) | Piece::New(_) | Piece::Row(..) => None,
         });
         self.module(Code::call("Apply", vec![inner.around("lambda x: ", "", Binding::Loose)]))
     }

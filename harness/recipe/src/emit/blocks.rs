@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::at::{At, Given};
-use super::code::Var;
+use super::code::{Holder, Var};
 use super::network::Emitter;
 use super::number::Number;
 use super::usage::Usage;
@@ -119,7 +119,9 @@ impl At<'_, '_> {
             let mut at = At { emitter: &mut *self.emitter, layer: item, x: y, input, output, out: None };
             y = at.use_block(block, &path, arguments, body, None)?;
         }
-        self.emitter.frame().join_row(&path, before, x, y);
+        // A scope around the stack is no module that could call it.
+        let holder = if self.layer.name.is_some() { Holder::Sequential } else { Holder::List };
+        self.emitter.frame().join_row(&path, holder, before, x, y);
         Ok(y)
     }
 }

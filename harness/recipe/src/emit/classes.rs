@@ -111,7 +111,7 @@ impl Builder {
                 *code = code.filled(&|piece| match piece {
                     Piece::New(used) => Some(self.constructor(*used)),
                     Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-                    Piece::Child(_) | Piece::Row(_) => None,
+                    Piece::Child(_) | Piece::Row(..) => None,
                 });
             }
         }
@@ -229,8 +229,10 @@ pub(super) fn same_form(a: &Code, b: &Code) -> bool {
         && a.pieces.iter().zip(&b.pieces).all(|(a, b)| match (a, b) {
             (Piece::Number(a), Piece::Number(b)) | (Piece::Factor(a), Piece::Factor(b)) => a.kind == b.kind,
             (Piece::List(open, a, _), Piece::List(other, b, _)) => open == other && list(a, b),
-            (Piece::Row(a), Piece::Row(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|((a, x), (b, y))| a == b && same_form(x, y))
+            (Piece::Row(holder, a), Piece::Row(other, b)) => {
+                holder == other
+                    && a.len() == b.len()
+                    && a.iter().zip(b).all(|((a, x), (b, y))| a == b && same_form(x, y))
             }
             (a, b) => a == b,
         })

@@ -40,7 +40,16 @@ pub(crate) enum Piece {
     /// A new instance of a class of the program, by the number of this use.
     New(usize),
     /// Modules in a row, by name.
-    Row(Vec<(String, Code)>),
+    Row(Holder, Vec<(String, Code)>),
+}
+
+/// What holds modules in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A module that calls them: `nn.Sequential`.
+    Sequential,
+    /// A list, of which each is called: `nn.ModuleList`.
+    List,
 }
 
 /// An expression.
@@ -163,7 +172,7 @@ impl Code {
             each(piece);
             match piece {
                 Piece::List(_, items, _) => items.iter().for_each(|item| item.visit(each)),
-                Piece::Row(items) => items.iter().for_each(|(_, item)| item.visit(each)),
+                Piece::Row(_, items) => items.iter().for_each(|(_, item)| item.visit(each)),
                 Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) => {}
                 Piece::Child(_) | Piece::New(_) => {}
             }
@@ -176,7 +185,7 @@ impl Code {
             each(piece);
             match piece {
                 Piece::List(_, items, _) => items.iter_mut().for_each(|item| item.visit_mut(each)),
-                Piece::Row(items) => items.iter_mut().for_each(|(_, item)| item.visit_mut(each)),
+                Piece::Row(_, items) => items.iter_mut().for_each(|(_, item)| item.visit_mut(each)),
                 Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) => {}
                 Piece::Child(_) | Piece::New(_) => {}
             }
@@ -197,9 +206,9 @@ impl Code {
                 (None, Piece::List(open, items, close)) => {
                     pieces.push(Piece::List(open, items.iter().map(|item| item.filled(fill)).collect(), close));
                 }
-                (None, Piece::Row(items)) => {
+                (None, Piece::Row(holder, items)) => {
                     let filled = |(name, item): &(String, Self)| (name.clone(), item.filled(fill));
-                    pieces.push(Piece::Row(items.iter().map(filled).collect()));
+                    pieces.push(Piece::Row(*holder, items.iter().map(filled).collect()));
                 }
                 (None, other) => pieces.push(other.clone()),
             }
@@ -242,6 +251,6 @@ fn flat(piece: &Piece) -> String {
             format!("{open}{}{close}", items.join(", "))
         }
         // All are filled in before anything is printed.
-        Piece::Value(..) | Piece::Child(_) | Piece::New(_) | Piece::Row(_) => String::new(),
+        Piece::Value(..) | Piece::Child(_) | Piece::New(_) | Piece::Row(..) => String::new(),
     }
 }

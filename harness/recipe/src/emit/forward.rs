@@ -39,7 +39,7 @@ pub(super) fn forward(usage: &Usage, child: &dyn Fn(&str) -> String, outputs: Co
         let code = statement.code.filled(&|piece| match piece {
             Piece::Child(path) => Some(Code::text(child(path))),
             Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::New(_) | Piece::Row(_) => None,
+            Piece::New(_) | Piece::Row(..) => None,
         });
         let repeat = statement.repeat.clone();
         if repeat.is_some() {
@@ -104,7 +104,7 @@ fn inlined(code: Code, pending: &mut Vec<Pending>, statements: &mut Vec<Statemen
         let filled = code.filled(&|piece| match piece {
             Piece::Value(var, _) => chosen.iter().find(|one| one.target == *var).map(|one| one.code.clone()),
             Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+            Piece::Child(_) | Piece::New(_) | Piece::Row(..) => None,
         });
         let depth = chosen.iter().map(|one| one.depth).max().unwrap_or(0) + usize::from(calls);
         // A value without a name yet counts like a short one.
@@ -179,7 +179,7 @@ impl<'u> Names<'u> {
         let code = statement.code.filled(&|piece| match piece {
             Piece::Value(var, _) => Some(Code::text(self.names.get(var).cloned().unwrap_or_else(|| "x".to_owned()))),
             Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+            Piece::Child(_) | Piece::New(_) | Piece::Row(..) => None,
         });
         if statement.targets.is_empty() {
             return ("return ".to_owned(), code);
@@ -213,7 +213,7 @@ impl<'u> Names<'u> {
         let called = statement.code.pieces.first().and_then(|piece| match piece {
             Piece::Text(text) => text.strip_prefix("self.").map(str::to_owned),
             Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
-            Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+            Piece::Child(_) | Piece::New(_) | Piece::Row(..) => None,
         });
         match hint.map(str::to_owned).or_else(|| called.filter(|_| self.live("out", index))) {
             Some(wish) => self.free(&wish, index),

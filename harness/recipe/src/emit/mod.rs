@@ -81,7 +81,7 @@ pub fn pytorch(
         "set": origin.sets,
         "class": class_name(recipe),
         "classes": resolved.classes,
-        "inputs": resolved.inputs.iter().map(|(name, shape)| (name.clone(), described(shape))).collect::<serde_json::Map<_, _>>(),
+        "inputs": resolved.inputs.iter().map(|(name, shape)| described(name, shape)).collect::<Vec<_>>(),
         "golden": recipe.golden.as_ref().map(|golden| &golden.manifest),
         "fingerprint": format!("{:016x}", fingerprint(&yaml)),
     });
@@ -90,15 +90,15 @@ pub fn pytorch(
     Ok(vec![("model.py", model), training, ("README.md", readme), ("recipe.yaml", yaml), ("emitted.json", about)])
 }
 
-/// Kind, type and shape of an input, without the batch.
-fn described(shape: &InputShape) -> serde_json::Value {
+/// Name, kind, type and shape of an input, without the batch.
+fn described(name: &str, shape: &InputShape) -> serde_json::Value {
     let (kind, dtype) = match shape {
         InputShape::Image(_) => ("image", "float32"),
         InputShape::Indices(_) => ("indices", "int64"),
         InputShape::Numbers(_) => ("numbers", "float32"),
     };
     let extents: Vec<usize> = shape.extents().iter().map(|extent| extent.0).collect();
-    serde_json::json!({"kind": kind, "dtype": dtype, "shape": extents})
+    serde_json::json!({"name": name, "kind": kind, "dtype": dtype, "shape": extents})
 }
 
 /// FNV-1a of a text: http://www.isthe.com/chongo/tech/comp/fnv.

@@ -1,7 +1,7 @@
 //! Classes as text.
 
 use super::classes::{Argument, Class, tight};
-use super::code::{COLUMNS, Code, Piece};
+use super::code::{COLUMNS, Code, Holder, Piece};
 use super::forward::forward;
 use super::number::{Kind, Number, plain};
 use super::repeat::progression;
@@ -25,7 +25,7 @@ pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], metho
                 }
             });
         }
-        let mut row = row(&items);
+        let mut row = row(Holder::Sequential, &items);
         row.pieces[0] = Piece::Text("super().__init__".to_owned());
         row.lines(8, "", "", &mut out);
         out.extend(more.iter().chain(methods).cloned());
@@ -314,13 +314,13 @@ fn place(owner: &str, name: &str) -> String {
 /// With modules in a row written out.
 fn rows(code: &Code) -> Code {
     code.filled(&|piece| match piece {
-        Piece::Row(items) => Some(row(items)),
+        Piece::Row(holder, items) => Some(row(*holder, items)),
         Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) | Piece::List(..) => None,
         Piece::Child(_) | Piece::New(_) => None,
     })
 }
 
-fn row(items: &[(String, Code)]) -> Code {
+fn row(holder: Holder, items: &[(String, Code)]) -> Code {
     let items: Vec<(String, Code)> = items.iter().map(|(name, code)| (name.clone(), rows(code))).collect();
     if items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string()) {
         let mut arguments = Vec::new();
@@ -338,7 +338,10 @@ fn row(items: &[(String, Code)]) -> Code {
             }
             rest = &rest[run..];
         }
-        return Code::call("nn.Sequential", arguments);
+        return match holder {
+            Holder::Sequential => Code::call("nn.Sequential", arguments),
+            Holder::List => Code::call("nn.ModuleList", vec![listed(arguments)]),
+        };
     }
     if let Some(text) = numbered(&items) {
         return text;
@@ -354,6 +357,20 @@ fn row(items: &[(String, Code)]) -> Code {
     let pair = |(name, code): &(String, Code)| Code::tuple(vec![Code::text(format!("\"{name}\"")), code.clone()]);
     let pairs = Code::list(items.iter().map(pair).collect());
     Code::call("nn.Sequential", vec![Code::call("OrderedDict", vec![pairs])])
+}
+
+/// A list of modules: `[a, b]`, or `(a for _ in range(12))` if they are of one form.
+fn listed(mut arguments: Vec<Code>) -> Code {
+    if let [Code { pieces, .. }] = &mut arguments[..]
+        && matches!(pieces.first(), Some(Piece::Text(text)) if text == "*[")
+    {
+        pieces.remove(0);
+        if let Some(Piece::Text(end)) = pieces.last_mut() {
+            end.pop();
+        }
+        return arguments.remove(0);
+    }
+    Code::list(arguments)
 }
 
 /// Equal modules with numbered names.

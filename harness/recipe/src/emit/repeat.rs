@@ -94,7 +94,7 @@ fn fold_at(usage: &mut Usage, from: usize) -> Option<()> {
             Piece::Value(var, _) if *var == value => *var = before,
             Piece::Child(child) if *child == path(index) => *child = stem.clone(),
             Piece::Value(..) | Piece::Child(_) | Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) => {}
-            Piece::List(..) | Piece::New(_) | Piece::Row(_) => {}
+            Piece::List(..) | Piece::New(_) | Piece::Row(..) => {}
         });
         code
     };
@@ -137,7 +137,7 @@ fn joined(turn: &[Statement], usage: &Usage) -> Option<Statement> {
         code = code.filled(&|piece| match piece {
             Piece::Value(var, _) if *var == target => Some(statement.code.clone()),
             Piece::Value(..) | Piece::Text(_) | Piece::Number(_) | Piece::Factor(_) => None,
-            Piece::List(..) | Piece::Child(_) | Piece::New(_) | Piece::Row(_) => None,
+            Piece::List(..) | Piece::Child(_) | Piece::New(_) | Piece::Row(..) => None,
         });
     }
     Some(Statement { code, ..last.clone() })

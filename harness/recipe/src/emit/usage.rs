@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::code::{Binding, Code, Piece, Var};
+use super::code::{Binding, Code, Holder, Piece, Var};
 use super::number::Number;
 use crate::schema::Scalar;
 
@@ -159,7 +159,7 @@ impl Usage {
             return None;
         }
         let items = row(&self.children, &self.statements, "", *x, *y)?;
-        Some(Code { pieces: vec![Piece::Row(items)], binding: Binding::Tight })
+        Some(Code { pieces: vec![Piece::Row(Holder::Sequential, items)], binding: Binding::Tight })
     }
 
     /// Its numbered modules in a row, if it is nothing else.
@@ -183,8 +183,8 @@ impl Usage {
         items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string()).then_some(items)
     }
 
-    /// Makes one module of those that were added since, if they are called in a row from `x` to `y`.
-    pub fn join_row(&mut self, path: &str, (children, statements): (usize, usize), x: Var, y: Var) {
+    /// Makes one holder of the modules that were added since, if they are called in a row from `x` to `y`.
+    pub fn join_row(&mut self, path: &str, holder: Holder, (children, statements): (usize, usize), x: Var, y: Var) {
         let inside = format!("{path}.");
         if path.is_empty() || self.children[..children].iter().any(|child| child.path.starts_with(&inside)) {
             return;
@@ -192,22 +192,21 @@ impl Usage {
         let Some(items) = row(&self.children[children..], &self.statements[statements..], &inside, x, y) else {
             return;
         };
+        let numbered = items.iter().enumerate().all(|(index, (name, _))| *name == index.to_string());
+        if holder == Holder::List && !numbered {
+            return;
+        }
         self.children.truncate(children);
         self.statements.truncate(statements);
-        let row = Code { pieces: vec![Piece::Row(items)], binding: Binding::Tight };
-        self.children.push(Child {
-            path: path.to_owned(),
-            code: Some(row),
-            when: None,
-            parameter: false,
-            repeat: None,
-        });
-        let pieces = vec![Piece::Child(path.to_owned()), Piece::List("(", vec![Code::value(x)], ")")];
-        self.statements.push(Statement {
-            targets: vec![y],
-            code: Code { pieces, binding: Binding::Tight },
-            repeat: None,
-        });
+        let repeat = (holder == Holder::List).then(|| Repeat { start: 0, count: Number::count(items.len()) });
+        let row = Code { pieces: vec![Piece::Row(holder, items)], binding: Binding::Tight };
+        let child = Child { path: path.to_owned(), code: Some(row), when: None, parameter: false, repeat: None };
+        self.children.push(child);
+        let mut pieces = vec![Piece::Child(path.to_owned())];
+        pieces.extend(repeat.is_some().then(|| Piece::Text("[i]".to_owned())));
+        pieces.push(Piece::List("(", vec![Code::value(x)], ")"));
+        let code = Code { pieces, binding: Binding::Tight };
+        self.statements.push(Statement { targets: vec![y], code, repeat });
     }
 
     /// Numbers the values in the order in which they come, so that uses of one class agree.
