@@ -12,7 +12,7 @@ fn a_program_is_written_into_a_new_folder() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("new/tiny");
     let folder = out.to_str().unwrap();
-    let text = emit(&["tiny", "--to", "pytorch", "-o", folder, "--set", "model.classes=7"]).expect(0).out;
+    let text = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", folder, "--set", "model.classes=7"]).expect(0).out;
     assert!(text.contains("model.py") && text.contains("emitted.json"), "{text}");
     let model = fs::read_to_string(out.join("model.py")).unwrap();
     assert!(model.contains("class Tiny(nn.Module):") && model.contains("num_classes: int = 7"), "{model}");
@@ -22,7 +22,9 @@ fn a_program_is_written_into_a_new_folder() {
     // The recipe beside it is the same recipe.
     let recipe = out.join("recipe.yaml");
     said(command().args(["validate", recipe.to_str().unwrap()])).expect(0);
-    let report = emit(&["tiny", "--to", "pytorch", "-o", &format!("{folder}2"), "--format", "json"]).expect(0).json();
+    assert!(fs::read_to_string(out.join("rules.py")).unwrap().contains("def loss("));
+    let again = format!("{folder}2");
+    let report = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", &again, "--format", "json"]).expect(0).json();
     assert_eq!(report["to"], "pytorch");
     assert_eq!(fs::read_dir(dir.path().join("new")).unwrap().count(), 2, "nothing is left beside the folders");
 }
@@ -31,13 +33,19 @@ fn a_program_is_written_into_a_new_folder() {
 fn nothing_is_written_by_halves() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("mine.txt"), "mine").unwrap();
-    let full = emit(&["tiny", "--to", "pytorch", "-o", dir.path().to_str().unwrap()]).expect(2);
+    let full = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", dir.path().to_str().unwrap()]).expect(2);
     assert!(full.err.contains("the folder is not empty"), "{}", full.err);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let out = dir.path().join("out");
     let unknown = emit(&["tiny", "--to", "keras", "-o", out.to_str().unwrap()]).expect(2);
     assert!(unknown.err.contains("possible values: pytorch"), "{}", unknown.err);
     emit(&["tiny", "-o", out.to_str().unwrap()]).expect(2);
+    let generated = emit(&["tiny", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
+    assert!(
+        generated.err.contains("tiny.yaml:21:") && generated.err.contains("`--no-data` writes"),
+        "{}",
+        generated.err
+    );
     emit(&["no_such_recipe", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
     assert!(!out.exists());
 }

@@ -193,7 +193,10 @@ def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
 def constant(tensor: torch.Tensor) -> float | None:
     """The value of all elements, if there is only one."""
     flat = tensor.detach().flatten()
-    return flat[0].item() if flat.numel() and flat[0] == flat[-1] and bool((flat == flat[0]).all()) else None
+    if not flat.numel() or flat[0] != flat[-1] or not bool((flat == flat[0]).all()):
+        return None
+    # 1e-6, as it was typed, and not the f32 next to it.
+    return float(str(flat[0].numpy())) if flat.dtype is torch.float32 else flat[0].item()
 
 
 def save_weights(network: nn.Module, path: Path) -> None:

@@ -100,7 +100,7 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
 /// The first unsupported operation of the network; what differs from the recipe; a recipe that cannot be resolved.
 pub fn compare(trace: &Trace, recipe: &Recipe) -> Result<Proof, ImportError> {
     error::check_names(trace)?;
-    let network = read::read(trace)?;
+    let network = read::read_any(trace)?;
     let evaluation = trace.in_evaluation();
     if let Some(evaluation) = &evaluation {
         modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;

@@ -74,7 +74,8 @@ struct Account {
     /// In the order in which modules return.
     modules: IndexMap<String, usize>,
     calls: HashMap<String, usize>,
-    output: Option<usize>,
+    /// What the network gives, by key; the key of a single tensor is empty.
+    outputs: BTreeMap<String, usize>,
 }
 
 impl Account {
@@ -266,12 +267,21 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
     let mut traced = Traced { numbers: &mut numbers, account: Account::default(), tensors };
     traced.units(&network.root.body, "");
-    traced.account.output = Some(traced.number(network.root.output));
+    traced.account.outputs = match &network.root.returns[..] {
+        [] => BTreeMap::from([(String::new(), traced.number(network.root.output))]),
+        returns => returns.iter().map(|(key, tensor)| (key.clone(), traced.number(*tensor))).collect(),
+    };
     let traced = traced.account;
     let taps: HashMap<String, usize> = model.inputs.keys().map(|name| (name.clone(), numbers.input(name))).collect();
     let first = model.inputs.keys().next().and_then(|name| taps.get(name).copied()).unwrap_or(usize::MAX);
     let mut written = Written { numbers: &mut numbers, account: Account::default(), taps };
-    written.account.output = Some(written.row(&model.body, first));
+    let last = written.row(&model.body, first);
+    let tap = |tap: &String| written.taps.get(tap).copied().unwrap_or(usize::MAX);
+    written.account.outputs = match model.outputs.len() {
+        0 => BTreeMap::from([(String::new(), last)]),
+        1 => model.outputs.values().map(|name| (String::new(), tap(name))).collect(),
+        _ => model.outputs.iter().map(|(key, name)| (key.clone(), tap(name))).collect(),
+    };
     let written = written.account;
     let differs = |what: String| Err(ImportError::Differs(what));
     for (name, number) in &traced.modules {
@@ -299,8 +309,13 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
             return differs(format!("`{name}` is computed {theirs} times, in the recipe it would be {ours} times"));
         }
     }
-    if traced.output != written.output {
-        return differs("the recipe would give another tensor".to_owned());
+    if traced.outputs != written.outputs {
+        let unlike = |(key, number): &(&String, &usize)| written.outputs.get(*key) != Some(*number);
+        return differs(match traced.outputs.iter().find(unlike) {
+            Some((key, _)) if !key.is_empty() => format!("the recipe would give another tensor as `{key}`"),
+            Some(_) => "the recipe would give another tensor".to_owned(),
+            None => "the recipe would give more tensors".to_owned(),
+        });
     }
     let operations = traced.operations.values().sum();
     Ok(Proof { operations, modules: traced.modules.len(), parameters: 0, evaluation: false })

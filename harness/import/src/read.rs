@@ -19,12 +19,20 @@ use crate::{ImportError, Refusal};
 /// # Errors
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
-    let network = call(trace, Mode::Training)?;
+    let network = read_any(trace)?;
     if network.root.returns.len() > 1 {
         let what = format!("it gives {} tensors", network.root.returns.len());
         return Err(refuse_module(trace, &trace.root, &what).into());
     }
     Ok(network)
+}
+
+/// As [`read`], for a network that may give several tensors.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_any(trace: &Trace) -> Result<Network, ImportError> {
+    call(trace, Mode::Training)
 }
 
 /// Reads the operations of a network in evaluation mode.

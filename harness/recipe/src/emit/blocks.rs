@@ -30,8 +30,7 @@ impl At<'_, '_> {
         usage.names = self.emitter.frame().own_names();
         let inner = self.emitter.enter(usage, x);
         let y = write(self.emitter, inner)?;
-        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
-        let left = self.emitter.leave(&path, x, y, when, &returns);
+        let left = self.emitter.leave(&path, x, y, when, &self.layer.returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 
@@ -61,8 +60,7 @@ impl At<'_, '_> {
         let usage = self.usage(block, path, arguments);
         let inner = self.emitter.enter(usage, x);
         let y = self.emitter.row(body, inner)?;
-        let returns: Vec<String> = self.layer.returns.values().cloned().collect();
-        let left = self.emitter.leave(path, x, y, when, &returns);
+        let left = self.emitter.leave(path, x, y, when, &self.layer.returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 

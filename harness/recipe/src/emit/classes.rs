@@ -307,8 +307,8 @@ fn promote(members: &mut [Usage]) {
         let name = known.unwrap_or_else(|| {
             let taken = |name: &String| members[0].arguments.contains_key(name);
             let hint = if numbers[0][place].hint.is_empty() { "size" } else { numbers[0][place].hint };
-            let name = (0..).map(|n| if n == 0 { hint.to_owned() } else { format!("{hint}{n}") });
-            let name = name.skip_while(taken).next().unwrap_or_default();
+            let mut name = (0..).map(|n| if n == 0 { hint.to_owned() } else { format!("{hint}{n}") });
+            let name = name.find(|name| !taken(name)).unwrap_or_default();
             for (usage, theirs) in members.iter_mut().zip(&numbers) {
                 usage.arguments.insert(name.clone(), (theirs[place].literal(), None));
             }

@@ -163,7 +163,7 @@ impl<'u> Names<'u> {
         let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
         let mut wish: String = wish.chars().map(legal).collect();
         if wish.starts_with(|c: char| !c.is_ascii_alphabetic()) {
-            wish.insert_str(0, "x");
+            wish.insert(0, 'x');
         }
         if TAKEN.contains(&wish.as_str()) {
             wish.push('_');

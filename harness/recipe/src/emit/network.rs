@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use indexmap::IndexMap;
 use zoo_graph::Shape;
 
 use super::at::{At, switch};
@@ -291,7 +292,7 @@ impl<'a> Emitter<'a> {
         x: Var,
         y: Var,
         when: Option<String>,
-        returns: &[String],
+        returns: &IndexMap<String, String>,
     ) -> Option<Var> {
         let mut inner = self.frames.pop()?;
         let kept: Vec<(String, Home)> = self
@@ -300,14 +301,15 @@ impl<'a> Emitter<'a> {
             .filter(|(_, home)| home.frames.len() == self.frames.len() + 1)
             .filter(|(tap, _)| {
                 let local = tap.strip_prefix(inner.prefix.as_str()).unwrap_or(tap);
-                returns.contains(tap) || self.exports.contains(&(inner.key.clone(), local.to_owned()))
+                returns.values().any(|other| other.as_str() == tap.as_str())
+                    || self.exports.contains(&(inner.key.clone(), local.to_owned()))
             })
             .filter(|(_, home)| home.frames.last().is_some_and(|(_, prefix)| *prefix == inner.prefix))
             .map(|(tap, home)| (tap.clone(), home.clone()))
             .collect();
         let mut kept = kept;
         kept.sort_by_key(|(_, home)| home.var);
-        let place = |tap: &String| returns.iter().position(|other| other == tap).unwrap_or(returns.len());
+        let place = |tap: &String| returns.values().position(|other| other == tap).unwrap_or(returns.len());
         let mut outputs: Vec<(usize, String, Var)> = vec![(returns.len(), String::new(), y)];
         for (tap, home) in &kept {
             let local = tap.rsplit('.').next().unwrap_or(tap).to_owned();
@@ -319,7 +321,15 @@ impl<'a> Emitter<'a> {
         outputs.sort_by_key(|(place, ..)| *place);
         inner.returns = outputs.iter().filter(|(place, ..)| *place < returns.len()).count();
         let main = outputs.iter().position(|(.., var)| *var == y)?;
-        inner.outputs = outputs.into_iter().map(|(_, name, var)| (name, var)).collect();
+        let is_name =
+            |key: &String| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && key.parse::<usize>().is_err();
+        // Results under names of their own are a dict.
+        inner.named = inner.returns == outputs.len() && inner.returns == returns.len() && returns.keys().all(is_name);
+        let key = |place: usize, name: String| match returns.get_index(place).filter(|_| inner.named) {
+            Some((key, _)) => key.clone(),
+            None => name,
+        };
+        inner.outputs = outputs.into_iter().map(|(place, name, var)| (key(place, name), var)).collect();
         let extra: Vec<String> = inner.inputs.iter().skip(1).map(|(tap, _)| tap.clone()).collect();
         let mut operands = vec![Code::value(x)];
         operands.extend(extra.iter().map(|tap| Code::value(self.tapped(tap))));
@@ -337,6 +347,7 @@ impl<'a> Emitter<'a> {
             self.keep(tap, targets[place]);
         }
         let y = targets[main];
+        let keys: Option<Vec<String>> = inner.named.then(|| inner.outputs.iter().map(|(key, _)| key.clone()).collect());
         let code = match inner.as_row() {
             Some(row) => row,
             None if self.frame().children.iter().any(|child| child.path == path) => Code::text(""),
@@ -345,7 +356,16 @@ impl<'a> Emitter<'a> {
                 Code { pieces: vec![Piece::New(self.uses.len() - 1)], binding: Binding::Tight }
             }
         };
-        self.call(path, code, operands, targets, when);
+        let Some(keys) = keys else {
+            self.call(path, code, operands, targets, when);
+            return Some(y);
+        };
+        let all = self.frame().value(Value { dims: Vec::new(), hint: Some("outputs".to_owned()) });
+        self.call(path, code, operands, vec![all], when);
+        for (key, target) in keys.iter().zip(targets) {
+            let code = Code::of(all, format!("[\"{key}\"]"));
+            self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
+        }
         Some(y)
     }
 

@@ -130,7 +130,7 @@ impl Number {
     }
 
     /// As a whole number.
-    pub fn as_whole(self) -> Self {
+    pub fn whole(self) -> Self {
         Self { kind: Kind::Whole, ..self }
     }
 
@@ -161,7 +161,7 @@ impl Number {
                 .cloned()
                 .collect()
         };
-        (self.kind == other.kind && varies(self) == varies(other)).then(|| other.value - self.value)
+        (self.kind == other.kind && varies(self) == varies(other)).then_some(other.value - self.value)
     }
 
     /// The product; `None` if it has no simple form.

@@ -136,8 +136,8 @@ fn kept(content: &mut Usage) -> Vec<String> {
 /// What `forward` returns, and its type.
 fn returned(usage: &Usage, root: bool) -> (Code, String) {
     match &usage.outputs[..] {
-        [(_, var)] => (Code::value(*var), "Tensor".to_owned()),
-        outputs if root => {
+        [(_, var)] if !usage.named => (Code::value(*var), "Tensor".to_owned()),
+        outputs if root || usage.named => {
             let entry = |(name, var): &(String, super::code::Var)| {
                 Code::value(*var).around(&format!("\"{name}\": "), "", super::code::Binding::Loose)
             };

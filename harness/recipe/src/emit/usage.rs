@@ -37,6 +37,8 @@ pub(super) struct Usage {
     pub outputs: Vec<(String, Var)>,
     /// How many results stay even if nothing needs them.
     pub returns: usize,
+    /// Whether the results are a dict, by their names.
+    pub named: bool,
     /// By number, what is known of each value.
     pub values: Vec<Value>,
 }
@@ -102,6 +104,7 @@ impl Usage {
             inputs: Vec::new(),
             outputs: Vec::new(),
             returns: 0,
+            named: false,
             values: Vec::new(),
         }
     }
@@ -155,7 +158,7 @@ impl Usage {
     /// Its modules in a row, if it is nothing else.
     pub fn as_row(&self) -> Option<Code> {
         let ([(_, x)], [(_, y)]) = (&self.inputs[..], &self.outputs[..]) else { return None };
-        if self.own || self.children.is_empty() {
+        if self.own || self.named || self.children.is_empty() {
             return None;
         }
         let items = row(&self.children, &self.statements, "", *x, *y)?;
@@ -165,6 +168,9 @@ impl Usage {
     /// Its numbered modules in a row, if it is nothing else.
     pub fn as_sequential(&self) -> Option<Vec<(String, Code)>> {
         let ([(_, x)], [(_, y)]) = (&self.inputs[..], &self.outputs[..]) else { return None };
+        if self.named {
+            return None;
+        }
         let mut children: Vec<Child> = Vec::new();
         for child in &self.children {
             let code = child.code.clone()?;

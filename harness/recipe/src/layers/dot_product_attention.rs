@@ -310,7 +310,7 @@ impl DotProductAttention {
         let all = self.heads.0 + 2 * self.kv_heads.unwrap_or(self.heads).0;
         let (width, share) = (at.last(), Number::real(heads as f64 / all as f64));
         let part = width.times(&share).filter(|part| part.value.fract() == 0.0);
-        part.unwrap_or_else(|| Number::real((width.value * share.value).round())).as_whole()
+        part.unwrap_or_else(|| Number::real((width.value * share.value).round())).whole()
     }
 }
 

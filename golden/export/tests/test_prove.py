@@ -1,0 +1,91 @@
+"""Emitted programs against goldens: an honest one passes, and what was changed in it is found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo_golden.prove import MISSING, Golden, Program, ProofError, main, values
+
+LENET = Path(__file__).parents[3] / "golden/lenet/step.json"
+
+MODEL = """
+from torch import Tensor, nn
+
+
+class Lenet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, kernel_size=5, bias=False)
+        self.relu1 = nn.ReLU()
+        self.pool1 = nn.MaxPool2d(2)
+        self.conv2 = nn.Conv2d(6, 16, kernel_size=5, bias=False)
+        self.relu2 = nn.ReLU()
+        self.pool2 = nn.MaxPool2d(2)
+        self.flatten = nn.Flatten()
+        self.fc1 = nn.Linear(400, 120)
+        self.relu3 = nn.ReLU()
+        self.fc2 = nn.Linear(120, 84)
+        self.relu4 = nn.ReLU()
+        self.fc3 = nn.Linear(84, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool2(self.relu2(self.conv2(self.pool1(self.relu1(self.conv1(x))))))
+        return self.fc3(self.relu4(self.fc2(self.relu3(self.fc1(self.flatten(x))))))
+"""
+
+RULES = """
+import torch
+from torch.nn import functional
+
+
+def loss(outputs, batch):
+    return {"loss": functional.cross_entropy(outputs, batch["label"])}
+
+
+def optimizer(network):
+    return torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+
+
+def set_rate(rule, rate):
+    for group in rule.param_groups:
+        group["lr"] = rate
+"""
+
+
+def program(folder: Path, model: str = MODEL, rules: str = RULES) -> Program:
+    (folder / "model.py").write_text(model)
+    (folder / "rules.py").write_text(rules)
+    image = {"name": "image", "kind": "image", "dtype": "float32", "shape": [1, 32, 32]}
+    about = {"class": "Lenet", "classes": 10, "inputs": [image], "golden": "lenet/step.json", "recipe": "lenet", "profile": None, "set": []}
+    (folder / "emitted.json").write_text(json.dumps(about))
+    return Program.read(folder)
+
+
+def test_an_honest_program_passes_in_every_stage(tmp_path):
+    comparison = values(program(tmp_path), Golden.read(LENET), 3)
+    assert comparison.failed() == [] and comparison.lacking == []
+    stages = {key.split("/")[0] for key in comparison.errors}
+    assert stages == {"out", "grad", "loss", "param1", "param3", "momentum1"}
+
+
+@pytest.mark.parametrize(
+    ("model", "rules", "first"),
+    [
+        (("self.pool1 = nn.MaxPool2d(2)", "self.pool1 = nn.AvgPool2d(2)"), None, "out/pool1#0"),
+        (None, ('batch["label"])', 'batch["label"], label_smoothing=0.01)'), "grad/"),
+        (None, ("momentum=0.9", "momentum=0.9, weight_decay=1e-4"), "momentum1/"),
+        (None, ("momentum=0.9", "momentum=0.9, nesterov=True"), "param1/"),
+    ],
+)
+def test_what_was_changed_is_found(tmp_path, model, rules, first):
+    changed = program(tmp_path, MODEL.replace(*model) if model else MODEL, RULES.replace(*rules) if rules else RULES)
+    failed = values(changed, Golden.read(LENET), 3).failed()
+    assert any(key.startswith(first) for key in failed), failed[:5]
+
+
+def test_what_is_no_program_is_said(tmp_path, capsys):
+    with pytest.raises(ProofError, match="no emitted program"):
+        Program.read(tmp_path)
+    assert main([str(tmp_path)]) == MISSING
+    assert "no emitted program" in capsys.readouterr().err
