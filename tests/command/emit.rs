@@ -12,13 +12,13 @@ fn a_program_is_written_into_a_new_folder() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("new/tiny");
     let folder = out.to_str().unwrap();
-    let text = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", folder, "--set", "model.classes=7"]).expect(0).out;
+    let text = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", folder, "--set", "train.seed=7"]).expect(0).out;
     assert!(text.contains("model.py") && text.contains("emitted.json"), "{text}");
     let model = fs::read_to_string(out.join("model.py")).unwrap();
-    assert!(model.contains("class Tiny(nn.Module):") && model.contains("num_classes: int = 7"), "{model}");
+    assert!(model.contains("class Tiny(nn.Module):") && model.contains("num_classes: int = 10"), "{model}");
     let about: serde_json::Value = serde_json::from_slice(&fs::read(out.join("emitted.json")).unwrap()).unwrap();
     assert_eq!((&about["recipe"], &about["class"]), (&"tiny".into(), &"Tiny".into()));
-    assert_eq!((&about["set"][0], &about["classes"]), (&"model.classes=7".into(), &7.into()));
+    assert_eq!((&about["set"][0], &about["classes"]), (&"train.seed=7".into(), &10.into()));
     // The recipe beside it is the same recipe.
     let recipe = out.join("recipe.yaml");
     said(command().args(["validate", recipe.to_str().unwrap()])).expect(0);
@@ -52,8 +52,10 @@ fn nothing_is_written_by_halves() {
 
 #[test]
 fn a_trace_is_compared_with_a_recipe() {
-    let against =
-        |recipe: &str| said(command().args(["import", "tests/fixtures/traces/resnet18.json", "--against", recipe]));
+    let against = |recipe: &str| {
+        let sizes = ["--set", "model.classes=10", "--set", "model.inputs.image=[3, 64, 64]"];
+        said(command().args(["import", "tests/fixtures/traces/resnet18.json", "--against", recipe]).args(sizes))
+    };
     let same = against("resnet18").expect(0).out;
     assert!(same.contains("the same network as resnet18: ") && same.contains("62 parameters"), "{same}");
     let other = against("resnet34").expect(1).out;

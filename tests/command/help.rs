@@ -19,6 +19,7 @@ const VERBS: &[&str] = &[
     "report",
     "serve",
     "eval",
+    "emit",
     "bench",
     "bisect",
     "profile",

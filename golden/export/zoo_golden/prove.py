@@ -349,9 +349,11 @@ def prove(options: argparse.Namespace) -> int:
     program = Program.read(Path(options.folder))
     code = PASSED
     if not options.values_only:
-        code = structure(program, options.zoo)
-        if code > DIFFERS:
-            return code
+        try:
+            code = structure(program, options.zoo)
+        except TraceError as error:
+            print(f"structure: the network cannot be traced: {error}", flush=True)
+            code = WRONG
     found = next((path for path in goldens(program, options.golden) if path.exists()), None)
     if found is None:
         reason = f"its golden {program.about['golden']} is not here (--golden FILE)" if program.about["golden"] else "the recipe has no golden"
@@ -369,7 +371,7 @@ def prove(options: argparse.Namespace) -> int:
     print(f"values: {verdict} in f64, the largest error {error:.1e} at {where}")
     if comparison.lacking:
         print(f"  {len(comparison.lacking)} tensors of the golden are not in the program: {', '.join(comparison.lacking[:3])}")
-    return DIFFERS if failed else code
+    return max(DIFFERS, code) if failed else code
 
 
 def main(arguments: list[str]) -> int:
@@ -387,9 +389,6 @@ def main(arguments: list[str]) -> int:
     except ProofError as error:
         print(error, file=sys.stderr)
         return MISSING
-    except TraceError as error:
-        print(f"the network cannot be traced: {error}", file=sys.stderr)
-        return WRONG
     except FileNotFoundError as error:
         print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO ({error})", file=sys.stderr)
         return MISSING
