@@ -68,29 +68,18 @@ pub fn expect_folder(file: &Path) -> Result<(), Failure> {
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unwritable)
 }
 
-/// Writes a new folder with these files, all or none.
+/// Writes files into a folder that is new or empty.
 ///
 /// # Errors
-/// A folder that has content; errors of the operating system.
-pub fn write_folder(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
+/// A folder that has content; errors of the operating system, after which the files are removed.
+pub fn write_folder(folder: &Path, files: &[(&str, String)], context: &mut Context) -> Result<(), Failure> {
     let unwritable = |source| Failure::Unwritable { path: folder.to_owned(), source };
-    let folder = std::path::absolute(folder).map_err(unwritable)?;
-    match std::fs::read_dir(&folder).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => std::fs::remove_dir(&folder).map_err(unwritable)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => expect_folder(&folder)?,
-        Ok(false) => {
-            let message = format!("{}: the folder is not empty; choose another one", folder.display());
-            return Err(Failure::Usage(message));
-        }
-        Err(error) => return Err(unwritable(error)),
+    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    if std::fs::read_dir(folder).map_err(unwritable)?.next().is_some() {
+        return Err(Failure::Usage(format!("{}: the folder is not empty; choose another one", folder.display())));
     }
-    let beside = folder.parent().unwrap_or(Path::new("."));
-    let written = tempfile::Builder::new().prefix(".zoo-").tempdir_in(beside).map_err(unwritable)?;
-    for (name, text) in files {
-        std::fs::write(written.path().join(name), text).map_err(unwritable)?;
-    }
-    let done = written.keep();
-    std::fs::rename(&done, &folder).map_err(unwritable)
+    let written = files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, context));
+    written.inspect_err(|_| files.iter().for_each(|(name, _)| _ = std::fs::remove_file(folder.join(name))))
 }
 
 /// Refuses output files that are also inputs or other outputs. Special files, such as /dev/null, may occur

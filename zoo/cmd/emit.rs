@@ -66,11 +66,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         sets: &change.sets,
         rules_alone: args.no_data,
         version: env!("CARGO_PKG_VERSION"),
+        hash: zoo_datasets::hash::fnv1a64,
     };
     let files = match args.to {
         Framework::PyTorch => emit::pytorch(&recipe, &recipe.resolve()?, origin)?,
     };
-    output::write_folder(&args.out, &files)?;
+    output::write_folder(&args.out, &files, context)?;
     let files = files.iter().map(|(name, text)| (*name, text.lines().count())).collect();
     let report = Report { recipe: &recipe.name, to: args.to, out: &args.out, files };
     context.show(&report, |out| print(&report, out))?;

@@ -66,7 +66,7 @@ def test_an_honest_program_passes_in_every_stage(tmp_path):
     comparison = values(program(tmp_path), Golden.read(LENET), 3)
     assert comparison.failed() == [] and comparison.lacking == []
     stages = {key.split("/")[0] for key in comparison.errors}
-    assert stages == {"out", "grad", "loss", "param1", "param3", "momentum1"}
+    assert stages == {"out", "grad", "loss", "group", "param1", "param3", "momentum1"}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,7 @@ def test_an_honest_program_passes_in_every_stage(tmp_path):
         (("self.pool1 = nn.MaxPool2d(2)", "self.pool1 = nn.AvgPool2d(2)"), None, "out/pool1#0"),
         (None, ('batch["label"])', 'batch["label"], label_smoothing=0.01)'), "grad/"),
         (None, ("momentum=0.9", "momentum=0.9, weight_decay=1e-4"), "momentum1/"),
+        (None, ("momentum=0.9", "momentum=0.9, weight_decay=1e-12"), "group/"),
         (None, ("momentum=0.9", "momentum=0.9, nesterov=True"), "param1/"),
     ],
 )

@@ -136,6 +136,14 @@ class Golden:
         recorded = self.document["losses_f64"]
         return recorded[step - 1].get(name) if step <= len(recorded) else None
 
+    def allowed_of_loss(self, step: int, name: str) -> float:
+        """How far a loss may be off: as for tensors, by the distance of the moved run where the golden says it."""
+        truth, moved = self.document["losses_f64"], self.document.get("losses_moved")
+        if moved is None:
+            return TOLERANCE
+        expected = truth[step - 1][name]
+        return max(TOLERANCE, CONDITIONED * _ratio(abs(moved[step - 1][name] - expected), abs(expected)))
+
     def samples(self, key: str, tensor: torch.Tensor) -> np.ndarray:
         """The elements of a tensor that the golden stores, in its order."""
         stored = self.data[key]
@@ -163,7 +171,8 @@ class Comparison:
 
     def add(self, golden: Golden, key: str, tensor: torch.Tensor) -> None:
         entry = golden.document["tensors"][key]
-        if list(tensor.shape) != entry["shape"] and list(tensor.shape) != entry["shape"][1:]:
+        # Rows of positions are the same for all samples: there may be an axis of one sample before them.
+        if entry["shape"] not in (list(tensor.shape), [1, *tensor.shape]):
             self.lacking.append(f"{key} ({list(tensor.shape)} for {entry['shape']})")
             return
         gradient = golden.document["tensors"].get(f"grad/{key.split('/', 1)[1]}", {})
@@ -224,14 +233,14 @@ def values(program: Program, golden: Golden, steps: int) -> Comparison:
         return lambda parameter: gradients.__setitem__(name, parameter.grad.detach().clone())
 
     kept = [parameter.register_post_accumulate_grad_hook(keep(name)) for name, parameter in network.named_parameters()]
-    step = Step.of(program, golden, network, inputs)
+    step = Step.of(program, golden, network, inputs, comparison)
     for number in range(1, steps + 1):
         with StillFunctions(), _Exact(torch.float64):
             losses = step.run()
         for name, value in losses.items():
             if (expected := golden.loss(number, name)) is not None:
                 error = _ratio(abs(value - expected), abs(expected))
-                comparison.errors[f"loss/{name} of step {number}"] = (error, TOLERANCE * 10 ** (number - 1))
+                comparison.errors[f"loss/{name} of step {number}"] = (error, golden.allowed_of_loss(number, name))
         if number == 1:
             for hook in [*hooks, *kept]:
                 hook.remove()
@@ -273,8 +282,7 @@ class Step:
     run: Callable[[], dict[str, float]]
 
     @classmethod
-    def of(cls, program: Program, golden: Golden, network: nn.Module, inputs: dict[str, torch.Tensor]) -> "Step":
-        rate = golden.document["optimizer"]["groups"][0]["lr"] / _factor(golden)
+    def of(cls, program: Program, golden: Golden, network: nn.Module, inputs: dict[str, torch.Tensor], comparison: Comparison) -> "Step":
         batch = dict(inputs)
         if "label" in batch and "mixed_label" not in batch:
             # A golden whose samples are not mixed: each label counts whole.
@@ -283,12 +291,14 @@ class Step:
             module = program.module("train")
             training = module.Training(network, torch.device("cpu"), "fp32", 1)
             training.enter(0)
+            rate = _rate(module, training.rule, network, golden, comparison)
             further = {"steps": 10**6} if "steps" in inspect.signature(training.step).parameters else {}
             return cls(training.rule, lambda: {name: term.item() for name, term in training.step(batch, rate, **further).items()})
         module = program.module("rules")
         rule = module.optimizer(network)
         if hasattr(module, "freeze"):
             module.freeze(network, rule, 0)
+        rate = _rate(module, rule, network, golden, comparison)
         given = [inputs[name] for name in program.inputs]
         clip = golden.document["optimizer"].get("clip_grad_norm")
         further = [network] if "network" in inspect.signature(module.loss).parameters else []
@@ -306,9 +316,19 @@ class Step:
         return cls(rule, run)
 
 
-def _factor(golden: Golden) -> float:
-    """The factor of the first group on the learning rate: golden optimizers may have faster parts."""
-    return golden.document["optimizer"]["groups"][0].get("lr_factor", 1.0)
+def _rate(module: ModuleType, rule: torch.optim.Optimizer, network: nn.Module, golden: Golden, comparison: Comparison) -> float:
+    """The learning rate of the golden's steps, before the factors of groups. Compares rates and decays of all parameters."""
+    module.set_rate(rule, 1.0)
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    own = {names[parameter]: (group["lr"], group["weight_decay"]) for group in rule.param_groups for parameter in group["params"]}
+    theirs = {name: (group["lr"], group["weight_decay"]) for group in golden.document["optimizer"]["groups"] for name in group["params"]}
+    first = next(name for name in theirs if name in own)
+    rate = theirs[first][0] / own[first][0]
+    for name, (lr, decay) in theirs.items():
+        factor, other = own.get(name, (math.nan, math.nan))
+        error = max(_ratio(abs(factor * rate - lr), lr), _ratio(abs(other - decay), decay))
+        comparison.errors[f"group/{name}"] = (error, TOLERANCE)
+    return rate
 
 
 def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program:

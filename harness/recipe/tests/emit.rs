@@ -81,6 +81,42 @@ fn modules_are_called_again() {
     insta::assert_snapshot!(classes_of("", body));
 }
 
+/// Blocks that differ in a number behind their names and in the names of their arguments are one class all the same.
+#[test]
+fn blocks_of_one_form_are_one_class() {
+    let blocks = "unit1: {args: {width: ~}, body: [conv: {name: conv, out: $width, kernel: 1}]}, \
+                  unit2: {args: {size: ~}, body: [conv: {name: conv, out: $size, kernel: 1}]}";
+    let body = "block: {name: a, use: unit1, args: {width: 8}}, block: {name: b, use: unit2, args: {size: 16}}, \
+                global_avg_pool, flatten, linear: {name: fc, out: $classes}";
+    let text = classes_of(blocks, body);
+    assert_eq!(text.matches("class Unit").count(), 1, "{text}");
+}
+
+/// A block, a tap or an argument may be called like a function of the program, or like a word of Python.
+#[test]
+fn names_do_not_hide_others() {
+    let blocks = "apply: {args: {in: ~}, body: [conv: {name: lambda, out: $in, kernel: 1}]}";
+    let body = "sequential: {name: turns, body: [permute: {order: [1, 2, 0]}, permute: {order: [2, 0, 1]}]}, \
+                tap: apply, block: {name: own, use: apply, args: {in: 3}}, tap: functional, add: apply, \
+                from: functional, sigmoid, add: functional, global_avg_pool, flatten, linear: {name: fc, out: 10}";
+    let text = classes_of(blocks, body);
+    assert!(text.contains("class Apply(nn.Module):") && text.contains("class Apply2(nn."), "{text}");
+    assert!(!text.contains(" functional = ") && text.contains("add_module(\"lambda\""), "{text}");
+}
+
+#[test]
+fn modules_cannot_hide_attributes_of_modules() {
+    let text = "name: r\nmodel:\n  inputs: {image: [3, 8, 8]}\n  classes: 10\n  body: [conv: {name: type, out: 4, kernel: \
+                1}, global_avg_pool, flatten, linear: {name: fc, out: 10}]\ndata: {source: {characters: {}}}\nloss: \
+                {softmax_cross_entropy: {}}\noptimizer: sgd\nschedule: {constant: {base_lr: 0.1}}\ntrain: {batch: 32, \
+                epochs: 1}\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
+    let error = emit::model(&recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("r.yaml:5:") && error.contains("choose another name"), "{error}");
+}
+
 #[test]
 fn what_pytorch_cannot_say_is_refused_with_its_line() {
     let text = "name: r\nmodel:\n  inputs: {image: [3, 8, 8]}\n  classes: 10\n  body:\n    - conv_transpose: {name: up, \

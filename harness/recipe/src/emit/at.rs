@@ -8,6 +8,7 @@ use zoo_graph::Shape;
 use super::code::{Binding, Code, Piece, Var};
 use super::network::{Emitter, Home};
 use super::number::{Kind, Number};
+use super::python::is_attribute;
 use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
 use crate::layers::Body;
@@ -125,6 +126,9 @@ impl At<'_, '_> {
             return Err(self.refuse("a layer named `.` has no form in PyTorch yet"));
         }
         match self.path() {
+            Some(path) if path.split('.').any(is_attribute) => Err(self.refuse(format!(
+                "every module of PyTorch has an attribute of a name in `{path}`: choose another name"
+            ))),
             Some(path) => Ok(path),
             None => Err(self.refuse("a module of another class cannot be called here")),
         }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::code::{Binding, Code, Piece};
 use super::number::{Kind, Number};
-use super::print::legal;
+use super::python::legal;
 use super::repeat::fold;
 use super::usage::Usage;
 use crate::schema::Scalar;
@@ -42,14 +42,16 @@ struct Maker {
 /// Arguments that come from the shape of the present value and not from the recipe.
 const SHAPES: [&str; 4] = ["in_channels", "dim", "in_features", "skip_channels"];
 
-/// The classes, each after those it contains; the last is the network, called `name`.
-pub(super) fn classes(uses: Vec<Usage>, name: &str) -> Vec<Class> {
+/// The classes, each after those it contains; the last is the network, called `name`. `defined` are the names of other
+/// classes and functions of the program.
+pub(super) fn classes(uses: Vec<Usage>, name: &str, defined: &HashSet<String>) -> Vec<Class> {
     let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
     for (index, usage) in uses.iter().enumerate() {
         groups.entry(stem(&usage.key).to_owned()).or_default().push(index);
     }
     let mut builder = Builder { makers: vec![None; uses.len()], uses, classes: Vec::new(), names: HashSet::new() };
-    builder.names.extend(["OrderedDict", "Tensor", camel(name).as_str()].map(str::to_owned));
+    let imported = ["Callable", "OrderedDict", "StochasticDepth", "Tensor", "None", "True", "False"];
+    builder.names.extend(imported.map(str::to_owned).into_iter().chain([camel(name)]).chain(defined.iter().cloned()));
     let mut done = HashSet::new();
     for key in groups.keys() {
         builder.visit(key, &groups, &mut done, name);
@@ -302,7 +304,7 @@ fn promote(members: &mut [Usage]) {
         }
         let values: Vec<f64> = numbers.iter().map(|theirs| theirs[place].value).collect();
         let fits =
-            |name: &&String| members.iter().zip(&values).all(|(usage, value)| usage.arguments[*name].0.value == *value);
+            |name: &&String| members.iter().zip(&values).all(|(usage, value)| usage.value_of(name) == Some(*value));
         let known = members[0].arguments.keys().find(fits).cloned();
         let name = known.unwrap_or_else(|| {
             let taken = |name: &String| members[0].arguments.contains_key(name);
@@ -330,17 +332,13 @@ fn promote(members: &mut [Usage]) {
 /// Arguments from shapes that equal another argument, or the same number in every use, are not needed.
 fn settle_shapes(members: &mut [Usage]) {
     for shape in SHAPES {
-        let Some(values) =
-            members.iter().map(|usage| Some(usage.arguments.get(shape)?.0.value)).collect::<Option<Vec<f64>>>()
-        else {
+        let Some(values) = members.iter().map(|usage| usage.value_of(shape)).collect::<Option<Vec<f64>>>() else {
             continue;
         };
         let fits = |name: &&String| {
             !SHAPES.contains(&name.as_str())
-                && members.iter().zip(&values).all(|(usage, value)| {
-                    let (number, _) = &usage.arguments[*name];
-                    number.kind == Kind::Whole && number.value == *value
-                })
+                && members.iter().zip(&values).all(|(usage, value)| usage.value_of(name) == Some(*value))
+                && members[0].arguments.get(*name).is_some_and(|(number, _)| number.kind == Kind::Whole)
         };
         let other = members[0].arguments.keys().find(fits).cloned();
         let constant = values.iter().all(|value| *value == values[0]);

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
+use super::python::is_taken;
 use super::usage::{Repeat, Statement, Usage};
 
 /// Longest expression into which others are written.
@@ -10,10 +11,6 @@ const INLINE: usize = 92;
 
 /// Most calls inside each other.
 const NESTED: usize = 3;
-
-/// Words that no variable can be called.
-const TAKEN: [&str; 14] =
-    ["self", "nn", "torch", "functional", "lambda", "in", "is", "from", "class", "def", "return", "not", "and", "or"];
 
 /// Removes what no result needs.
 pub(super) fn prune(usage: &mut Usage) {
@@ -29,8 +26,15 @@ pub(super) fn prune(usage: &mut Usage) {
     usage.statements = kept;
 }
 
-/// The arguments and the lines of `forward`. `child` gives the reference to a module, `outputs` what is returned.
-pub(super) fn forward(usage: &Usage, child: &dyn Fn(&str) -> String, outputs: Code, root: bool) -> Forward {
+/// The arguments and the lines of `forward`. `child` gives the reference to a module, `outputs` what is returned;
+/// `defined` are the functions of the program.
+pub(super) fn forward(
+    usage: &Usage,
+    child: &dyn Fn(&str) -> String,
+    outputs: Code,
+    root: bool,
+    defined: &HashSet<String>,
+) -> Forward {
     let counts = uses(&usage.statements, &outputs);
     let mut statements: Vec<Statement> = Vec::new();
     let mut pending: Vec<Pending> = Vec::new();
@@ -55,7 +59,7 @@ pub(super) fn forward(usage: &Usage, child: &dyn Fn(&str) -> String, outputs: Co
             _ => statements.push(Statement { targets: statement.targets.clone(), code, repeat }),
         }
     }
-    let mut names = Names::new(usage, &statements, root);
+    let mut names = Names::new(usage, &statements, root, defined);
     let line = |(index, statement): (usize, &Statement)| {
         let (start, code) = names.line(index, statement);
         (start, code, statement.repeat.clone())
@@ -129,6 +133,8 @@ fn flush(pending: &[Pending], until: usize, statements: &mut Vec<Statement>) {
 /// Names of values.
 struct Names<'u> {
     usage: &'u Usage,
+    /// Functions of the program, which a variable would hide.
+    defined: &'u HashSet<String>,
     /// The last statement that uses each value.
     last: HashMap<Var, usize>,
     names: HashMap<Var, String>,
@@ -136,12 +142,12 @@ struct Names<'u> {
 }
 
 impl<'u> Names<'u> {
-    fn new(usage: &'u Usage, statements: &[Statement], root: bool) -> Self {
+    fn new(usage: &'u Usage, statements: &[Statement], root: bool, defined: &'u HashSet<String>) -> Self {
         let mut last = HashMap::new();
         for (index, statement) in statements.iter().enumerate() {
             statement.code.values().into_iter().for_each(|var| _ = last.insert(var, index));
         }
-        let mut names = Self { usage, last, names: HashMap::new(), arguments: Vec::new() };
+        let mut names = Self { usage, defined, last, names: HashMap::new(), arguments: Vec::new() };
         let single = !root || usage.inputs.len() == 1;
         for (index, (tap, var)) in usage.inputs.iter().enumerate() {
             let present = index == 0 && (tap.is_empty() || root && single);
@@ -165,7 +171,7 @@ impl<'u> Names<'u> {
         if wish.starts_with(|c: char| !c.is_ascii_alphabetic()) {
             wish.insert(0, 'x');
         }
-        if TAKEN.contains(&wish.as_str()) {
+        if is_taken(&wish) || self.defined.contains(&wish) {
             wish.push('_');
         }
         let argument = |name: &String| after == 0 && self.arguments.contains(name);

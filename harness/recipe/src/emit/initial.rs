@@ -58,7 +58,7 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
                 lines.push(statement(&rule.init, "parameter"));
             }
         } else if of_all[&(rule.class.clone(), rule.leaf.clone())].0 != rule.init {
-            let class = format!("isinstance(module, {}) and ", rule.class);
+            let class = format!("{} and ", of_type(&[&rule.class]));
             let lines = of_modules.entry((class, suffixes(rule, &rules))).or_default();
             lines.push(statement(&rule.init, &format!("module.{}", rule.leaf)));
         }
@@ -75,7 +75,7 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
         });
         for (index, (lines, classes)) in classes.iter().enumerate() {
             let start = if index == 0 { "if" } else { "elif" };
-            let of_class = format!("isinstance(module, {})", classes.join(" | "));
+            let of_class = of_type(classes);
             let (condition, lines) = match &lines[..] {
                 [test, call] if test.starts_with("if ") => {
                     (format!("{of_class} and {}", &test[3..test.len() - 1]), vec![call.trim().to_owned()])
@@ -92,6 +92,15 @@ pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
         exceptions(&of_parameters, &mut out);
     }
     out
+}
+
+/// A test of a module's type. Not `isinstance`: the output layer inside `nn.MultiheadAttention` is a subclass of
+/// `nn.Linear` that starts in its own way, and so are classes of the program.
+fn of_type(classes: &[&str]) -> String {
+    match classes {
+        [one] => format!("type(module) is {one}"),
+        several => format!("type(module) in ({})", several.join(", ")),
+    }
 }
 
 /// Lines for modules or parameters whose names end like this.
@@ -118,12 +127,18 @@ fn rules(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
             }
         }
         let Some(class) = modules.get(owner) else { continue };
-        let leaf = variable.name[owner.len()..].trim_start_matches('.').to_owned();
-        let class = if leaf.is_empty() { "nn.Parameter".to_owned() } else { class.clone() };
+        let leaf = variable.name[owner.len()..].trim_start_matches('.');
+        let (owner, leaf, class) = match leaf.rsplit_once('.').filter(|_| class == "nn.Sequential") {
+            // The dense layers of a small network inside a layer.
+            Some((inner, leaf)) => (format!("{owner}.{inner}"), leaf, "nn.Linear"),
+            None if leaf.is_empty() => (owner.to_owned(), leaf, "nn.Parameter"),
+            None => (owner.to_owned(), leaf, class.as_str()),
+        };
+        let (leaf, class) = (leaf.to_owned(), class.to_owned());
         let same = |rule: &&mut Rule| rule.class == class && rule.leaf == leaf && rule.init == variable.init;
         match rules.iter_mut().find(same) {
-            Some(rule) => rule.names.push(owner.to_owned()),
-            None => rules.push(Rule { class, leaf, init: variable.init.clone(), names: vec![owner.to_owned()] }),
+            Some(rule) => rule.names.push(owner),
+            None => rules.push(Rule { class, leaf, init: variable.init.clone(), names: vec![owner] }),
         }
     }
     rules
@@ -133,9 +148,7 @@ fn rules(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
 fn usual(class: &str, leaf: &str) -> Option<Init> {
     let default = || Some(Init::TorchDefault(zoo_graph::init::TorchDefault {}));
     match (class, leaf) {
-        ("nn.Conv2d" | "nn.Conv1d" | "nn.ConvTranspose2d" | "nn.Linear" | "TransposedLinear" | "nn.Sequential", _) => {
-            default()
-        }
+        ("nn.Conv2d" | "nn.Conv1d" | "nn.ConvTranspose2d" | "nn.Linear" | "TransposedLinear", _) => default(),
         ("nn.Embedding", _) => Some(Init::Normal(zoo_graph::init::NormalInit { std: 1.0 })),
         ("nn.MultiheadAttention", "in_proj_weight") => Some(Init::XavierUniform(zoo_graph::init::Xavier::default())),
         ("nn.MultiheadAttention", "out_proj.weight") => default(),
@@ -173,14 +186,16 @@ fn statement(init: &Init, place: &str) -> String {
         };
         // The gain of a leaky ReLU with slope a is sqrt(2/(1 + a^2)).
         let slope = 2.0 / (kaiming.gain * kaiming.gain) - 1.0;
-        if (kaiming.gain - std::f64::consts::SQRT_2).abs() < 1e-12 {
+        if kaiming.gain == 0.0 {
+            format!("nn.init.zeros_({place})")
+        } else if (kaiming.gain - std::f64::consts::SQRT_2).abs() < 1e-12 {
             format!("nn.init.{name}({place}{mode}, nonlinearity=\"relu\")")
         } else if (kaiming.gain - 1.0).abs() < 1e-12 {
             format!("nn.init.{name}({place}{mode}, nonlinearity=\"linear\")")
         } else if slope >= 0.0 {
             format!("nn.init.{name}({place}, a={}{mode})", number(slope.sqrt()))
         } else {
-            format!("nn.init.{name}({place}{mode}, nonlinearity=\"linear\").mul_({})", number(kaiming.gain))
+            format!("nn.init.{name}({place}{mode}, nonlinearity=\"linear\").data.mul_({})", number(kaiming.gain))
         }
     };
     match init {
@@ -203,5 +218,21 @@ fn statement(init: &Init, place: &str) -> String {
         Init::Constant(value) => format!("nn.init.constant_({place}, {})", number(*value)),
         Init::Dirac(_) => format!("nn.init.dirac_({place}.data[: {place}.shape[1]])"),
         Init::TorchDefault(_) => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A leaky ReLU has gains up to sqrt(2); larger ones multiply what a linear function would draw.
+    #[test]
+    fn gains_are_those_of_pytorchs_nonlinearities() {
+        let of = |gain| statement(&Init::KaimingNormal(Kaiming { mode: FanMode::FanOut, gain }), "w");
+        assert_eq!(of(std::f64::consts::SQRT_2), "nn.init.kaiming_normal_(w, mode=\"fan_out\", nonlinearity=\"relu\")");
+        assert_eq!(of(1.0), "nn.init.kaiming_normal_(w, mode=\"fan_out\", nonlinearity=\"linear\")");
+        assert_eq!(of(0.5), "nn.init.kaiming_normal_(w, a=2.6457513110645907, mode=\"fan_out\")");
+        assert_eq!(of(2.0), "nn.init.kaiming_normal_(w, mode=\"fan_out\", nonlinearity=\"linear\").data.mul_(2.0)");
+        assert_eq!(of(0.0), "nn.init.zeros_(w)");
     }
 }

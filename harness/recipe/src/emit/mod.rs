@@ -13,6 +13,7 @@ mod initial;
 mod network;
 mod number;
 mod print;
+mod python;
 mod repeat;
 mod train;
 mod usage;
@@ -51,6 +52,8 @@ pub struct Origin<'a> {
     pub rules_alone: bool,
     /// Version of zoo.
     pub version: &'a str,
+    /// Hash of the recipe with all values, by which programs of one recipe are known.
+    pub hash: fn(&[u8]) -> u64,
 }
 
 /// A program in PyTorch, as names and texts of files.
@@ -83,7 +86,7 @@ pub fn pytorch(
         "classes": resolved.classes,
         "inputs": resolved.inputs.iter().map(|(name, shape)| described(name, shape)).collect::<Vec<_>>(),
         "golden": recipe.golden.as_ref().map(|golden| &golden.manifest),
-        "fingerprint": format!("{:016x}", fingerprint(&yaml)),
+        "fingerprint": format!("{:016x}", (origin.hash)(yaml.as_bytes())),
     });
     let readme = readme(recipe, resolved, origin);
     let about = format!("{about:#}\n");
@@ -99,11 +102,6 @@ fn described(name: &str, shape: &InputShape) -> serde_json::Value {
     };
     let extents: Vec<usize> = shape.extents().iter().map(|extent| extent.0).collect();
     serde_json::json!({"name": name, "kind": kind, "dtype": dtype, "shape": extents})
-}
-
-/// FNV-1a of a text: http://www.isthe.com/chongo/tech/comp/fnv.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn readme(recipe: &Recipe, resolved: &ResolvedModel, origin: Origin<'_>) -> String {
@@ -150,7 +148,8 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     let mut uses = written.uses;
     trim(&mut uses);
     drop_inputs(&mut uses);
-    let classes = classes::classes(uses, &recipe.name);
+    let defined: HashSet<String> = written.helpers.iter().flat_map(|helper| python::defined(helper)).collect();
+    let classes = classes::classes(uses, &recipe.name, &defined);
     let mut body: Vec<String> = Vec::new();
     for helper in &written.helpers {
         body.extend(["".to_owned(), "".to_owned()]);
@@ -171,7 +170,7 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
             }
             more.extend(written.ties.iter().map(|(name, other)| format!("        self.{name} = self.{other}")));
         }
-        body.extend(print::class(class, &doc, root, &more, &methods));
+        body.extend(print::class(class, &doc, root, &defined, (&more, &methods)));
     }
     let text = body.join("\n");
     let mut imports = Vec::new();

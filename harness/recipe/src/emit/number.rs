@@ -245,6 +245,7 @@ fn fraction(factor: f64, wanted: bool) -> (f64, f64) {
 pub(crate) fn plain(value: f64, kind: Kind) -> String {
     match kind {
         Kind::Switch => (if value == 0.0 { "False" } else { "True" }).to_owned(),
+        Kind::Whole | Kind::Real if !value.is_finite() => format!("float(\"{value}\")"),
         Kind::Whole if value.fract() == 0.0 => format!("{value:.0}"),
         Kind::Whole | Kind::Real => format!("{value:?}"),
     }

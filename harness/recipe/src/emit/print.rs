@@ -1,14 +1,24 @@
 //! Classes as text.
 
+use std::collections::HashSet;
+
 use super::classes::{Argument, Class, tight};
 use super::code::{COLUMNS, Code, Holder, Piece};
 use super::forward::forward;
 use super::number::{Kind, Number, plain};
+use super::python::{is_identifier, legal};
 use super::repeat::progression;
 use super::usage::{Child, Usage};
 
-/// The lines of a class. `doc` is its docstring, `more` are lines at the end of its constructor and methods after it.
-pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], methods: &[String]) -> Vec<String> {
+/// The lines of a class. `doc` is its docstring, `defined` are the functions of the program, `more` are lines at the end
+/// of its constructor and methods after it.
+pub(super) fn class(
+    class: &Class,
+    doc: &str,
+    root: bool,
+    defined: &HashSet<String>,
+    (more, methods): (&[String], &[String]),
+) -> Vec<String> {
     let sequential = class.content.as_sequential();
     let base = if sequential.is_some() { "nn.Sequential" } else { "nn.Module" };
     let mut out = vec![format!("class {}({base}):", class.name)];
@@ -43,7 +53,7 @@ pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], metho
     out.push(String::new());
     let reference = |path: &str| tree.reference(path);
     let (code, returns) = returned(&content, root);
-    let forward = forward(&content, &reference, code, root);
+    let forward = forward(&content, &reference, code, root, defined);
     let names = forward.arguments.iter().map(|name| Code::text(format!("{name}: Tensor")));
     let arguments = std::iter::once(Code::text("self")).chain(names).collect();
     Code::call("def forward", arguments).lines(4, "", &format!(" -> {returns}:"), &mut out);
@@ -64,25 +74,19 @@ pub(super) fn class(class: &Class, doc: &str, root: bool, more: &[String], metho
 pub(super) fn docstring(text: &str, indent: usize, out: &mut Vec<String>) {
     let margin = " ".repeat(indent);
     let text = text.replace('\\', "/").replace('"', "'");
-    let mut lines: Vec<String> = vec![format!("{margin}\"\"\"")];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut();
-        match last {
-            Some(line) if line.chars().count() + word.chars().count() + 5 <= COLUMNS => {
-                if !line.ends_with("\"\"\"") || lines.len() > 1 {
-                    let index = lines.len() - 1;
-                    if lines[index].trim() != "\"\"\"" && !lines[index].trim().is_empty() {
-                        lines[index].push(' ');
-                    }
-                }
-                let index = lines.len() - 1;
-                lines[index] += word;
-            }
-            _ => lines.push(format!("{margin}{word}")),
+    let mut lines = vec![format!("{margin}\"\"\"")];
+    let mut line = 0;
+    for (index, word) in text.split_whitespace().enumerate() {
+        if lines[line].chars().count() + word.chars().count() + 5 > COLUMNS {
+            lines.push(format!("{margin}{word}"));
+            line += 1;
+        } else {
+            lines[line] += if index == 0 { "" } else { " " };
+            lines[line] += word;
         }
     }
-    match lines.len() {
-        1 => lines[0] += "\"\"\"",
+    match line {
+        0 => lines[0] += "\"\"\"",
         _ => lines.push(format!("{margin}\"\"\"")),
     }
     out.extend(lines);
@@ -97,13 +101,6 @@ fn argument(argument: &Argument) -> Code {
     let default = argument.default.map(|default| Number::scalar(default).value);
     let default = default.map(|default| format!(" = {}", plain(default, argument.kind))).unwrap_or_default();
     Code::text(format!("{}: {kind}{default}", legal(&argument.name)))
-}
-
-/// A name that is no word of Python.
-pub(super) fn legal(name: &str) -> String {
-    const WORDS: [&str; 12] =
-        ["in", "is", "if", "or", "and", "not", "for", "from", "lambda", "class", "global", "self"];
-    if WORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
 /// The attribute that keeps an argument for `forward`.
@@ -300,11 +297,6 @@ impl Node<'_> {
 /// The number of a repeated module, in a formatted text.
 fn counter(start: usize) -> String {
     if start == 0 { "{i}".to_owned() } else { format!("{{i + {start}}}") }
-}
-
-fn is_identifier(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn place(owner: &str, name: &str) -> String {

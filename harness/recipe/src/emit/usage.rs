@@ -115,6 +115,11 @@ impl Usage {
         Var(self.values.len() - 1)
     }
 
+    /// The value of an argument in this use.
+    pub fn value_of(&self, argument: &str) -> Option<f64> {
+        self.arguments.get(argument).map(|(number, _)| number.value)
+    }
+
     /// The arguments of the class that constructs what is inside.
     pub fn own_names(&self) -> BTreeMap<String, Number> {
         if !self.own {
@@ -263,7 +268,7 @@ impl Usage {
 /// `code if when else other`
 fn either(code: Code, when: &str, other: Code) -> Code {
     let mut pieces = code.pieces;
-    pieces.push(Piece::Text(format!(" if {} else ", super::print::legal(when))));
+    pieces.push(Piece::Text(format!(" if {} else ", super::python::legal(when))));
     pieces.extend(other.pieces);
     Code { pieces, binding: Binding::Loose }
 }
