@@ -15,6 +15,7 @@ const IN_ORDER: &[&str] = &["zoo", "harness/npu/src", "harness/settings/src"];
 /// and the enum of all that implement it.
 const WITHOUT_CIRCLES: &[&str] = &[
     "harness/engine/kernels/src",
+    "harness/engine/src",
     "harness/golden/src",
     "harness/onnx/src",
     "harness/pages/src",

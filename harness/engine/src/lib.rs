@@ -26,7 +26,6 @@ pub mod layout;
 mod mask_windows;
 pub mod reference;
 pub mod simulate;
-pub mod step;
 
 mod elements;
 mod error;
@@ -34,12 +33,15 @@ mod fast;
 mod footprint;
 mod formula;
 mod memory;
+mod run;
+mod step;
 
 pub use elements::Elements;
 pub use error::{EngineError, KernelError};
 pub use memory::StepMemory;
+pub use run::{Inputs, Observer, Scalars, StepResult};
 pub use simulate::{Arithmetic, Findings};
-pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
+pub use step::{Kernels, Options, Step};
 pub use zoo_kernels::{Isa, Level, Loops, Tiles, keep_memory, release_memory, tiles};
 
 /// candle's name of an element type. Half precision is simulated: its numbers are stored in f32 (see [`simulate`]).

@@ -5,11 +5,13 @@
 //! Winograd's algorithm have bounds of their own ([`winograd`]).
 
 use super::{
-    Farthest, Machine, Ran, UNIT, norm,
+    Farthest, Machine, Ran, UNIT,
+    feature_map::FeatureMap,
+    norm,
     product::{COLUMNS, Chain, Results, Sum, arity, sums},
     winograd,
 };
-use crate::{KernelError, elements::Elements, error::MAP};
+use crate::{KernelError, elements::Elements};
 use rayon::prelude::*;
 use std::ops::Range;
 use zoo_graph::ops::Conv2D;
@@ -24,26 +26,6 @@ const TERMS: usize = 512;
 
 /// Number of pixels that a filter gradient sums at a time.
 const PIXELS: usize = 200;
-
-/// A feature map.
-#[derive(Clone, Copy)]
-pub(super) struct Map<'a> {
-    pub values: &'a [f32],
-    pub dims: [usize; 4],
-}
-
-impl<'a> Map<'a> {
-    fn new(dims: &[usize], values: &'a [f32]) -> Result<Self, KernelError> {
-        let dims = dims.try_into().map_err(|_| KernelError::Operand { place: 0, expected: MAP })?;
-        Ok(Self { values, dims })
-    }
-
-    /// Offset of a channel of an image.
-    pub fn plane(&self, image: usize, channel: usize) -> usize {
-        let [_, c, h, w] = self.dims;
-        (image * c + channel) * h * w
-    }
-}
 
 /// Outputs at `origin + step * (row, column)` of the destination, and the taps that read the source for them around
 /// `pace * (row, column)`.
@@ -75,7 +57,7 @@ impl Grid {
 
     /// Index that a tap reads in a source map of this size, relative to the first channel of the group; `None` in the
     /// padding.
-    fn source(&self, source: &Map<'_>, tap: Tap, [image, row, column]: [usize; 3]) -> Option<usize> {
+    fn source(&self, source: &FeatureMap<'_>, tap: Tap, [image, row, column]: [usize; 3]) -> Option<usize> {
         let [_, _, h, w] = source.dims;
         Some(source.plane(image, 0) + self.reach(0, row, tap, h)? * w + self.reach(1, column, tap, w)?)
     }
@@ -211,8 +193,8 @@ fn phase_grids(op: &Conv2D, [h, w]: [usize; 2]) -> Vec<Grid> {
 struct Correlation<'a, W, L> {
     machine: Machine,
     groups: usize,
-    source: Map<'a>,
-    dest: Map<'a>,
+    source: FeatureMap<'a>,
+    dest: FeatureMap<'a>,
     /// The result of the kernel.
     found: &'a [f32],
     /// The weight for a group, a destination channel and a source channel of the group, and a tap.
@@ -286,8 +268,8 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
     let ([x, w], [y, ..]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
     let dims = ran.results[0].dims();
     let (opened, filters) = (Elements::of(x)?, Elements::of(w)?);
-    let (source, filters) = (Map::new(x.dims(), opened.slice()?)?, filters.slice::<f32>()?);
-    let dest = Map::new(dims, y)?;
+    let (source, filters) = (FeatureMap::new(x.dims(), opened.slice()?)?, filters.slice::<f32>()?);
+    let dest = FeatureMap::new(dims, y)?;
     let bias = ran.operands.get(2).map(Elements::of).transpose()?;
     let bias = bias.as_ref().map(Elements::slice::<f32>).transpose()?;
     let (sources, dests, all) = (source.dims[1] / op.groups, dest.dims[1] / op.groups, op.window.taps());
@@ -326,8 +308,8 @@ pub(super) fn input_gradient(
 ) -> Result<Farthest, KernelError> {
     let ([dy, w], [dx]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
     let (opened, filters) = (Elements::of(dy)?, Elements::of(w)?);
-    let (source, filters) = (Map::new(dy.dims(), opened.slice()?)?, filters.slice::<f32>()?);
-    let dest = Map::new(ran.results.first().ok_or(arity(ran))?.dims(), dx)?;
+    let (source, filters) = (FeatureMap::new(dy.dims(), opened.slice()?)?, filters.slice::<f32>()?);
+    let dest = FeatureMap::new(ran.results.first().ok_or(arity(ran))?.dims(), dx)?;
     let (sources, dests, all) = (source.dims[1] / conv.groups, dest.dims[1] / conv.groups, conv.window.taps());
     if is_winograd(machine, conv, ran, dest.dims, source.dims[1]) {
         let [kh, kw] = conv.window.kernel;
@@ -362,8 +344,8 @@ pub(super) fn filter_gradient(
 ) -> Result<Farthest, KernelError> {
     let ([x, dy], [dw]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
     let (opened, gradient) = (Elements::of(x)?, Elements::of(dy)?);
-    let x = Map::new(x.dims(), opened.slice()?)?;
-    let dy = Map::new(dy.dims(), gradient.slice()?)?;
+    let x = FeatureMap::new(x.dims(), opened.slice()?)?;
+    let dy = FeatureMap::new(dy.dims(), gradient.slice()?)?;
     let [n, o, rows, columns] = dy.dims;
     if is_winograd(machine, conv, ran, x.dims, o) {
         let pad = [conv.window.pad[0], conv.window.pad[2]];

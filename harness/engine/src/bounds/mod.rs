@@ -19,6 +19,7 @@
 //! No bound was fitted to the errors of kernels.
 
 mod conv;
+mod feature_map;
 mod formula;
 mod magnitudes;
 mod norm;

@@ -8,7 +8,7 @@
 
 use super::{
     Farthest, LAMBDA, Machine, UNIT,
-    conv::Map,
+    feature_map::FeatureMap,
     product::{COLUMNS, Chain, runs},
 };
 use rayon::prelude::*;
@@ -103,7 +103,11 @@ impl Squares {
 }
 
 /// `N x N` pixels of a channel from a row and column on, which may lie before the map. Pixels outside are zero.
-fn pixels<const N: usize>(map: &Map<'_>, [image, channel]: [usize; 2], [row, column]: [isize; 2]) -> [[Rounded; N]; N] {
+fn pixels<const N: usize>(
+    map: &FeatureMap<'_>,
+    [image, channel]: [usize; 2],
+    [row, column]: [isize; 2],
+) -> [[Rounded; N]; N] {
     let [_, _, h, w] = map.dims;
     let plane = &map.values[map.plane(image, channel)..][..h * w];
     let at = |start: isize, step: usize, size: usize| {
@@ -118,7 +122,12 @@ fn pixels<const N: usize>(map: &Map<'_>, [image, channel]: [usize; 2], [row, col
 }
 
 /// The transformed source pixels of a square.
-fn source(map: &Map<'_>, pad: [usize; 2], channel: usize, [image, row, column]: [usize; 3]) -> [[Rounded; SIDE]; SIDE] {
+fn source(
+    map: &FeatureMap<'_>,
+    pad: [usize; 2],
+    channel: usize,
+    [image, row, column]: [usize; 3],
+) -> [[Rounded; SIDE]; SIDE] {
     let first = [row as isize - pad[0] as isize, column as isize - pad[1] as isize];
     transform(of_source, pixels(map, [image, channel], first))
 }
@@ -131,10 +140,10 @@ fn bound(variance: f64) -> f64 {
 /// A convolution or an input gradient: each destination channel is a sum over source channels.
 pub(super) struct Correlation<'a, W, L> {
     pub machine: Machine,
-    pub source: Map<'a>,
+    pub source: FeatureMap<'a>,
     /// Zeros above and to the left of the source.
     pub pad: [usize; 2],
-    pub dest: Map<'a>,
+    pub dest: FeatureMap<'a>,
     /// The result of the kernel.
     pub found: &'a [f32],
     /// The weight for a destination channel, a source channel, and a row and column of the kernel.
@@ -265,9 +274,9 @@ where
 /// A filter gradient.
 pub(super) struct FilterGradient<'a> {
     pub machine: Machine,
-    pub x: Map<'a>,
+    pub x: FeatureMap<'a>,
     pub pad: [usize; 2],
-    pub dy: Map<'a>,
+    pub dy: FeatureMap<'a>,
     /// The result of the kernel.
     pub found: &'a [f32],
 }
@@ -430,8 +439,8 @@ mod tests {
         Machine { isa, fast: Some(isa), fused: true }
     }
 
-    fn map(dims: [usize; 4], values: &[f32]) -> Map<'_> {
-        Map { values, dims }
+    fn map(dims: [usize; 4], values: &[f32]) -> FeatureMap<'_> {
+        FeatureMap { values, dims }
     }
 
     /// Sums by definition: `term(dy or y, x, w, element of w)`.

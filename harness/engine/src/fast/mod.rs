@@ -25,8 +25,8 @@ mod update;
 use crate::{
     EngineError, KernelError, Observer,
     elements::Elements,
+    run::{Outcome, Scalars},
     simulate::{Findings, Held, Range, Simulation},
-    step::{Outcome, Scalars},
 };
 use arena::Arena;
 use call::{Call, Operand};

@@ -5,8 +5,8 @@ use crate::{
     EngineError, KernelError, Observer, Scalars, candle_dtype,
     footprint::Footprint,
     layout::{stored_dims, to_plain, to_stored},
+    run::Outcome,
     simulate::{Findings, Simulation},
-    step::Outcome,
 };
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
