@@ -206,6 +206,11 @@ impl<'f> Expression<'f> {
         self.unary(Unary::Cos)
     }
 
+    /// The largest whole number that is not larger; without a gradient.
+    pub fn floor(self) -> Self {
+        self.unary(Unary::Floor)
+    }
+
     /// Error function.
     pub fn erf(self) -> Self {
         self.unary(Unary::Erf)

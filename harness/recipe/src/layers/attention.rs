@@ -69,6 +69,9 @@ impl Word for Attention {
             heads: self.heads.0,
             kv_heads: self.heads.0,
             causal: self.causal,
+            window: None,
+            scale: None,
+            softcap: None,
             masked: None,
             dropout: self.dropout,
         };

@@ -1,9 +1,10 @@
 //! Attention without parameters.
 
-use zoo_graph::formula::{Expression, Formula};
+use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName, MatMul};
-use zoo_graph::{GraphError, Phase, TensorType, ValueId};
+use zoo_graph::{GraphError, Phase, ValueId};
 
+use super::rotary::Rotary;
 use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Kind, Number, Var};
@@ -28,6 +29,9 @@ zoo_settings::settings! {
         pub value?: String,
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
+        /// A token only sees tokens that are less than this many away from it: itself and, with `causal`, as many before it
+        /// as make this number (sliding windows).
+        pub window?: Size,
         /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
         pub mask?: String,
         /// Tap or input `[T]` of numbers: a token only sees tokens with the same number (packed samples, or the regions
@@ -40,6 +44,12 @@ zoo_settings::settings! {
         pub cosine?: String,
         /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
         pub rotary?: Rotary,
+        /// Factor of the scores; by default 1/sqrt(d).
+        #[schemars(range(min = 0))]
+        pub scale?: f64,
+        /// Bounds scores: `softcap * tanh(score / softcap)` (Gemma 2).
+        #[schemars(range(min = 0))]
+        pub softcap?: f64,
         /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
         /// default, their probability is 0, whatever their scores.
         #[schemars(range(max = 0))]
@@ -47,55 +57,6 @@ zoo_settings::settings! {
         /// Share of the probabilities set to zero in training.
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
         pub dropout: f64 = 0.0,
-    }
-}
-
-zoo_settings::settings! {
-    /// Rotary positions (arXiv 2104.09864) as in the Llama of transformers: of the `d` elements of a head, the pair of
-    /// element `i` and element `i + d/2` is rotated by `position * base^(-2i/d)`.
-    #[derive(Copy)]
-    pub struct Rotary {
-        /// The longest wavelength is almost 2 pi times this many positions.
-        #[schemars(range(min = 1))]
-        pub base: f64 = 10000.0,
-    }
-}
-
-impl Rotary {
-    /// The angle of a place and a channel, of a table `[1, 1, t, 2*half]`.
-    fn angle(self, table: Expression<'_>, half: f64) -> Expression<'_> {
-        let (place, channel) = (table.coordinate(2), table.coordinate(3));
-        let pair = channel - channel.at_least(half) * half;
-        place * (pair * (-self.base.ln() / half)).exp()
-    }
-
-    /// Queries or keys `[n, .., heads, t, d]`, turned.
-    fn turned(self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
-        let last = at.rank(x) - 1;
-        let [t, d] = [last - 1, last].map(|axis| at.shape(x)[axis]);
-        if !d.is_multiple_of(2) {
-            return Err(at.refuse("rotary positions rotate pairs: a head needs an even number of channels".to_owned()));
-        }
-        // Sines and cosines are the same for all samples and heads: tables.
-        let zeros = ops::Fill { value: 0.0, ty: TensorType::plain([1, 1, t, d], at.graph().ty(x).dtype) };
-        let places = at.add_part(&format!("{part}_places"), zeros, &[])?;
-        let half = (d / 2) as f64;
-        let cosines = Formula::define(0, |[zero]| [self.angle(zero, half).cos()]);
-        // The partner of the first of a pair comes with the other sign.
-        let sines = Formula::define(0, |[zero]| {
-            let sine = self.angle(zero, half).sin();
-            [zero.coordinate(3).at_least(half).select(sine, -sine)]
-        });
-        let cosines = at.unnamed_part(&format!("{part}_cosines"), cosines, &[places])?;
-        let sines = at.unnamed_part(&format!("{part}_sines"), sines, &[places])?;
-        let sizes = vec![d / 2, d / 2];
-        let mut halves =
-            at.add_parts(&format!("{part}_halves"), Phase::Forward, ops::Split { axis: last, sizes }, &[x])?;
-        halves.reverse();
-        let partners = at.add_part(&format!("{part}_partners"), ops::Concat { axis: last }, &halves)?;
-        let formula = Formula::define(0, |[x, partner, cosine, sine]| [x * cosine + partner * sine]);
-        let name = DeviceName::new("RotaryMul", "RotaryMulGrad");
-        at.formula_part(&format!("{part}_turned"), formula, name, &[x, partners, cosines, sines])
     }
 }
 
@@ -112,18 +73,6 @@ def join_heads(x: Tensor) -> Tensor:
 "#;
 
 /// In Python.
-const ROTARY: &str = r#"
-def rotate(x: Tensor, base: float) -> Tensor:
-    """Rotates pairs of channels by angles that grow with the position (arXiv 2104.09864)."""
-    half = x.shape[-1] // 2
-    rates = torch.exp(torch.arange(half, device=x.device, dtype=x.dtype) * (-math.log(base) / half))
-    angles = torch.arange(x.shape[-2], device=x.device, dtype=x.dtype)[:, None] * rates
-    cosines, sines = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
-    first, second = x.chunk(2, dim=-1)
-    return x * cosines + torch.cat([-second, first], dim=-1) * sines
-"#;
-
-/// In Python.
 const MASKED: &str = r#"
 def masked_attention(
     q: Tensor,
@@ -134,13 +83,18 @@ def masked_attention(
     bias: Tensor | None = None,
     masked: float = -torch.inf,
     causal: bool = False,
+    window: int | None = None,
     dropout_p: float = 0.0,
     scale: float | None = None,
+    softcap: float | None = None,
 ) -> Tensor:
     """Attention with a bias of the scores, where a query sees keys of its own segment that are no padding."""
+    before = k.shape[-2] - q.shape[-2]
     seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
     if causal:
-        seen = seen.tril(k.shape[-2] - q.shape[-2])
+        seen = seen.tril(before)
+    if window is not None:
+        seen = seen.triu(before - window + 1).tril(before + window - 1)
     if mask is not None:
         seen = seen & (mask != 0).reshape(mask.shape[0], *[1] * (q.dim() - 2), mask.shape[-1])
     if segments is not None:
@@ -148,6 +102,10 @@ def masked_attention(
     scores = torch.where(seen, 0.0, masked).to(q.dtype)
     if bias is not None:
         scores = scores + bias
+    if softcap is not None:
+        products = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+        weights = (torch.tanh(products / softcap) * softcap + scores).softmax(-1)
+        return functional.dropout(weights, dropout_p) @ v
     return functional.scaled_dot_product_attention(q, k, v, scores, dropout_p, scale=scale)
 "#;
 
@@ -156,6 +114,10 @@ impl Word for DotProductAttention {
     const CHANCE: Option<&'static str> = Some("dropout");
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if self.cosine.is_some() && self.scale.is_some() {
+            at.error("scale", "`cosine` is the factor of scores");
+            return None;
+        }
         if self.key.is_some() != self.value.is_some() {
             at.error("", "either both keys and values come from taps, or neither");
             return None;
@@ -178,8 +140,9 @@ impl Word for DotProductAttention {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
-        let Self { causal, masked, dropout, .. } = *self;
-        let heads = Heads { heads: self.heads.0, kv_heads, causal, masked, dropout };
+        let Self { causal, scale, softcap, masked, dropout, .. } = *self;
+        let window = self.window.map(|window| window.0);
+        let heads = Heads { heads: self.heads.0, kv_heads, causal, window, scale, softcap, masked, dropout };
         let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
         let beside = Beside {
             mask: beside(&self.mask)?,
@@ -200,7 +163,7 @@ impl Word for DotProductAttention {
             _ => heads.packed(at, x)?,
         };
         let [q, k, v] = operands;
-        let operands = match self.rotary {
+        let operands = match &self.rotary {
             Some(rotary) => [rotary.turned(at, "q", q)?, rotary.turned(at, "k", k)?, v],
             None => [q, k, v],
         };
@@ -238,11 +201,9 @@ impl Word for DotProductAttention {
             operands.iter().zip(["q", "k", "v"]).for_each(|(operand, name)| at.named(*operand, name));
         };
         name(at, &operands);
-        if let Some(rotary) = self.rotary {
-            at.helper(ROTARY);
-            let base = Code::number(at.real("rotary.base", rotary.base));
+        if let Some(rotary) = &self.rotary {
             for operand in &mut operands[..2] {
-                *operand = at.function(Code::applied("rotate", *operand, vec![base.clone()]));
+                *operand = rotary.emit(at, *operand);
             }
         }
         if let Some(factor) = &self.cosine {
@@ -260,7 +221,11 @@ impl Word for DotProductAttention {
             }
         }
         let mut arguments: Vec<Code> = operands.iter().map(|operand| Code::value(*operand)).collect();
-        let plain = self.mask.is_none() && self.segments.is_none() && self.bias.is_none() && self.masked.is_none();
+        let taps = [&self.mask, &self.segments, &self.bias];
+        let plain = taps.iter().all(|tap| tap.is_none())
+            && self.masked.is_none()
+            && self.window.is_none()
+            && self.softcap.is_none();
         for (key, tap) in [("mask", &self.mask), ("segments", &self.segments), ("bias", &self.bias)] {
             if let Some(tap) = tap {
                 arguments.push(Code::named(key, Code::value(at.tap(tap))));
@@ -276,8 +241,16 @@ impl Word for DotProductAttention {
             let rate = Code::number(at.real("dropout", self.dropout));
             arguments.push(Code::named("dropout_p", rate.around("", " if self.training else 0.0", Binding::Loose)));
         }
+        if let Some(window) = self.window {
+            arguments.push(Code::named("window", Code::number(at.size("window", window.0))));
+        }
         if self.cosine.is_some() {
             arguments.push(Code::text("scale=1.0"));
+        }
+        for (key, value) in [("scale", self.scale), ("softcap", self.softcap)] {
+            if let Some(value) = value {
+                arguments.push(Code::named(key, Code::number(at.real(key, value))));
+            }
         }
         if !plain {
             at.helper(MASKED);
@@ -354,6 +327,12 @@ pub(super) struct Heads {
     pub heads: usize,
     pub kv_heads: usize,
     pub causal: bool,
+    /// How far away a key that a query sees is less than.
+    pub window: Option<usize>,
+    /// The factor of scores, if it is not 1 / sqrt(d).
+    pub scale: Option<f64>,
+    /// The bound of scores.
+    pub softcap: Option<f64>,
     /// What is added to the scores of keys that a query does not see; `None` if they have no weight.
     pub masked: Option<f64>,
     pub dropout: f64,
@@ -466,16 +445,21 @@ impl Heads {
                 Some([queries, place(at.add_part("segments_of_keys", of_keys, &[segments])?)])
             }
         };
-        let scale = 1.0 / (d as f64).sqrt();
+        let scale = self.scale.unwrap_or_else(|| 1.0 / (d as f64).sqrt());
         let (query, key) = (leading.len() + 1, leading.len() + 2);
         let formula = Formula::over(1, operands.len(), |x| {
             let score = cosine.map_or_else(|| x[0] * scale, |factor| x[0] * x[factor]);
+            let score = self.softcap.map_or(score, |most| (score / most).tanh() * most);
             let score = bias.map_or(score, |bias| score + x[bias]);
             // Each is 1 if a query sees a key; in causal attention, if the key is not after the query.
             let causal = self.causal.then(|| (x[0].coordinate(query) + before).at_least(x[0].coordinate(key)));
+            let window = self.window.map(|window| {
+                let distance = x[0].coordinate(query) + before - x[0].coordinate(key);
+                x[0].number(window as f64).greater(distance.abs())
+            });
             let mask = mask.map(|mask| x[mask]);
             let segments = segments.map(|[query, key]| x[query].equal(x[key]));
-            let seen = [causal, mask, segments].into_iter().flatten().reduce(|all, one| all * one);
+            let seen = [causal, window, mask, segments].into_iter().flatten().reduce(|all, one| all * one);
             let score = match (seen, self.masked) {
                 (None, _) => score,
                 (Some(seen), None) => seen.select(score, f64::NEG_INFINITY),

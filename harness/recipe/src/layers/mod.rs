@@ -6,6 +6,7 @@
 //! and the trait.
 
 mod body;
+mod rotary;
 mod schema;
 mod window;
 
@@ -90,6 +91,7 @@ pub use body::Body;
 pub(crate) use body::Off;
 pub use concat::Axis;
 pub use gelu::Approximation;
+pub use rotary::{Llama3Scaling, Pairs, Rotary, RotaryScaling};
 pub(crate) use schema::schema_of;
 pub use upsample::UpsampleMode;
 pub use zoo_settings::PadMode;

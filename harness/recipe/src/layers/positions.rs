@@ -6,7 +6,7 @@ use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
-use crate::schema::Size;
+use crate::schema::{Count, Size};
 
 zoo_settings::settings! {
     /// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is
@@ -14,6 +14,8 @@ zoo_settings::settings! {
     pub struct Positions {
         /// Number of rows: the largest number of tokens of a sample.
         pub rows: Size,
+        /// The row of the first token (2 in OPT and BART).
+        pub from: Count = Count(0),
         /// Initialisation of the parameter.
         pub init: Init = Init::Normal(NormalInit { std: 1.0 }),
     }
@@ -24,11 +26,13 @@ impl Word for Positions {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let [_, t, e] = at.tokens(x)?;
-        if t > self.rows.0 {
-            return Err(at.refuse(format!("{t} tokens, but only {} positions: increase `rows`", self.rows.0)));
+        let from = self.from.0;
+        if self.rows.0.checked_sub(from).is_none_or(|rows| t > rows) {
+            let first = if from > 0 { format!(" from row {from} on") } else { String::new() };
+            return Err(at.refuse(format!("{t} tokens{first}, but only {} positions: increase `rows`", self.rows.0)));
         }
         let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, e], &self.init)?;
-        let cut = ops::Slice { start: vec![0, 0], size: vec![t, e] };
+        let cut = ops::Slice { start: vec![from, 0], size: vec![t, e] };
         let rows = if t < self.rows.0 { at.add_part("rows", cut, &[table])? } else { table };
         at.gives(Gives::Value(rows));
         at.unnamed(Formula::define(0, |[x, rows]| [x + rows]), &[x, rows])
@@ -45,7 +49,11 @@ impl Word for Positions {
         pieces.push(Piece::Value(x, Binding::Tight));
         pieces.push(Piece::Text(".shape[1], device=".into()));
         pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".device))".into()));
+        pieces.push(Piece::Text(".device)".into()));
+        if self.from.0 > 0 {
+            pieces.extend(Code::number(at.size("from", self.from.0)).around(" + ", "", Binding::Sum).pieces);
+        }
+        pieces.push(Piece::Text(")".into()));
         Ok(at.function(Code { pieces, binding: Binding::Sum }))
     }
 }
