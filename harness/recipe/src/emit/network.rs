@@ -348,9 +348,11 @@ impl<'a> Emitter<'a> {
         }
         let y = targets[main];
         let keys: Option<Vec<String>> = inner.named.then(|| inner.outputs.iter().map(|(key, _)| key.clone()).collect());
+        let is_known = self.frame().children.iter().any(|child| child.path == path && child.when == when);
         let code = match inner.as_row() {
+            // It is called again.
+            _ if is_known => Code::text(""),
             Some(row) => row,
-            None if self.frame().children.iter().any(|child| child.path == path) => Code::text(""),
             None => {
                 self.uses.push(inner);
                 Code { pieces: vec![Piece::New(self.uses.len() - 1)], binding: Binding::Tight }
