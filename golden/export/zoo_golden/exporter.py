@@ -9,9 +9,10 @@ their last place. The largest effect after three steps shows how much of a resul
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import torch
@@ -57,6 +58,7 @@ def export(
     lifted_variant: bool = True,
     moved_runs: int = 1,
     last_place: float = LAST_PLACE,
+    exact: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> dict:
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
@@ -67,9 +69,10 @@ def export(
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
     moved_runs: number of perturbed runs. One may move a tensor by little by chance; each takes as much memory as the f64 run.
     last_place: relative size of the perturbation.
+    exact: values of constant buffers in f64, for the runs in f64.
     """
     init = fill(network, salt, gain)
-    conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm)
+    conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm, exact)
     runs = Runs(*conditions, moved_runs=moved_runs, last_place=last_place)
     recording = Recording(samples)
     losses = [runs.gradients(recording)]
@@ -159,8 +162,12 @@ def _version(package) -> str:
 class Run:
     """One training run in one precision."""
 
-    def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, *, dtype, onednn=True):
+    def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, exact, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
+        if dtype is torch.float64:
+            for key, buffer in self.network.named_buffers():
+                if key in exact:
+                    buffer.copy_(exact[key])
         self.dtype = dtype
         self.optimizer = optimizer(self.network)
         for state in self.optimizer.state.values():
@@ -183,11 +190,12 @@ class Run:
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
-        hooks = [] if outputs is None else _hooks(self.network, outputs)
+        weights = _AttentionWeights()
+        hooks = [] if outputs is None else _hooks(self.network, outputs, weights)
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
         with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), _Exact(self.dtype):
-            with self.rounding:
+            with self.rounding, weights:
                 losses = self.loss(self.forward(self.network, given), self.inputs, self.network)
             losses["loss"].backward()
         for hook in hooks:
@@ -322,26 +330,52 @@ def _is_empty(module: nn.Module) -> bool:
     return isinstance(module, nn.Identity) or type(module) is nn.Sequential and not len(module)
 
 
-def _hooks(network: nn.Module, outputs: dict) -> list:
+class _AttentionWeights(TorchFunctionMode):
+    """Knows the weights of attentions: what softmax makes of products, `[.., queries, keys]`, and dropout of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: list[torch.Tensor] = []
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        return any(tensor is other for other in self.known)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", "")
+        first = args[0] if args else (kwargs or {}).get("input")
+        made_of_weights = name in _OF_WEIGHTS and isinstance(first, torch.Tensor) and first in self
+        if isinstance(result, torch.Tensor) and (name == "softmax" and result.dim() > 3 or made_of_weights):
+            self.known.append(result)
+        return result
+
+
+_OF_WEIGHTS = ("dropout", "to", "type_as", "contiguous")
+
+
+def _hooks(network: nn.Module, outputs: dict, weights: _AttentionWeights | None = None) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
-    The weights of an attention are no output of a layer of recipes: who returns them shows the rest."""
+    The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants."""
     calls = Counter()
-    weights: list[torch.Tensor] = []
+    known = _AttentionWeights() if weights is None else weights
 
     def keep(name: str):
-        def hook(module, arguments, result):
+        def hook(module, arguments, named, result):
             key = f"out/{name}#{calls[name]}"
             calls[name] += 1
             if isinstance(module, nn.MultiheadAttention) and result[1] is not None:
-                weights.append(result[1])
+                known.known.append(result[1])
+            given = [tensor for _, tensor in _tensors([*arguments, *named.values()])]
+            samples = {tensor.shape[:1] for tensor in given}
             for suffix, tensor in _tensors(result):
-                if not any(tensor is other for other in weights):
+                is_constant = not tensor.requires_grad and samples and tensor.shape[:1] not in samples
+                if tensor not in known and not is_constant:
                     outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
 
         return hook
 
     modules = ((name, module) for name, module in network.named_modules() if not _is_empty(module))
-    return [module.register_forward_hook(keep(name or "@root")) for name, module in modules]
+    return [module.register_forward_hook(keep(name or "@root"), with_kwargs=True) for name, module in modules]
 
 
 def _tensors(result, suffix: str = "") -> Iterator[tuple[str, torch.Tensor]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from importlib import import_module
 
 import torch
@@ -71,31 +72,63 @@ class StillFunctions(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
+_STATISTICS = ("running_mean", "running_var")
+
+
 class OneType(TorchFunctionMode):
-    """Lets a network whose numbers are of this type convert none of them to f32, which the network takes for the type of its numbers:
-    `.float()`, `.to(torch.float32)` and `softmax(..., dtype=torch.float32)` round nothing, as in a network of f32 throughout."""
+    """Lets a network whose numbers are of this type make none of f32, which the network takes for the type of its numbers: `.float()`,
+    `.to(torch.float32)`, `softmax(..., dtype=torch.float32)`, `torch.arange(8.0)` round nothing, as in a network of f32 throughout."""
 
     def __init__(self, dtype: torch.dtype):
         super().__init__()
         self.dtype = dtype
 
+    def __enter__(self):
+        self.usual = torch.get_default_dtype()
+        torch.set_default_dtype(self.dtype)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        torch.set_default_dtype(self.usual)
+        return super().__exit__(*error)
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        first = args[0] if args else kwargs.get("input")
-        if self.dtype is torch.float32 or not isinstance(first, torch.Tensor) or first.dtype is not self.dtype:
+        if self.dtype is torch.float32:
             return function(*args, **kwargs)
+        first = args[0] if args else kwargs.get("input")
         name = getattr(function, "__name__", "")
-        if name == "float":
-            return first
+        if name == "float" and isinstance(first, torch.Tensor):
+            return first.to(self.dtype)
 
         def kept(value):
             if isinstance(value, torch.Tensor):
-                return first if name in ("to", "type_as") and value.dtype is torch.float32 else value
+                return value.to(self.dtype) if name in ("to", "type_as") and value is not first and value.dtype is torch.float32 else value
             if value is torch.float32:
                 return self.dtype
             return torch.DoubleTensor if name == "type" and value in ("torch.FloatTensor", torch.FloatTensor) else value
 
         return function(*map(kept, args), **{key: kept(value) for key, value in kwargs.items()})
+
+
+def exact_buffers(network: nn.Module, make: Callable[[], nn.Module]) -> dict[str, torch.Tensor]:
+    """Constant buffers in f64, as tables of angles, where the network computes them from its settings: not rounded to f32 on the way.
+
+    make: makes the network again.
+    """
+    tables = {key: buffer for key, buffer in network.named_buffers() if buffer.dtype is torch.float32 and not key.endswith(_STATISTICS)}
+    if not tables:
+        return {}
+    with OneType(torch.float64):
+        again = dict(make().named_buffers())
+    return {
+        key: again[key]
+        for key, table in tables.items()
+        if key in again
+        and again[key].dtype is torch.float64
+        and again[key].shape == table.shape
+        and torch.allclose(again[key].float(), table, rtol=1e-5, atol=1e-6, equal_nan=True)
+    }
 
 
 class NpuAlexNet(nn.Sequential):

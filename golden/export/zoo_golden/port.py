@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 
 from .__main__ import SETTINGS, checked, golden, optimizer, training_options
 from .batch import Batch
-from .networks import build, still
+from .networks import build, exact_buffers, still
 from .optimizers import section
 from .trace import TraceError, batch_sizes, trace
 
@@ -82,7 +82,8 @@ def port(options: argparse.Namespace) -> int:
     folder = Path(options.output)
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
     network = built(options).train()
-    document = trace_network(network, options) | {"training": training(options, network, manifest)}
+    exact = exact_buffers(network, lambda: built(options))
+    document = trace_network(network, options, exact) | {"training": training(options, network, manifest)}
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > LARGEST_TRACE:
         raise TraceError(_too_large(document, len(text)))
@@ -105,7 +106,7 @@ def port(options: argparse.Namespace) -> int:
         raise TraceError(f"{recipe} is written, but no golden: {reason}; --no-golden stops after the recipe")
     still(network)
     try:
-        golden(options, network, folder / f"golden/{name}/step", moved_runs=moved_runs(network))
+        golden(options, network, folder / f"golden/{name}/step", moved_runs=moved_runs(network), exact=exact)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
@@ -125,8 +126,9 @@ def built(options: argparse.Namespace) -> nn.Module:
         raise TraceError(f"{options.model}: the factory fails with num_classes={options.classes}: {type(error).__name__}: {error}") from error
 
 
-def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
-    """The trace of a network for the batch that the options describe; the network itself stays where it is."""
+def trace_network(network: nn.Module, options: argparse.Namespace, exact: Mapping[str, torch.Tensor] | None = None) -> dict:
+    """The trace of a network for the batch that the options describe; the network itself stays where it is. exact: values of constant buffers
+    in f64."""
     starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
     for path, module in network.named_modules():
         for name, value in vars(module).items():
@@ -145,7 +147,7 @@ def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
         name=options.model,
         classes=options.classes,
         starts=starts,
-        buffers=dict(network.named_buffers()),
+        buffers=dict(network.named_buffers()) | dict(exact or {}),
     )
 
 

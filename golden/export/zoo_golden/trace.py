@@ -28,6 +28,8 @@ import torchvision
 from torch import nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from .networks import OneType
+
 FORMAT = 2
 """Version of the document; goes up when a field changes its meaning or vanishes."""
 
@@ -46,6 +48,9 @@ _MADE = frozenset("arange tensor as_tensor linspace eye full".split())
 
 _LARGEST = 1 << 22
 """Largest number of elements of a constant that is written down."""
+
+_EXACT = {torch.float32: torch.float64}
+"""Types in which constants are computed, where these are not their own: a table of angles is not rounded on the way."""
 
 _TORCH = f"{Path(torch.__file__).parent}/"
 _HERE = f"{Path(__file__).parent}/"
@@ -367,7 +372,8 @@ class _Recorder(TorchFunctionMode):
         kwargs |= {} if given else {"device": "cpu"}
         before = torch.get_rng_state()
         try:
-            values = func(*args, **kwargs)
+            with OneType(torch.float64):
+                values = func(*args, **kwargs)
         except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
             return False, None  # the function itself will say
         if not torch.equal(before, torch.get_rng_state()):
@@ -453,9 +459,9 @@ class _Recorder(TorchFunctionMode):
     def _new(self, tensor: torch.Tensor, constant: torch.Tensor | None = None) -> int:
         known = self.known.get(id(tensor))
         if known is None or "value" in known.encoded:
-            fits = constant is not None and constant.shape == tensor.shape and constant.dtype == tensor.dtype
+            fits = constant is not None and constant.shape == tensor.shape and constant.dtype in (tensor.dtype, _EXACT.get(tensor.dtype))
             self._remember(tensor, {"value": self.count}, constant if fits and constant.numel() <= _LARGEST else None)
-        else:
+        elif tensor._version != known.version:
             # A parameter or buffer that was changed in place: a running statistic.
             self.known[id(tensor)] = known._replace(constant=None)
         self.count += 1
@@ -467,7 +473,8 @@ class _Recorder(TorchFunctionMode):
             numbers = values.flatten().tolist()
         runs = ((value, sum(1 for _ in same)) for value, same in itertools.groupby(numbers))
         text = " ".join(f"{+value!r}" if count == 1 else f"{+value!r}*{count}" for value, count in runs)
-        written = {"shape": list(values.shape), "dtype": _dtype(values.dtype), "values": text}
+        dtype = next((own for own, exact in _EXACT.items() if exact is values.dtype), values.dtype)
+        written = {"shape": list(values.shape), "dtype": _dtype(dtype), "values": text}
         place = self.places.setdefault(repr(written), len(self.constants))
         if place == len(self.constants):
             self.constants.append(written)
