@@ -6,87 +6,49 @@ use zoo_recipe::schema::{Size, WeightInit};
 
 use crate::Refusal;
 use crate::arguments::{At, NAMED};
+use crate::constant::Constant;
 use crate::operation::{Tensor, What};
 use crate::reader::{Reader, Seen};
-use crate::scores::is_usual;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
 
 impl Reader<'_> {
-    /// PyTorch's `scaled_dot_product_attention`. Queries, keys and values `[n, heads, t, d]` must be views of `[n, t,
-    /// heads*d]`, or of one tensor `[n, t, 3*heads*d]`.
+    /// PyTorch's `scaled_dot_product_attention` of queries, keys and values `[n, heads, t, d]`.
     pub(crate) fn dot_product_attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let names = ["query", "key", "value"];
-        let mut given = Vec::new();
-        for (place, name) in names.iter().enumerate() {
-            let Some(Argument::Value(value)) = at.argument(place, &[name]) else {
-                return Err(at.unknown_form(name));
-            };
-            given.push(*value);
-        }
-        if at.argument(3, &["attn_mask"]).is_some() {
-            return Err(
-                at.refuse("it is given a mask", "`dot_product_attention` has `causal` and a `mask` for padding tokens")
-            );
-        }
-        let shape = self.shape(given[0]);
-        let Some([n, heads, t, d]) = shape.as_deref() else { return Err(at.unknown_form("query")) };
-        let [n, heads, t, d] = [*n, *heads, *t, *d];
-        let (keys, values) = (self.shape(given[1]), self.shape(given[2]));
-        let s = match keys.as_deref() {
-            Some([batch, groups, s, width]) if [*batch, *groups, *width] == [n, heads, d] && values == keys => *s,
-            Some([batch, groups, _, width]) if [*batch, *width] == [n, d] && *groups < heads => {
-                return Err(at.refuse(
-                    format!("{heads} heads of queries share {groups} heads of keys"),
-                    "`dot_product_attention` has `kv_heads`, which is not imported: write the attention by hand",
-                ));
-            }
-            _ => {
-                return Err(at.refuse(
-                    "queries, keys and values have several widths or numbers of heads",
-                    "heads must have one width, keys and values one length",
-                ));
-            }
-        };
-        let scale = at.float(6, "scale", 1.0 / (d as f64).sqrt())?;
-        if !is_usual(scale, d) {
-            return Err(
-                at.refuse("scores have a custom scale", "scores are divided by the square root of the width of a head")
-            );
-        }
+        let [query, key, value] =
+            [("query", 0), ("key", 1), ("value", 2)].map(|(name, place)| at.argument(place, &[name]));
+        let mask = at.argument(3, &["attn_mask"]);
         let dropout = at.float(4, "dropout_p", 0.0)?;
         let dropout = self.rate(at, dropout)?;
         let causal = at.flag(5, "is_causal", false)?;
+        let given = at.argument(6, &["scale"]).map(|scale| scale.number().ok_or_else(|| at.unknown_form("scale")));
+        let given = given.transpose()?;
+        // The shapes show which heads share keys.
+        at.named("enable_gqa");
+        let mut scores = self.scores_of(at, [query, key], false)?;
+        let width = query.and_then(|query| self.shape(query.value()?)?.last().copied()).unwrap_or_default();
+        scores.scale *= given.unwrap_or_else(|| 1.0 / (width as f64).sqrt());
+        let [_, _, t, s] = scores.extents;
         if causal && s != t {
             return Err(at.refuse(
                 "attention is causal, but there are fewer or more queries than keys",
                 "with `causal`, the last query sees all keys",
             ));
         }
-        // The shapes show that there are as many heads of queries as of keys.
-        at.named("enable_gqa");
-        let mut operands = Vec::new();
-        for (value, name) in given.iter().zip(names) {
-            let Some(Seen::Of(base, views)) = self.seen(*value) else { return Err(at.unknown_form(name)) };
-            operands.push((*base, views.clone()));
+        scores.causal = causal;
+        if let Some(mask) = mask {
+            let Some(mask) = self.trace.constant(mask).map(Constant::added) else {
+                return Err(at.refuse(
+                    "its mask depends on inputs or parameters",
+                    "`dot_product_attention` has `causal`, `window`, and a `mask` for padding tokens",
+                ));
+            };
+            scores = self.with_mask(at, scores, &mask)?;
         }
-        let Ok(operands) = operands.try_into() else { return Err(at.unknown_form("query")) };
-        let layer = zoo::DotProductAttention {
-            segments: None,
-            bias: None,
-            cosine: None,
-            heads: Size(heads),
-            kv_heads: None,
-            key: None,
-            value: None,
-            causal,
-            mask: None,
-            rotary: None,
-            masked: None,
-            dropout,
-        };
-        self.attend(at, layer, operands, [n, t, s, d], &[])
+        scores.is_softmax = true;
+        scores.dropout = dropout;
+        self.weighted(at, scores, value)
     }
 
     /// Attention of queries, keys and values `[n, heads, t, d]`, of which the layer takes heads side by side. `n`:
@@ -100,13 +62,14 @@ impl Reader<'_> {
         beside: &[Tensor],
     ) -> Result<(), Refusal> {
         let heads = layer.heads.0;
+        let shared = layer.kv_heads.unwrap_or(layer.heads).0;
         let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
         let [(q, _), (k, _), (v, _)] = &seen;
-        let mut operands = match q == k && k == v && is_packed(&seen, [n, heads, t, d]) {
+        let mut operands = match q == k && k == v && shared == heads && is_packed(&seen, [n, heads, t, d]) {
             true => vec![*q],
             false => {
                 let mut operands = Vec::new();
-                for ((base, views), length) in seen.iter().zip([t, s, s]) {
+                for ((base, views), (length, heads)) in seen.iter().zip([(t, heads), (s, shared), (s, shared)]) {
                     let samples = self.trace.batch;
                     let to = match n == samples {
                         true => vec![n, length, heads * d],

@@ -2,6 +2,7 @@
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
+use crate::cosine::Computed;
 use crate::reader::{Picked, REPEATED, Reader, Seen};
 use crate::trace::{Argument, Made};
 use crate::view::View;
@@ -9,6 +10,16 @@ use crate::view::View;
 impl Reader<'_> {
     /// Makes the result of the call a view of its operand.
     pub(crate) fn viewed(&mut self, at: &mut At<'_>, made: &Made, views: Vec<View>) -> Result<(), Refusal> {
+        if let Some(Argument::Value(value)) = at.input()
+            && let Some(Seen::Repeated(once)) = self.seen(*value).cloned()
+            && let Some(grouped) = self.grouped(once, *value, made)
+        {
+            self.is(made.value, grouped);
+            return Ok(());
+        }
+        if let (Some(Computed::Row(_)), Some(Argument::Value(value))) = (self.computed(at.input()), at.input()) {
+            self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
+        }
         let seen = match at.input() {
             Some(Argument::Value(value)) => match self.seen(*value) {
                 Some(Seen::Of(base, known)) => {
@@ -34,6 +45,10 @@ impl Reader<'_> {
                     let shape = self.made(*value).map_or(&[][..], |from| &from.shape);
                     match computed.viewed(shape, made, &views) {
                         Some(computed) => Seen::Computed(Box::new(computed)),
+                        // A cache may keep a part for later tokens, which nothing here uses.
+                        None if matches!(**computed, Computed::Turned(_)) => {
+                            Seen::Unsaid("it uses a part of turned queries or keys")
+                        }
                         None => {
                             let (what, nearest) = computed.refusal();
                             return Err(at.refuse(what, nearest));
@@ -69,6 +84,48 @@ impl Reader<'_> {
         };
         self.is(made.value, seen);
         Ok(())
+    }
+
+    /// Heads `[n, heads, 1, t, d]`, repeated along the third axis, that become one axis with it.
+    fn grouped(&mut self, once: usize, repeated: usize, made: &Made) -> Option<Seen> {
+        let (&[n, heads, group, t, d], &[samples, all, length, width]) =
+            (&self.made(repeated)?.shape[..], &made.shape[..])
+        else {
+            return None;
+        };
+        let is_each = self.shape(once)? == [n, heads, 1, t, d];
+        if !is_each || [samples, all, length, width] != [n, heads.checked_mul(group)?, t, d] {
+            return None;
+        }
+        let to = View::Reshape(vec![n, heads, t, d]);
+        let seen = match self.seen(once)? {
+            Seen::Of(base, views) => {
+                let views = [&views[..], &[to]].concat();
+                Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &views))
+            }
+            Seen::Computed(computed) => match &**computed {
+                Computed::Turned(turned) => Seen::Computed(Box::new(Computed::Turned(turned.viewed(&[to])?))),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let of = self.new_value(seen);
+        Some(Seen::Computed(Box::new(Computed::Grouped { of, group, columns: false })))
+    }
+
+    /// Heads, each several times: `repeat_interleave` along the axis of heads.
+    pub(crate) fn repeated(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let input = at.input();
+        let group = at.size(1, "repeats", None)?;
+        let rank = at.made()?.shape.len();
+        let axis = at.axis(2, &["dim"], rank)?;
+        match input {
+            Some(Argument::Value(of)) if (rank, axis) == (4, 1) => {
+                let grouped = Computed::Grouped { of: *of, group, columns: false };
+                self.is_computed(at, grouped)
+            }
+            _ => Err(at.refuse("it repeats a tensor", REPEATED)),
+        }
     }
 
     /// Whether these views of a tensor are the tensor.

@@ -10,6 +10,8 @@ const MOST: usize = 1 << 22;
 pub struct Constant {
     /// Its extents.
     pub shape: Vec<usize>,
+    /// Whether its elements are booleans.
+    pub is_bool: bool,
     /// Its elements, row-major, booleans as 0 and 1: each value with the number of times that it follows itself.
     runs: Vec<(f64, usize)>,
 }
@@ -21,11 +23,10 @@ impl<'de> Deserialize<'de> for Constant {
         #[serde(deny_unknown_fields)]
         struct Written {
             shape: Vec<usize>,
-            #[serde(rename = "dtype")]
-            _dtype: String,
+            dtype: String,
             values: String,
         }
-        let Written { shape, values: text, .. } = Written::deserialize(deserializer)?;
+        let Written { shape, dtype, values: text } = Written::deserialize(deserializer)?;
         let count = shape.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent)).filter(|count| *count <= MOST);
         let count = count.ok_or_else(|| D::Error::custom(format!("a constant of shape {shape:?}")))?;
         let (mut runs, mut left) = (Vec::new(), count);
@@ -39,7 +40,7 @@ impl<'de> Deserialize<'de> for Constant {
             runs.push((value, times));
         }
         match left {
-            0 => Ok(Self { shape, runs }),
+            0 => Ok(Self { shape, is_bool: dtype == "bool", runs }),
             _ => Err(D::Error::custom(format!("a constant of shape {shape:?} lacks {left} values"))),
         }
     }
@@ -51,16 +52,27 @@ impl Constant {
         self.runs.iter().flat_map(|(value, times)| std::iter::repeat_n(*value, *times))
     }
 
-    /// Whether the last axis is 0, 1, 2, ... and the only one of several elements: positions.
-    pub fn counts_up(&self) -> bool {
-        self.shape.last() == Some(&self.shape.iter().product())
-            && (0..).map(f64::from).zip(self.values()).all(|(n, value)| n == value)
+    /// The first of its elements, if they follow each other along the last axis, and all rows are the same: positions.
+    pub fn counts_up(&self) -> Option<usize> {
+        let first = self.values().next().filter(|first| *first >= 0.0 && first.fract() == 0.0)?;
+        let length = *self.shape.last()?;
+        let follows = self.values().enumerate().all(|(n, value)| first + (n % length) as f64 == value);
+        follows.then_some(first as usize)
     }
 
     /// This number wherever an element is not 0.
     pub fn filled(&self, by: f64) -> Self {
         let fill = |(value, times): &(f64, usize)| (if *value == 0.0 { 0.0 } else { by }, *times);
-        Self { shape: self.shape.clone(), runs: self.runs.iter().map(fill).collect() }
+        Self { shape: self.shape.clone(), is_bool: false, runs: self.runs.iter().map(fill).collect() }
+    }
+
+    /// What a mask of booleans, 1 for what is seen, adds to scores; itself if it is added as it is.
+    pub fn added(&self) -> Self {
+        let add = |(value, times): &(f64, usize)| (if *value == 0.0 { f64::NEG_INFINITY } else { 0.0 }, *times);
+        match self.is_bool {
+            true => Self { shape: self.shape.clone(), is_bool: false, runs: self.runs.iter().map(add).collect() },
+            false => self.clone(),
+        }
     }
 
     /// Number of its elements.
@@ -86,7 +98,9 @@ mod tests {
     fn runs_are_read() {
         let constant = read(&[2, 3], "0*3 1 -2.5*2").unwrap();
         assert_eq!(constant.values().collect::<Vec<_>>(), [0.0, 0.0, 0.0, 1.0, -2.5, -2.5]);
-        assert!(!constant.counts_up() && read(&[1, 4], "0 1 2 3").unwrap().counts_up());
+        assert_eq!(constant.counts_up(), None);
+        assert_eq!(read(&[1, 4], "0 1 2 3").unwrap().counts_up(), Some(0));
+        assert_eq!(read(&[1, 3], "2 3 4").unwrap().counts_up(), Some(2));
         assert!(read(&[0], "").unwrap().is_empty());
         for (shape, values) in
             [(&[3][..], "0 1"), (&[1], "0*2"), (&[1], "x"), (&[1], "0*99999999999999"), (&[1 << 40], "")]

@@ -8,8 +8,10 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What};
-use crate::reader::{Reader, Seen};
+use crate::reader::{REPEATED, Reader, Seen};
+use crate::rows::Row;
 use crate::trace::{Argument, Made};
+use crate::turned::{TURNED, Turned};
 use crate::view::View;
 use crate::word::Word;
 
@@ -31,6 +33,23 @@ pub(crate) enum Computed {
     Bias(String, Vec<bool>),
     /// What a small network makes of offsets.
     Offsets(Offsets),
+    /// Channels that constants mix.
+    Turned(Turned),
+    /// A number for each row.
+    Row(Row),
+    /// A parameter plus a number.
+    Shifted(String, f64),
+    /// The same with its two last axes exchanged.
+    Columns(Turned),
+    /// Heads of keys or values, a tensor of the trace, each for a group of heads of queries.
+    Grouped {
+        /// The tensor, `[n, heads, t, d]`.
+        of: usize,
+        /// Heads of queries for each of its heads.
+        group: usize,
+        /// Whether its two last axes are exchanged.
+        columns: bool,
+    },
 }
 
 impl Computed {
@@ -47,7 +66,18 @@ impl Computed {
                 (shape == made.shape).then(|| Self::OfLengthOne(*base, [known, views].concat(), axis))
             }
             Self::Offsets(offsets) => Some(Self::Offsets(offsets.viewed(made, views))),
-            Self::Bounded(..) | Self::Factor(..) | Self::Bias(..) => views.is_empty().then(|| self.clone()),
+            Self::Turned(turned) if views == [View::Permute(vec![0, 1, 3, 2])] => Some(Self::Columns(turned.clone())),
+            Self::Grouped { of, group, columns } if views == [View::Permute(vec![0, 1, 3, 2])] => {
+                Some(Self::Grouped { of: *of, group: *group, columns: !columns })
+            }
+            Self::Turned(turned) => turned.viewed(views).filter(|turned| turned.shape == made.shape).map(Self::Turned),
+            Self::Bounded(..)
+            | Self::Factor(..)
+            | Self::Bias(..)
+            | Self::Row(_)
+            | Self::Shifted(..)
+            | Self::Columns(_)
+            | Self::Grouped { .. } => views.is_empty().then(|| self.clone()),
         }
     }
 
@@ -61,6 +91,12 @@ impl Computed {
             Self::Bias(name, _) => {
                 (format!("it sets a part of the parameter `{name}` to 0"), "`linear` has `bias_of`, for its own bias")
             }
+            Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
+            Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),
+            Self::Shifted(name, _) => {
+                (format!("it adds a number to the parameter `{name}`"), "`rms_norm` has an `offset` of its scale")
+            }
+            Self::Grouped { .. } => ("it repeats heads of keys or values".to_owned(), REPEATED),
             Self::Offsets(_) => (
                 "it computes with constants and parameters alone".to_owned(),
                 "`continuous_position_bias` is a bias of attention scores that a small network computes",

@@ -60,12 +60,17 @@ fn text(operation: &Operation, texts: &HashMap<Tensor, String>) -> Option<String
         (What::Layer(word), [x]) => match (word.kind, word.tag) {
             (Kind::Formula, _) => match &word.settings.get("")?.value {
                 Setting::Text(formula) => Some(put(formula, x)),
-                Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) | Setting::Sides(_) => None,
+                Setting::Bool(_)
+                | Setting::Int(_)
+                | Setting::Float(_)
+                | Setting::List(_)
+                | Setting::Sides(_)
+                | Setting::Group(_) => None,
             },
             (_, "scale") => match &word.settings.get("by")?.value {
                 Setting::Int(by) => Some(format!("{by} * {}", within(x, Binds::Power))),
                 Setting::Float(by) => Some(format!("{} * {}", number(*by), within(x, Binds::Power))),
-                Setting::Bool(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
+                Setting::Bool(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) | Setting::Group(_) => None,
             },
             (_, function @ ("tanh" | "sigmoid")) => Some(format!("{function}({x})")),
             _ => None,
@@ -76,7 +81,7 @@ fn text(operation: &Operation, texts: &HashMap<Tensor, String>) -> Option<String
 
 /// How tightly the loosest operator outside of brackets binds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Binds {
+pub(crate) enum Binds {
     Sum,
     Product,
     Power,
@@ -109,12 +114,12 @@ fn binds(text: &str) -> Binds {
 }
 
 /// In brackets, if it binds less tightly.
-fn within(text: &str, least: Binds) -> String {
+pub(crate) fn within(text: &str, least: Binds) -> String {
     if binds(text) < least { format!("({text})") } else { text.to_owned() }
 }
 
 /// A formula of `x` with something else in its place.
-fn put(formula: &str, x: &str) -> String {
+pub(crate) fn put(formula: &str, x: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::new();
     let mut rest = formula;

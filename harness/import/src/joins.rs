@@ -2,7 +2,7 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
-use zoo_recipe::schema::{Pair, Size};
+use zoo_recipe::schema::{Count, Pair, Size};
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
@@ -10,6 +10,7 @@ use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
+use crate::rows::Join;
 use crate::scores::Bias;
 use crate::trace::Argument;
 use crate::view::View;
@@ -60,12 +61,18 @@ impl Reader<'_> {
             (other @ Argument::Value(_), one) if let Some((name, shape)) = parameter(one) => {
                 Operands::Parameter(other.clone(), name, shape)
             }
-            (first, second) => match (first.number(), second.number()) {
+            (first, second) => match (self.one_number(first), self.one_number(second)) {
                 (None, Some(value)) => Operands::Number(first.clone(), value, false),
                 (Some(value), None) => Operands::Number(second.clone(), value, true),
                 (None, None) | (Some(_), Some(_)) => Operands::Both(first.clone(), second.clone()),
             },
         })
+    }
+
+    /// The number that an argument is: itself, or the only element of a constant.
+    fn one_number(&self, argument: &Argument) -> Option<f64> {
+        let only = || self.trace.constant(argument).filter(|constant| constant.len() == 1)?.values().next();
+        argument.number().or_else(only)
     }
 
     /// Refuses a factor on the second operand.
@@ -113,6 +120,13 @@ impl Reader<'_> {
             return Ok(());
         }
         self.without_factor(at)?;
+        if self.turned_sum(at, 1.0)?.is_some()
+            || self.shifted(at)?.is_some()
+            || self.join_of_row(at, Join::Add, false)?.is_some()
+            || self.biased_norm(at)?.is_some()
+        {
+            return Ok(());
+        }
         if let Some(scores) = self.scores(at.input()) {
             let other = at.argument(1, &["other"]);
             if let Some(mask) = other.and_then(|other| self.trace.constant(other)).cloned() {
@@ -152,20 +166,23 @@ impl Reader<'_> {
         let (Some(name), [_, t, e], [rows, width]) = (picked.table.strip_suffix(".weight"), shape, table) else {
             return Err(at.refuse(format!("it adds rows of the parameter `{}` to {shape:?}", picked.table), POSITIONS));
         };
-        let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e];
-        if !picked.rows.counts_up() || !picked.views.is_empty() || !is_row(&picked.shape) || width != e {
-            let what =
-                format!("it adds rows of the parameter `{}` that are not those of positions 0, 1, ...", picked.table);
+        let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e] || extents == shape;
+        let first = picked.rows.counts_up().filter(|_| picked.views.is_empty() && is_row(&picked.shape) && width == e);
+        let Some(from) = first.map(Count) else {
+            let what = format!("it adds rows of the parameter `{}` that do not follow each other", picked.table);
             return Err(at.refuse(what, POSITIONS));
-        }
+        };
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
-        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), init });
+        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), from, init });
         self.layer(at, layer, x, Some(name.to_owned()))
     }
 
     /// The first operand minus the second, or, if it is `turned`, the second minus the first: `1 - x`.
     pub(crate) fn subtract(&mut self, at: &mut At<'_>, turned: bool) -> Result<(), Refusal> {
         self.without_factor(at)?;
+        if !turned && self.turned_sum(at, -1.0)?.is_some() || self.join_of_row(at, Join::Subtract, turned)?.is_some() {
+            return Ok(());
+        }
         match self.operands(at)? {
             Operands::Both(first, second) if turned => self.both(at, What::Subtract, &second, &first),
             Operands::Both(first, second) => self.both(at, What::Subtract, &first, &second),
@@ -187,6 +204,12 @@ impl Reader<'_> {
             if let Some(Computed::Factor(name, bound)) = self.computed(other).cloned() {
                 return self.factor_of_scores(at, scores, (name, bound));
             }
+        }
+        if self.times_table(at)?.is_some()
+            || self.join_of_row(at, Join::Mul, false)?.is_some()
+            || self.scaled_norm(at)?.is_some()
+        {
+            return Ok(());
         }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
@@ -244,6 +267,9 @@ impl Reader<'_> {
     }
 
     pub(crate) fn divide(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if self.join_of_row(at, Join::Divide, false)?.is_some() {
+            return Ok(());
+        }
         match self.operands(at)? {
             Operands::Number(x, by, false) => {
                 if let Some(scores) = self.scores(Some(&x)) {
@@ -257,6 +283,9 @@ impl Reader<'_> {
 
     /// The second operand divided by the first: `1 / x`.
     pub(crate) fn divide_by(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if self.join_of_row(at, Join::Divide, true)?.is_some() {
+            return Ok(());
+        }
         match self.operands(at)? {
             Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("{} / x", number(value)))),
             _ => Err(at.refuse("it divides a tensor by a tensor", "`map` divides numbers by its operand")),
@@ -276,9 +305,7 @@ impl Reader<'_> {
         };
         let axis =
             axis.and_then(|axis| wrapped(axis, shape.len())).filter(|axis| (2..=MOST_TERMS).contains(&shape[*axis]));
-        let Some(axis) = axis else {
-            return Err(at.refuse("a sum over a long axis, or several", "`global_avg_pool` is the mean over maps"));
-        };
+        let Some(axis) = axis else { return self.folded(at, "row_sum") };
         let keeps_axis = at.flag(2, "keepdim", false)?;
         let terms = shape.remove(axis);
         let mut sum = self.operand_viewed(at, input, &[View::Select(axis, 0)])?;
@@ -297,7 +324,11 @@ impl Reader<'_> {
             return Err(at.unknown_form("tensors"));
         };
         let made = at.made()?;
-        let axis = match at.argument(1, &["dim"]) {
+        let axis = at.argument(1, &["dim"]);
+        if self.turned_joined(at, &parts.iter().collect::<Vec<_>>(), axis)?.is_some() {
+            return Ok(());
+        }
+        let axis = match axis {
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, made.shape.len())),
             None => Some(0),
         };
@@ -350,7 +381,9 @@ impl Reader<'_> {
         };
         let made = at.made()?;
         let rank = made.shape.len();
-        let axis = match at.argument(1, &["dim", "axis"]) {
+        let axis = at.argument(1, &["dim", "axis"]);
+        let given = axis;
+        let axis = match axis {
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)),
             None => Some(0),
         };
@@ -363,6 +396,9 @@ impl Reader<'_> {
             && self.shape(*only).as_ref() == Some(&made.shape)
         {
             self.is(made.value, seen);
+            return Ok(());
+        }
+        if self.turned_joined(at, &parts, given)?.is_some() {
             return Ok(());
         }
         if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]

@@ -9,6 +9,7 @@ use crate::arguments::{At, NAMED, wrapped};
 use crate::constant::Constant;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
+use crate::rows::normalised;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -244,6 +245,14 @@ impl Reader<'_> {
 
     pub(crate) fn layer_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(Argument::Value(value)) = at.input() else { return Err(at.unknown_form("input")) };
+        if at.argument(2, &["weight"]).is_none() && at.argument(3, &["bias"]).is_none() {
+            let rows = at.numbers(1, "normalized_shape")?;
+            if rows.len() != 1 {
+                return Err(at.refuse("it normalises several axes without a scale", "`layer_norm` has a scale"));
+            }
+            let eps = at.float(4, "eps", 1e-5)?;
+            return self.formula(at, normalised(eps));
+        }
         let (name, shape) = self.weight(at, 2)?;
         let rows = at.numbers(1, "normalized_shape")?;
         if !rows.iter().map(|extent| usize::try_from(*extent).ok()).eq(shape.iter().map(|extent| Some(*extent))) {
@@ -291,7 +300,7 @@ impl Reader<'_> {
         let Some(Argument::Float(eps)) = at.argument(3, &["eps"]) else {
             return Err(at.refuse("its eps depends on the data type", "write its eps: `rms_norm: {eps: 1e-6}`"));
         };
-        self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps: *eps }), x, Some(name))
+        self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps: *eps, offset: 0.0 }), x, Some(name))
     }
 
     pub(crate) fn instance_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

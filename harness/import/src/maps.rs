@@ -68,8 +68,10 @@ impl Reader<'_> {
     }
 
     pub(crate) fn mean(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.first(at)?;
-        let shape = self.shape_of(x).to_vec();
+        let input = at.input();
+        let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
+        };
         let axes = match at.argument(1, &["dim", "axis"]) {
             Some(Argument::List(axes)) => axes.iter().map(Argument::int).collect(),
             Some(axis) => axis.int().map(|axis| vec![axis]),
@@ -85,14 +87,9 @@ impl Reader<'_> {
             ([n, c, _, _], [2, 3]) => (n, c, Vec::new()),
             ([n, _, _, c], [1, 2]) => (n, c, vec![View::Permute(vec![0, 3, 1, 2])]),
             ([n, t, c], [1]) => (n, c, vec![View::Permute(vec![0, 2, 1]), View::Reshape(vec![*n, *c, *t, 1])]),
-            _ => {
-                return Err(at.refuse(
-                    format!("a mean over axes {axes:?} of {shape:?}"),
-                    "`global_avg_pool` is the mean over height and width",
-                ));
-            }
+            _ => return self.folded(at, "row_mean"),
         };
-        let x = self.view(at, x, views)?;
+        let x = self.operand_viewed(at, input, &views)?;
         let what = What::Layer(Word::of(&Layer::GlobalAvgPool(zoo::GlobalAvgPool {})));
         let views = match (keeps_axes, shape.len(), axes[0]) {
             (true, 4, 2) => Vec::new(),

@@ -16,8 +16,26 @@ use crate::word::{Word, number};
 impl Reader<'_> {
     /// A formula of the operand `x`.
     pub(crate) fn formula(&mut self, at: &mut At<'_>, formula: impl Into<String>) -> Result<(), Refusal> {
+        let formula = formula.into();
+        if self.formula_of_row(at, &formula)?.is_some() {
+            return Ok(());
+        }
         let x = self.first(at)?;
-        self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
+        self.gives(at, What::Layer(Word::formula(formula)), vec![x], None)
+    }
+
+    pub(crate) fn negated(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if self.turned_negated(at)?.is_some() || self.formula_of_row(at, "-x")?.is_some() {
+            return Ok(());
+        }
+        self.unary(at, Layer::Scale(zoo::Scale { by: -1.0 }))
+    }
+
+    pub(crate) fn tangent(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match self.scores(at.input()) {
+            Some(scores) => self.tangent_of_scores(at, scores),
+            None => self.unary(at, Layer::Tanh(zoo::Tanh {})),
+        }
     }
 
     pub(crate) fn cumsum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -43,6 +61,9 @@ impl Reader<'_> {
             Some(exponent) if exponent.fract() == 0.0 && (1.0..=8.0).contains(&exponent) => {
                 self.formula(at, format!("x^{exponent}"))
             }
+            Some(0.5) => self.formula(at, "sqrt(x)"),
+            Some(-0.5) => self.formula(at, "rsqrt(x)"),
+            Some(-1.0) => self.formula(at, "1 / x"),
             _ => {
                 Err(at.refuse("its exponent is not a whole number from 1 to 8", "`map` has powers with such exponents"))
             }

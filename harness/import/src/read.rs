@@ -119,10 +119,20 @@ impl Reader<'_> {
         {
             return Ok(None);
         }
+        if body.is_empty() && !call.outputs.is_empty() && given.is_empty() {
+            // Constants alone, as tables of angles.
+            return Ok(None);
+        }
         let mut returns = Vec::new();
         for (key, value) in &call.outputs {
             for value in value.values() {
-                if !matches!(self.seen(value), Some(Seen::Unsaid(_))) {
+                // The weights of an attention may be given too, if nothing uses them.
+                let is_aside = match self.seen(value) {
+                    Some(Seen::Unsaid(_)) => true,
+                    Some(Seen::Scores(_)) => call.outputs.len() > 1,
+                    _ => false,
+                };
+                if !is_aside {
                     returns
                         .push((key.clone(), self.tensor(value, path, place(self.trace, call), "return", &mut body)?));
                 }

@@ -10,6 +10,7 @@ use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
+use crate::rows;
 use crate::scores::{Scores, first_masked};
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, Piece, View};
@@ -121,7 +122,16 @@ impl Reader<'_> {
             Seen::Computed(computed) => match &**computed {
                 Computed::OfLengthOne(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
                 Computed::Offsets(offsets) => Some(offsets.shape.clone()),
+                Computed::Turned(turned) => Some(turned.shape.clone()),
+                Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
                 Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,
+                Computed::Shifted(name, _) => Some(self.trace.shape(name).to_vec()),
+                Computed::Columns(turned) => Some(View::Permute(vec![0, 1, 3, 2]).shape(&turned.shape)),
+                Computed::Grouped { of, group, columns } => {
+                    let mut shape = self.shape(*of)?;
+                    shape.get_mut(1).into_iter().for_each(|heads| *heads *= group);
+                    Some(if *columns { View::Permute(vec![0, 1, 3, 2]).shape(&shape) } else { shape })
+                }
             },
             Seen::Expanded(_) | Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
@@ -147,6 +157,13 @@ impl Reader<'_> {
     /// What is known of an argument that is a tensor.
     pub(crate) fn given(&self, argument: Option<&Argument>) -> Option<&Seen> {
         self.seen(argument?.value()?)
+    }
+
+    /// A tensor that is none of the trace.
+    pub(crate) fn new_value(&mut self, seen: Seen) -> usize {
+        self.next += 1;
+        self.seen.insert(self.next - 1, seen);
+        self.next - 1
     }
 
     /// Records the meaning of a tensor of the trace.
@@ -200,6 +217,12 @@ impl Reader<'_> {
                 ));
             }
             Some(Seen::Computed(computed)) => {
+                if let Computed::Row(row) = &**computed {
+                    let row = row.clone();
+                    let (base, views) = self.row_as_tensor(&row, units, at);
+                    self.seen.insert(value, Seen::Of(base, views));
+                    return self.tensor(value, module, at, operator, units);
+                }
                 let (what, nearest) = computed.refusal();
                 return Err(refuse(&what, nearest));
             }
@@ -239,7 +262,7 @@ impl Reader<'_> {
     }
 
     /// Adds an operation whose result is no tensor of the trace, in this shape.
-    fn push(
+    pub(crate) fn push(
         &mut self,
         units: &mut Vec<Unit>,
         what: What,
@@ -301,9 +324,7 @@ impl Reader<'_> {
 
     /// A view of a tensor as the result of an operation.
     pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
-        let value = self.next;
-        self.next += 1;
-        self.is(value, Seen::Of(base, views));
+        let value = self.new_value(Seen::Of(base, views));
         self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
     }
 

@@ -2,7 +2,7 @@
 //! and the product with the values. The steps are one layer of a recipe, so that they are put together here.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{DotProductAttention, RelativePositionBias};
+use zoo_recipe::layers::{DotProductAttention, RelativePositionBias, Rotary};
 use zoo_recipe::schema::{Pair, Size};
 
 use crate::Refusal;
@@ -14,6 +14,7 @@ use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
+use crate::turned::{TURNED, Turned};
 use crate::view::{View, simplified};
 use crate::word::{Setting, Word};
 
@@ -50,21 +51,42 @@ pub(crate) struct Scores {
     queries: (Tensor, Vec<View>),
     keys: (Tensor, Vec<View>),
     /// `[samples, heads, queries, keys]`.
-    extents: [usize; 4],
+    pub extents: [usize; 4],
     /// The same, samples perhaps as several axes.
     pub shape: Vec<usize>,
-    scale: f64,
+    pub scale: f64,
+    /// Number of heads of keys.
+    shared: usize,
+    rotary: Option<Rotary>,
+    /// The factor of their hyperbolic tangent.
+    bounded: Option<f64>,
     bias: Option<Bias>,
     cosine: Option<Cosine>,
     segments: bool,
-    causal: bool,
+    pub causal: bool,
+    window: Option<usize>,
     /// What is added to scores that are not seen, if they have a weight.
     masked: Option<f64>,
-    is_softmax: bool,
-    dropout: f64,
+    pub is_softmax: bool,
+    pub dropout: f64,
+}
+
+/// Queries, keys or values.
+struct Heads {
+    of: (Tensor, Vec<View>),
+    /// A number that they are multiplied by.
+    by: f64,
+    rotary: Option<Rotary>,
+    /// Number of heads of queries that share one of these.
+    group: usize,
 }
 
 impl Scores {
+    /// Whether there are keys that a query does not see.
+    fn is_masked(&self) -> bool {
+        self.segments || self.causal || self.window.is_some()
+    }
+
     /// These scores in another shape, if that is a matter of samples alone.
     pub fn viewed(&self, shape: &[usize], views: &[View]) -> Option<Self> {
         let [.., heads, queries, keys] = shape else { return None };
@@ -140,7 +162,11 @@ impl Reader<'_> {
                     (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
                         Setting::Float(by) => Some((*x, by)),
                         Setting::Int(by) => Some((*x, by as f64)),
-                        Setting::Bool(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
+                        Setting::Bool(_)
+                        | Setting::Text(_)
+                        | Setting::List(_)
+                        | Setting::Sides(_)
+                        | Setting::Group(_) => None,
                     },
                     _ => None,
                 }
@@ -149,6 +175,91 @@ impl Reader<'_> {
         });
         let (tensor, own) = scaled.unwrap_or((tensor, 1.0));
         Some(((tensor, views.clone()), by * own))
+    }
+
+    /// Heads `[n, heads, t, d]`; `columns`: as `[n, heads, d, t]`.
+    fn heads(&self, at: &At<'_>, argument: Option<&Argument>, columns: bool) -> Option<Heads> {
+        let turned = |turned: &Turned| {
+            let (of, rotary) = turned.rotary()?;
+            Some(Heads { of, by: 1.0, rotary: Some(rotary), group: 1 })
+        };
+        match self.given(argument)? {
+            Seen::Computed(computed) => match &**computed {
+                Computed::Turned(own) if !columns => turned(own),
+                Computed::Columns(own) if columns => turned(own),
+                Computed::Grouped { of, group, columns: own } if *own == columns => {
+                    Some(Heads { group: *group, ..self.heads(at, Some(&Argument::Value(*of)), false)? })
+                }
+                _ => None,
+            },
+            _ => {
+                let ((base, mut views), by) = self.factor(at, argument)?;
+                if columns {
+                    views.push(View::Permute(vec![0, 1, 3, 2]));
+                    views = simplified(self.shape_of(base), &views);
+                }
+                Some(Heads { of: (base, views), by, rotary: None, group: 1 })
+            }
+        }
+    }
+
+    /// The scores of queries and keys, which may be given as columns.
+    pub(crate) fn scores_of(
+        &mut self,
+        at: &At<'_>,
+        [first, second]: [Option<&Argument>; 2],
+        columns: bool,
+    ) -> Result<Scores, Refusal> {
+        let shape = |argument: Option<&Argument>| argument.and_then(|argument| self.shape(argument.value()?));
+        let (Some(from), Some(mut to)) = (shape(first), shape(second)) else {
+            return Err(at.refuse("it multiplies matrices", PRODUCTS));
+        };
+        for argument in [first, second] {
+            if let Some(computed @ (Computed::Turned(turned) | Computed::Columns(turned))) = self.computed(argument)
+                && turned.rotary().is_none()
+            {
+                let (what, nearest) = computed.refusal();
+                return Err(at.refuse(what, nearest));
+            }
+        }
+        let (Some(queries), Some(keys)) = (self.heads(at, first, false), self.heads(at, second, columns)) else {
+            return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
+        };
+        if columns && to.len() > 1 {
+            let last = to.len() - 1;
+            to.swap(last, last - 1);
+        }
+        let (&[n, heads, t, d], &[samples, shared, s, width]) = (&from[..], &to[..]) else {
+            return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
+        };
+        let shared = shared / keys.group;
+        if [samples, width] != [n, d] || shared == 0 || !heads.is_multiple_of(shared) || queries.group != 1 {
+            return Err(at.refuse(
+                format!("{heads} heads of queries of width {d}, and {shared} heads of keys of width {width}"),
+                "heads have one width, and heads of queries share keys evenly (`kv_heads`)",
+            ));
+        }
+        if queries.rotary != keys.rotary {
+            return Err(at.refuse("queries and keys are turned by different angles", TURNED));
+        }
+        Ok(Scores {
+            queries: queries.of,
+            keys: keys.of,
+            extents: [n, heads, t, s],
+            shape: vec![n, heads, t, s],
+            scale: queries.by * keys.by,
+            shared,
+            rotary: queries.rotary,
+            bounded: None,
+            bias: None,
+            cosine: None,
+            segments: false,
+            causal: false,
+            window: None,
+            masked: None,
+            is_softmax: false,
+            dropout: 0.0,
+        })
     }
 
     /// A product of matrices: scores of queries and keys, or their weights with values.
@@ -162,51 +273,64 @@ impl Reader<'_> {
             Some(Computed::OfLengthOne(base, views, axis)) => Some(((*base, views.clone()), *axis)),
             _ => None,
         };
-        let (((queries, q), (keys, k)), cosine) = match [first, second].map(of_length_one) {
+        let scores = match [first, second].map(of_length_one) {
             // The rows of the queries, and the columns of the keys, are of length one.
-            [Some((queries, 3)), Some((keys, 2))] => (((queries, 1.0), (keys, 1.0)), Some(Cosine::Plain)),
-            [Some(_), Some(_)] => {
-                return Err(at.refuse("lengths are not those of the rows that are multiplied", LENGTHS));
-            }
-            _ => match (self.factor(at, first), self.factor(at, second)) {
-                (Some(queries), Some(keys)) => ((queries, keys), None),
-                _ => return Err(at.refuse("it multiplies matrices", PRODUCTS)),
-            },
-        };
-        let [Some(from), Some(to)] = [first, second].map(|argument| self.shape(argument?.value()?)) else {
-            return Err(at.unknown_form("other"));
-        };
-        match (&from[..], &to[..], &made.shape[..]) {
-            ([n, heads, t, d], [n2, heads2, d2, s], [..]) if [n, heads, d] == [n2, heads2, d2] => {
-                let (base, mut views) = keys;
+            [Some((queries, 3)), Some(((base, mut views), 2))] => {
+                let [Some(from), Some(to)] = [first, second].map(|argument| self.shape(argument?.value()?)) else {
+                    return Err(at.unknown_form("other"));
+                };
+                let (&[n, heads, t, d], &[_, _, width, s]) = (&from[..], &to[..]) else {
+                    return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
+                };
+                if [n, heads, d] != [to[0], to[1], width] {
+                    return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
+                }
                 views.push(View::Permute(vec![0, 1, 3, 2]));
-                let views = simplified(self.shape_of(base), &views);
-                let scores = Scores {
+                Scores {
                     queries,
-                    keys: (base, views),
-                    extents: [*n, *heads, *t, *s],
+                    keys: (base, simplified(self.shape_of(base), &views)),
+                    extents: [n, heads, t, s],
                     shape: made.shape.clone(),
-                    scale: q * k,
+                    scale: 1.0,
+                    shared: heads,
+                    rotary: None,
+                    bounded: None,
                     bias: None,
-                    cosine,
+                    cosine: Some(Cosine::Plain),
                     segments: false,
                     causal: false,
+                    window: None,
                     masked: None,
                     is_softmax: false,
                     dropout: 0.0,
-                };
-                self.becomes(at, scores)
+                }
             }
-            _ => Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS)),
-        }
+            [Some(_), Some(_)] => {
+                return Err(at.refuse("lengths are not those of the rows that are multiplied", LENGTHS));
+            }
+            _ => self.scores_of(at, [first, second], true)?,
+        };
+        self.becomes(at, Scores { shape: made.shape.clone(), ..scores })
     }
 
     /// Scores times a number.
     pub(crate) fn scale_of_scores(&mut self, at: &mut At<'_>, scores: Scores, by: f64) -> Result<(), Refusal> {
-        if scores.is_softmax || scores.bias.is_some() || scores.segments || scores.causal {
+        if scores.is_softmax || scores.bias.is_some() || scores.is_masked() {
             return Err(at.refuse("weights, or scores with a bias or a mask, are multiplied by a number", SCORES));
         }
-        self.becomes(at, Scores { scale: scores.scale * by, ..scores })
+        match scores.bounded {
+            Some(bounded) => self.becomes(at, Scores { bounded: Some(bounded * by), ..scores }),
+            None => self.becomes(at, Scores { scale: scores.scale * by, ..scores }),
+        }
+    }
+
+    /// The hyperbolic tangent of scores.
+    pub(crate) fn tangent_of_scores(&mut self, at: &mut At<'_>, scores: Scores) -> Result<(), Refusal> {
+        let is_cosine = scores.cosine.is_some() || scores.bounded.is_some();
+        if scores.is_softmax || scores.bias.is_some() || scores.is_masked() || is_cosine {
+            return Err(at.refuse("it bounds weights, or scores with a bias or a mask", SCORES));
+        }
+        self.becomes(at, Scores { bounded: Some(1.0), ..scores })
     }
 
     /// Cosines times e^min(x, bound) of a parameter.
@@ -216,7 +340,7 @@ impl Reader<'_> {
         scores: Scores,
         (name, bound): (String, f64),
     ) -> Result<(), Refusal> {
-        let is_masked = scores.segments || scores.causal;
+        let is_masked = scores.is_masked();
         if scores.cosine != Some(Cosine::Plain) || scores.is_softmax || scores.bias.is_some() || is_masked {
             return Err(at.refuse(
                 format!("scores are multiplied by the parameter `{name}`"),
@@ -250,6 +374,12 @@ impl Reader<'_> {
 
     /// Scores with a mask that is 0 for keys that a query sees.
     pub(crate) fn mask_of_scores(&mut self, at: &mut At<'_>, scores: Scores, mask: &Constant) -> Result<(), Refusal> {
+        let scores = self.with_mask(at, scores, mask)?;
+        self.becomes(at, scores)
+    }
+
+    /// The same as a value.
+    pub(crate) fn with_mask(&self, at: &At<'_>, scores: Scores, mask: &Constant) -> Result<Scores, Refusal> {
         if scores.is_softmax {
             return Err(at.refuse("a constant is added to weights, after softmax", SCORES));
         }
@@ -260,7 +390,7 @@ impl Reader<'_> {
                 "masks are 0 for tokens that are seen; `dot_product_attention` has `masked` for what others get",
             ));
         };
-        if (scores.causal || scores.segments) && scores.masked.or(masked).is_some() {
+        if scores.is_masked() && scores.masked.or(masked).is_some() {
             return Err(at.refuse("scores have two masks", "`dot_product_attention` has one number for `masked`"));
         }
         let matrices = match &mask.shape[..] {
@@ -271,29 +401,48 @@ impl Reader<'_> {
                 return Err(at.refuse(what, "masks are matrices of queries and keys"));
             }
         };
+        // The same for all samples.
+        let values: Vec<f64> = mask.values().collect();
+        let size = (t * s).max(1);
+        let first = values.get(..size).unwrap_or_default();
+        let matrices = if values.chunks(size).all(|matrix| matrix == first) { 1 } else { matrices };
         // By window, query and key, whether it is seen.
         let all = |seen: &dyn Fn(usize, usize, usize) -> bool| {
             let places =
                 (0..matrices).flat_map(|n| (0..t).flat_map(move |query| (0..s).map(move |key| [n, query, key])));
-            mask.values().zip(places).all(|(value, [n, query, key])| (value == 0.0) == seen(n, query, key))
+            values.iter().zip(places).all(|(value, [n, query, key])| (*value == 0.0) == seen(n, query, key))
         };
         // Windows are the axis before the heads.
         let beside = scores.shape.len() == 5 && scores.shape[1] == matrices && t == s;
         let is_own = |windows: &&Windows| beside && windows.counts() == [matrices, t];
         let parts = self.windows(scores.queries.0).filter(is_own).map(Windows::segments);
-        match parts {
-            _ if all(&|_, _, _| true) => self.becomes(at, scores),
+        let windows = || {
+            let one = first.iter().rev().take(s).filter(|value| **value == 0.0).count();
+            (matrices == 1 && t == s && one > 0).then_some(one)
+        };
+        Ok(match parts {
+            _ if all(&|_, _, _| true) => scores,
             Some(parts) if all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
-                self.becomes(at, Scores { segments: true, masked, ..scores })
+                Scores { segments: true, masked, ..scores }
             }
             _ if matrices == 1 && t == s && all(&|_, query, key| key <= query) => {
-                self.becomes(at, Scores { causal: true, masked, ..scores })
+                Scores { causal: true, masked, ..scores }
             }
-            _ => Err(at.refuse(
-                "its mask is neither causal nor that of shifted windows",
-                "`dot_product_attention` has `causal`, `segments`, and a `mask` for padding tokens",
-            )),
-        }
+            _ => match windows() {
+                Some(window) if all(&|_, query, key| key <= query && query - key < window) => {
+                    Scores { causal: true, window: Some(window), masked, ..scores }
+                }
+                Some(window) if all(&|_, query, key| query.abs_diff(key) < window) => {
+                    Scores { window: Some(window), masked, ..scores }
+                }
+                _ => {
+                    return Err(at.refuse(
+                        "its mask is neither causal, nor a sliding window, nor that of shifted windows",
+                        "`dot_product_attention` has `causal`, `window`, `segments`, and a `mask` for padding tokens",
+                    ));
+                }
+            },
+        })
     }
 
     /// Scores with a number in place of those that a constant marks: a mask, if the number is so small that no weight
@@ -318,21 +467,32 @@ impl Reader<'_> {
     }
 
     /// The weights of an attention with its values: the whole attention.
-    fn weighted(&mut self, at: &mut At<'_>, scores: Scores, values: Option<&Argument>) -> Result<(), Refusal> {
+    pub(crate) fn weighted(
+        &mut self,
+        at: &mut At<'_>,
+        scores: Scores,
+        values: Option<&Argument>,
+    ) -> Result<(), Refusal> {
         let [n, heads, t, s] = scores.extents;
-        let Some((values, 1.0)) = self.factor(at, values) else { return Err(at.unknown_form("other")) };
+        let Some(Heads { of: values, by: 1.0, rotary: None, .. }) = self.heads(at, values, false) else {
+            return Err(at.unknown_form("other"));
+        };
         let shape = crate::view::shape(self.shape_of(values.0), &values.1);
-        let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, heads, s, *d]) else {
-            return Err(at.refuse(format!("the values are {shape:?}"), SCORES));
+        let keys = crate::view::shape(self.shape_of(scores.keys.0), &scores.keys.1);
+        let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, scores.shared, s, *d] && shape == keys) else {
+            return Err(at.refuse(
+                format!("the values are {shape:?}, and the keys {keys:?}"),
+                "keys and values have one width, one length and as many heads",
+            ));
         };
         if !scores.is_softmax || scores.shape.len() != 4 {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
-        let Scores { queries, keys, scale, bias, segments, causal, masked, dropout, cosine, .. } = scores;
-        if cosine.is_none() && !is_usual(scale, d) {
-            let what = format!("scores of heads of width {d} have the scale {scale}");
-            return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
-        }
+        let Scores { queries, keys, bias, segments, causal, window, masked, dropout, cosine, .. } = scores;
+        let (rotary, shared, softcap) = (scores.rotary, scores.shared, scores.bounded);
+        // softcap * tanh(score / softcap)
+        let scale = scores.scale * softcap.unwrap_or(1.0);
+        let own_scale = (cosine.is_none() && !is_usual(scale, d)).then_some(scale);
         let cosine = match cosine {
             None => None,
             Some(Cosine::Times(name, bound)) if scale == 1.0 => Some(self.logit_scale(at, &name, bound, heads)?),
@@ -362,15 +522,18 @@ impl Reader<'_> {
         });
         let layer = DotProductAttention {
             heads: Size(heads),
-            kv_heads: None,
+            kv_heads: (shared != heads).then_some(Size(shared)),
             key: None,
             value: None,
             causal,
+            window: window.map(Size),
+            scale: own_scale,
+            softcap,
             mask: None,
             segments: None,
             bias: None,
             cosine: None,
-            rotary: None,
+            rotary,
             masked,
             dropout,
         };

@@ -22,7 +22,7 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
         match item {
             Item::Layer { word, name } => {
                 for (key, entry) in &mut word.settings {
-                    if !matches!(entry.value, Setting::Text(_)) {
+                    if !matches!(entry.value, Setting::Text(_) | Setting::Group(_)) {
                         let channels = word.kind == Kind::Wide && (key == "out" || key == "groups");
                         visit(key, name.as_deref().unwrap_or_default(), channels, there, entry);
                     }
@@ -36,7 +36,7 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_entry(branch, there, visit)),
             Item::Around { word, body } => {
                 for (key, entry) in &mut word.settings {
-                    if !matches!(entry.value, Setting::Text(_)) {
+                    if !matches!(entry.value, Setting::Text(_) | Setting::Group(_)) {
                         visit(key, "", false, there, entry);
                     }
                 }
@@ -83,6 +83,7 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let keys = |word: &Word| {
         let key = |(key, entry): (&String, &Entry)| match &entry.value {
             Setting::Text(text) => format!("{key}={text}"),
+            group @ Setting::Group(_) => format!("{key}={group}"),
             Setting::List(items) => format!("{key}[{}]", items.len()),
             Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::Sides(_) => key.clone(),
         };

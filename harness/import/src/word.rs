@@ -28,11 +28,19 @@ pub enum Setting {
     List(Vec<Setting>),
     /// Height and width, or the four sides of a map, of which equal ones may be written once.
     Sides(Vec<Setting>),
+    /// Settings under one key.
+    Group(IndexMap<String, Setting>),
 }
 
 impl Setting {
     fn of(value: &Value) -> Option<Self> {
         Some(match value {
+            Value::Mapping(settings) => Self::Group(
+                settings
+                    .iter()
+                    .map(|(key, value)| Some((key.as_str()?.to_owned(), Self::of(value)?)))
+                    .collect::<Option<_>>()?,
+            ),
             Value::Bool(value) => Self::Bool(*value),
             Value::Number(number) => match number.as_i64() {
                 Some(value) => Self::Int(value),
@@ -40,7 +48,7 @@ impl Setting {
             },
             Value::String(text) => Self::Text(text.clone()),
             Value::Sequence(items) => Self::List(items.iter().map(Self::of).collect::<Option<_>>()?),
-            Value::Null | Value::Mapping(_) | Value::Tagged(_) => return None,
+            Value::Null | Value::Tagged(_) => return None,
         })
     }
 
@@ -60,7 +68,7 @@ impl Setting {
     pub fn items(&self) -> Option<&[Self]> {
         match self {
             Self::List(items) | Self::Sides(items) => Some(items),
-            Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) => None,
+            Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Group(_) => None,
         }
     }
 }
@@ -75,6 +83,10 @@ impl fmt::Display for Setting {
             Self::List(items) | Self::Sides(items) => {
                 let items: Vec<String> = items.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", items.join(", "))
+            }
+            Self::Group(settings) => {
+                let settings: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                write!(f, "{{{}}}", settings.join(", "))
             }
         }
     }
@@ -163,7 +175,8 @@ impl Word {
         if let Layer::Map(map) = layer {
             return Self::formula(map.formula.clone());
         }
-        let settings = written(layer).unwrap_or_default();
+        let mut settings = written(layer).unwrap_or_default();
+        shorten_groups(layer, &mut settings);
         let known = |key: &Value| {
             let mut others = settings.clone();
             others.shift_remove(key);
@@ -236,9 +249,43 @@ impl Word {
     pub fn int(&self, key: &str) -> Option<i64> {
         match self.settings.get(key)?.value {
             Setting::Int(value) => Some(value),
-            Setting::Bool(_) | Setting::Float(_) | Setting::Text(_) | Setting::List(_) | Setting::Sides(_) => None,
+            Setting::Bool(_)
+            | Setting::Float(_)
+            | Setting::Text(_)
+            | Setting::List(_)
+            | Setting::Sides(_)
+            | Setting::Group(_) => None,
         }
     }
+}
+
+/// Takes defaults out of settings that stand under a key of others.
+fn shorten_groups(layer: &Layer, settings: &mut Mapping) {
+    for path in nested(settings, &[]) {
+        let mut shorter = settings.clone();
+        let Some((last, around)) = path.split_last() else { continue };
+        let group = around.iter().try_fold(&mut shorter, |group, key| group.get_mut(key)?.as_mapping_mut());
+        if group.is_some_and(|group| group.shift_remove(last).is_some())
+            && read(layer.tag(), shorter.clone()).as_ref() == Some(layer)
+        {
+            *settings = shorter;
+        }
+    }
+}
+
+/// The paths of all settings under a key of others.
+fn nested(settings: &Mapping, around: &[Value]) -> Vec<Vec<Value>> {
+    let mut found = Vec::new();
+    for (key, value) in settings {
+        let path = [around, std::slice::from_ref(key)].concat();
+        if let Value::Mapping(group) = value {
+            found.extend(nested(group, &path));
+        }
+        if !around.is_empty() {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// The content of a layer, as YAML.

@@ -115,6 +115,13 @@ fn its_steps_are_one_layer() {
     assert!(text.contains("- dot_product_attention: {heads: 2, key: key, value: value}"), "{text}");
 }
 
+#[test]
+fn another_scale_and_another_first_position_are_said() {
+    let text = Attention { divided_by: 3.0, positions: "1 2 3 4", ..Attention::default() }.imported().unwrap();
+    assert!(text.contains("causal: true, scale: 0.3333333333333333, key"), "{text}");
+    assert!(text.contains("- positions: {name: places, rows: 5, from: 1}"), "{text}");
+}
+
 /// Of what is so small that no weight is left, the number does not matter; of anything else, it is in the recipe.
 #[test]
 fn what_hides_nothing_for_certain_is_added() {
@@ -184,7 +191,6 @@ fn cosine_attention_is_read_to_the_last_number() {
 fn what_the_layer_does_not_do_is_refused() {
     let usual = Attention::default;
     for (attention, reason) in [
-        (Attention { divided_by: 3.0, ..usual() }, "have the scale 0.333"),
         (Attention { softmax: -2, ..usual() }, "softmax of scores is not along the keys"),
         (Attention { mask: "0*15 -100.0", ..usual() }, "its mask is neither causal"),
         // No mask: several numbers, or such as make scores larger.
@@ -192,8 +198,8 @@ fn what_the_layer_does_not_do_is_refused() {
         (Attention { mask: "0 -100.0*2 -inf 0*2 -inf*2 0*3 -inf 0*4", ..usual() }, "nor the same negative number"),
         (Attention { mask: "0 9.0*3 0*2 9.0*2 0*3 9.0 0*4", ..usual() }, "nor the same negative number"),
         (Attention { mask: "0 nan*3 0*2 nan*2 0*3 nan 0*4", ..usual() }, "nor the same negative number"),
-        (Attention { positions: "0 1 2 2", ..usual() }, "that are not those of positions"),
-        (Attention { positions: "1 2 3 4", ..usual() }, "that are not those of positions"),
+        (Attention { positions: "0 1 2 2", ..usual() }, "that do not follow each other"),
+        (Attention { positions: "2 4 6 8", ..usual() }, "that do not follow each other"),
     ] {
         let said = attention.refused();
         assert!(said.contains(reason), "{reason}: {said}");

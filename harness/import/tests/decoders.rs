@@ -1,0 +1,301 @@
+//! What decoders compute, in the ways in which they are written: rotary positions, shared heads, masks, normalisations.
+
+use serde_json::{Value, json};
+use zoo_import::{ImportError, Trace, import};
+use zoo_recipe::layers::{Llama3Scaling, Pairs, Rotary, RotaryScaling};
+
+const BATCH: usize = 61;
+const TOKENS: usize = 6;
+const HEADS: usize = 2;
+const WIDTH: usize = 8;
+
+/// A trace under construction: tokens through a table of 16 numbers each.
+struct Network {
+    body: Vec<Value>,
+    constants: Vec<Value>,
+    parameters: serde_json::Map<String, Value>,
+    x: Value,
+}
+
+impl Network {
+    fn new() -> Self {
+        let parameters = json!({"words.weight": {"shape": [9, HEADS * WIDTH]}}).as_object().unwrap().clone();
+        let mut own = Self { body: Vec::new(), constants: Vec::new(), parameters, x: Value::Null };
+        let table = json!([{"value": 0}, {"parameter": "words.weight"}]);
+        own.x = own.call("torch.nn.functional.embedding", table, &[BATCH, TOKENS, HEADS * WIDTH]);
+        own
+    }
+
+    fn call(&mut self, function: &str, args: Value, shape: &[usize]) -> Value {
+        let value = self.body.len() + 1;
+        self.body.push(json!({
+            "function": function, "at": "nets.py:9", "args": args, "kwargs": {},
+            "outputs": {"": {"value": value, "shape": shape, "dtype": "float32"}},
+        }));
+        json!({"value": value})
+    }
+
+    fn constant(&mut self, shape: &[usize], values: impl Iterator<Item = f64>) -> Value {
+        let values: Vec<String> = values.map(|value| format!("{value:?}")).collect();
+        self.constants.push(json!({"shape": shape, "dtype": "float32", "values": values.join(" ")}));
+        json!({"constant": self.constants.len() - 1})
+    }
+
+    fn parameter(&mut self, name: &str, shape: &[usize]) -> Value {
+        self.parameters.insert(name.to_owned(), json!({"shape": shape}));
+        json!({"parameter": name})
+    }
+
+    /// Heads `[n, heads, t, d]` of a dense layer.
+    fn heads(&mut self, name: &str, heads: usize) -> Value {
+        let weight = self.parameter(&format!("{name}.weight"), &[heads * WIDTH, HEADS * WIDTH]);
+        let x = self.x.clone();
+        let y = self.call("torch.nn.functional.linear", json!([x, weight]), &[BATCH, TOKENS, heads * WIDTH]);
+        let apart = [BATCH, TOKENS, heads, WIDTH];
+        let y = self.call("torch.Tensor.view", json!([y, apart]), &apart);
+        self.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, heads, TOKENS, WIDTH])
+    }
+
+    /// PyTorch's attention and its result as tokens.
+    fn attend(mut self, args: Value) -> Result<String, ImportError> {
+        let apart = [BATCH, HEADS, TOKENS, WIDTH];
+        let y = self.call("torch.nn.functional.scaled_dot_product_attention", args, &apart);
+        let y = self.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, TOKENS, HEADS, WIDTH]);
+        let together = [BATCH, TOKENS, HEADS * WIDTH];
+        let y = self.call("torch.Tensor.reshape", json!([y, together]), &together);
+        self.imported(&y)
+    }
+
+    fn imported(self, y: &Value) -> Result<String, ImportError> {
+        let trace = json!({
+            "format": 1, "model": "nets:net", "classes": HEADS * WIDTH, "batch": BATCH,
+            "inputs": {"tokens": {"value": 0, "shape": [BATCH, TOKENS], "dtype": "int64"}},
+            "outputs": {"": y}, "parameters": self.parameters, "constants": self.constants,
+            "modules": {"": {"class": "nets.Net"}},
+            "root": {"module": "", "call": 0, "at": "nets.py:2", "args": [{"value": 0}], "kwargs": {},
+                     "body": self.body, "outputs": {"": y}},
+        });
+        import(&Trace::read(&serde_json::to_vec(&trace).unwrap()).unwrap(), "net").map(|imported| imported.text)
+    }
+}
+
+/// How queries and keys are turned.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// x * cos + cat(-second half, first half) * sin
+    Halves,
+    /// cat(first * cos - second * sin, second * cos + first * sin)
+    ByParts,
+    /// The same of even and odd channels, stacked.
+    Adjacent,
+}
+
+/// Angles by position and pair.
+fn angles(rotary: &Rotary, pairs: usize) -> Vec<Vec<f64>> {
+    let rates = rotary.rates(pairs);
+    (0..TOKENS).map(|position| rates.iter().map(|rate| position as f64 * rate).collect()).collect()
+}
+
+fn turned(network: &mut Network, x: &Value, heads: usize, form: Form, angles: &[Vec<f64>]) -> Value {
+    let pairs = angles[0].len();
+    let (whole, half) = ([BATCH, heads, TOKENS, 2 * pairs], [BATCH, heads, TOKENS, pairs]);
+    let part = |network: &mut Network, slice: Value| {
+        network.call("torch.Tensor.__getitem__", json!([x, [{"ellipsis": null}, {"slice": slice}]]), &half)
+    };
+    let (first, second) = match form {
+        Form::Adjacent => (json!([0, null, 2]), json!([1, null, 2])),
+        Form::Halves | Form::ByParts => (json!([null, pairs, null]), json!([pairs, null, null])),
+    };
+    let (first, second) = (part(network, first), part(network, second));
+    match form {
+        Form::Halves => {
+            let table = |of: fn(f64) -> f64| {
+                angles.iter().flat_map(move |row| row.iter().chain(row).map(move |angle| of(*angle)))
+            };
+            let cos = network.constant(&[1, 1, TOKENS, 2 * pairs], table(f64::cos));
+            let sin = network.constant(&[1, 1, TOKENS, 2 * pairs], table(f64::sin));
+            let own = network.call("torch.Tensor.mul", json!([x, cos]), &whole);
+            let minus = network.call("torch.Tensor.neg", json!([second]), &half);
+            let partners = network.call("torch.cat", json!([[minus, first], -1]), &whole);
+            let other = network.call("torch.Tensor.mul", json!([partners, sin]), &whole);
+            network.call("torch.Tensor.add", json!([own, other]), &whole)
+        }
+        Form::ByParts | Form::Adjacent => {
+            let table = |of: fn(f64) -> f64| angles.iter().flatten().map(move |angle| of(*angle));
+            let cos = network.constant(&[TOKENS, pairs], table(f64::cos));
+            let sin = network.constant(&[TOKENS, pairs], table(f64::sin));
+            let mut product =
+                |network: &mut Network, a: &Value, b: &Value| network.call("torch.Tensor.mul", json!([a, b]), &half);
+            let [a, b] = [product(network, &first, &cos), product(network, &second, &sin)];
+            let [c, d] = [product(network, &second, &cos), product(network, &first, &sin)];
+            let one = network.call("torch.Tensor.sub", json!([a, b]), &half);
+            let other = network.call("torch.Tensor.add", json!([c, d]), &half);
+            if let Form::ByParts = form {
+                return network.call("torch.cat", json!([[one, other], -1]), &whole);
+            }
+            let stacked = [BATCH, heads, TOKENS, pairs, 2];
+            let y = network.call("torch.stack", json!([[one, other], -1]), &stacked);
+            network.call("torch.Tensor.flatten", json!([y, -2]), &whole)
+        }
+    }
+}
+
+fn with_rotary(form: Form, rotary: &Rotary, broken: impl Fn(&mut Vec<Vec<f64>>)) -> Result<String, ImportError> {
+    let mut network = Network::new();
+    let [q, k, v] = ["q", "k", "v"].map(|name| network.heads(name, HEADS));
+    let mut table = angles(rotary, WIDTH / 2);
+    broken(&mut table);
+    let [q, k] = [q, k].map(|x| turned(&mut network, &x, HEADS, form, &table));
+    network.attend(json!([q, k, v, null, 0.0, true]))
+}
+
+#[test]
+fn rotary_positions_are_found_in_every_form() {
+    let of_base = |base| Rotary { base, ..Rotary::default() };
+    let scaled = |scaling| Rotary { scaling: Some(scaling), ..of_base(500_000.0) };
+    for (form, rotary, said) in [
+        (Form::Halves, of_base(10000.0), "rotary: {},"),
+        (Form::ByParts, of_base(1e6), "rotary: {base: 1e6},"),
+        (Form::Adjacent, Rotary { pairs: Pairs::Adjacent, ..of_base(10000.0) }, "rotary: {pairs: adjacent},"),
+        (Form::Halves, scaled(RotaryScaling::Linear(4.0)), "rotary: {base: 5e5, scaling: {linear: 4}},"),
+        (
+            Form::Halves,
+            scaled(RotaryScaling::Llama3(Llama3Scaling::default())),
+            "rotary: {base: 5e5, scaling: {llama3: {}}},",
+        ),
+    ] {
+        let text = with_rotary(form, &rotary, |_| {}).unwrap();
+        assert!(text.contains(said), "{form:?} {rotary:?}: {text}");
+    }
+}
+
+#[test]
+fn other_angles_are_refused() {
+    let refused = |broken: &dyn Fn(&mut Vec<Vec<f64>>)| match with_rotary(Form::Halves, &Rotary::default(), broken) {
+        Err(ImportError::Refused(refusal)) => refusal.what,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&|table| table[3][1] += 1e-4).contains("multiplies by a constant tensor"));
+    assert!(refused(&|table| table.iter_mut().for_each(|row| row[2] *= 1.01)).contains("multiplies by a constant"));
+    assert!(refused(&|table| table.iter_mut().flatten().for_each(|angle| *angle += 0.1)).contains("constant tensor"));
+}
+
+#[test]
+fn a_part_of_a_head_may_be_turned() {
+    let mut network = Network::new();
+    let [q, k, v] = ["q", "k", "v"].map(|name| network.heads(name, HEADS));
+    let table = angles(&Rotary::default(), 2);
+    let [q, k] = [q, k].map(|x| {
+        let mut part = |network: &mut Network, slice: Value| {
+            let shape = [BATCH, HEADS, TOKENS, 4];
+            network.call("torch.Tensor.__getitem__", json!([x, [{"ellipsis": null}, {"slice": slice}]]), &shape)
+        };
+        let (first, rest) = (part(&mut network, json!([null, 4, null])), part(&mut network, json!([4, null, null])));
+        let first = turned(&mut network, &first, HEADS, Form::Halves, &table);
+        network.call("torch.cat", json!([[first, rest], -1]), &[BATCH, HEADS, TOKENS, WIDTH])
+    });
+    let text = network.attend(json!([q, k, v, null, 0.0, true])).unwrap();
+    assert!(text.contains("rotary: {width: 4},"), "{text}");
+}
+
+#[test]
+fn heads_may_share_keys() {
+    let mut network = Network::new();
+    let q = network.heads("q", HEADS);
+    let [k, v] = ["k", "v"].map(|name| {
+        let x = network.heads(name, 1);
+        let key = json!([x, [{"slice": [null, null, null]}, {"slice": [null, null, null]}, null, {"ellipsis": null}]]);
+        let x = network.call("torch.Tensor.__getitem__", key, &[BATCH, 1, 1, TOKENS, WIDTH]);
+        let each = [BATCH, 1, HEADS, TOKENS, WIDTH];
+        let x = network.call("torch.Tensor.expand", json!([x, each]), &each);
+        let together = [BATCH, HEADS, TOKENS, WIDTH];
+        network.call("torch.Tensor.reshape", json!([x, together]), &together)
+    });
+    let text = network.attend(json!([q, k, v])).unwrap();
+    assert!(text.contains("- dot_product_attention: {heads: 2, kv_heads: 1, key: key, value: value}"), "{text}");
+}
+
+#[test]
+fn masks_are_said_by_their_form() {
+    let mask = |seen: &dyn Fn(usize, usize) -> bool| {
+        let mut network = Network::new();
+        let [q, k, v] = ["q", "k", "v"].map(|name| network.heads(name, HEADS));
+        let hidden = (0..TOKENS * TOKENS).map(|n| if seen(n / TOKENS, n % TOKENS) { 0.0 } else { -1e30 });
+        let mask = network.constant(&[1, 1, TOKENS, TOKENS], hidden);
+        network.attend(json!([q, k, v, mask]))
+    };
+    for (text, said) in [
+        (mask(&|query, key| key <= query), "{heads: 2, causal: true, key"),
+        (mask(&|query, key| key <= query && query - key < 3), "{heads: 2, causal: true, window: 3, key"),
+        (mask(&|query, key| query.abs_diff(key) < 2), "{heads: 2, window: 2, key"),
+        (mask(&|_, _| true), "{heads: 2, key"),
+    ] {
+        assert!(text.as_ref().is_ok_and(|text| text.contains(said)), "{said}: {text:?}");
+    }
+    assert!(mask(&|query, key| key != query).is_err());
+}
+
+/// x * rsqrt(mean(x^2) + eps) in this spelling, times a weight, perhaps with a number added.
+fn norm(offset: Option<f64>, steps: &dyn Fn(&mut Network, &Value) -> Value) -> String {
+    let mut network = Network::new();
+    let x = network.x.clone();
+    let y = steps(&mut network, &x);
+    let mut weight = network.parameter("norm.weight", &[HEADS * WIDTH]);
+    if let Some(by) = offset {
+        weight = network.call("torch.Tensor.add", json!([weight, by]), &[HEADS * WIDTH]);
+    }
+    let y = network.call("torch.Tensor.mul", json!([y, weight]), &[BATCH, TOKENS, HEADS * WIDTH]);
+    network.imported(&y).unwrap()
+}
+
+#[test]
+fn normalisations_are_found_step_by_step() {
+    let (whole, rows) = ([BATCH, TOKENS, HEADS * WIDTH], [BATCH, TOKENS, 1]);
+    let mean = |network: &mut Network, x: &Value| {
+        let y = network.call("torch.Tensor.mean", json!([x, -1, true]), &rows);
+        network.call("torch.Tensor.add", json!([y, 1e-5]), &rows)
+    };
+    let by_power = |network: &mut Network, x: &Value| {
+        let y = network.call("torch.Tensor.pow", json!([x, 2]), &whole);
+        let y = mean(network, &y);
+        let y = network.call("torch.rsqrt", json!([y]), &rows);
+        network.call("torch.Tensor.mul", json!([x, y]), &whole)
+    };
+    let by_root = |network: &mut Network, x: &Value| {
+        let y = network.call("torch.Tensor.mul", json!([x, x]), &whole);
+        let y = mean(network, &y);
+        let y = network.call("torch.sqrt", json!([y]), &rows);
+        network.call("torch.Tensor.div", json!([x, y]), &whole)
+    };
+    for text in [norm(None, &by_power), norm(None, &by_root)] {
+        assert!(text.contains("- rms_norm: {name: norm, eps: 1e-5}"), "{text}");
+    }
+    assert!(norm(Some(1.0), &by_power).contains("- rms_norm: {name: norm, eps: 1e-5, offset: 1}"));
+    let by_variance = |network: &mut Network, x: &Value| {
+        let m = network.call("torch.Tensor.mean", json!([x, -1, true]), &rows);
+        let d = network.call("torch.Tensor.sub", json!([x, m]), &whole);
+        let y = network.call("torch.Tensor.pow", json!([d, 2]), &whole);
+        let y = mean(network, &y);
+        let y = network.call("torch.sqrt", json!([y]), &rows);
+        network.call("torch.Tensor.div", json!([d, y]), &whole)
+    };
+    let text = norm(None, &by_variance);
+    assert!(text.contains("- layer_norm: {name: norm, bias: false}"), "{text}");
+}
+
+#[test]
+fn numbers_of_rows_are_tensors_too() {
+    let (rows, narrow) = ([BATCH, TOKENS, 1], [BATCH, TOKENS]);
+    let mut network = Network::new();
+    let x = network.x.clone();
+    let y = network.call("torch.Tensor.mean", json!([x, -1, true]), &rows);
+    let y = network.call("torch.Tensor.squeeze", json!([y, -1]), &narrow);
+    let text = network.imported(&y).unwrap();
+    assert!(text.contains("- map: \"row_mean(x)\"\n    - slice: {axis: 1, size: 1}"), "{text}");
+    // Along another axis, and without one.
+    let mut network = Network::new();
+    let x = network.x.clone();
+    let y = network.call("torch.Tensor.sum", json!([x, 1]), &[BATCH, HEADS * WIDTH]);
+    let text = network.imported(&y).unwrap();
+    assert!(text.contains("- map: \"row_sum(x)\""), "{text}");
+}
