@@ -66,6 +66,11 @@ impl Constant {
         Self { shape: self.shape.clone(), is_bool: false, runs: self.runs.iter().map(fill).collect() }
     }
 
+    /// The same as booleans: what is not 0 is true.
+    pub fn as_bool(self) -> Self {
+        Self { is_bool: true, ..self }
+    }
+
     /// What a mask of booleans, 1 for what is seen, adds to scores; itself if it is added as it is.
     pub fn added(&self) -> Self {
         let add = |(value, times): &(f64, usize)| (if *value == 0.0 { f64::NEG_INFINITY } else { 0.0 }, *times);

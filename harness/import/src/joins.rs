@@ -70,7 +70,7 @@ impl Reader<'_> {
     }
 
     /// The number that an argument is: itself, or the only element of a constant.
-    fn one_number(&self, argument: &Argument) -> Option<f64> {
+    pub(crate) fn one_number(&self, argument: &Argument) -> Option<f64> {
         let only = || self.trace.constant(argument).filter(|constant| constant.len() == 1)?.values().next();
         argument.number().or_else(only)
     }
@@ -93,8 +93,12 @@ impl Reader<'_> {
             (None, Some(second)) => (first.clone(), second),
             (None, None) | (Some(_), Some(_)) => (first.clone(), second.clone()),
         };
-        let first = self.operand(at, Some(&first))?;
-        let second = self.operand(at, Some(&second))?;
+        let (first, views) = self.rows(at, Some(&first), None)?;
+        let (second, others) = self.rows(at, Some(&second), None)?;
+        if !views.is_empty() && views == others && self.shape_of(first) == self.shape_of(second) {
+            let shape = self.shape_of(first).to_vec();
+            return self.gives_viewed(at, what, vec![first, second], None, shape, views);
+        }
         let shapes = [self.shape_of(first), self.shape_of(second)];
         let may_repeat = what == What::Mul && shapes[0].len() == shapes[1].len();
         let largest = |(one, other): (&usize, &usize)| *one.max(other);

@@ -11,6 +11,7 @@ use crate::modes::Mode;
 use crate::operation::{Module, Network, Tensor, Unit, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
+use crate::view::View;
 use crate::word::Kind;
 use crate::{ImportError, Refusal};
 
@@ -100,6 +101,11 @@ impl Reader<'_> {
                     }
                 }
                 Some(Seen::Computed(_)) => {}
+                Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
+                    if !inputs.contains(tensor) {
+                        inputs.push(*tensor);
+                    }
+                }
                 _ => return Err(refuse_module(self.trace, call, "its argument is not a tensor of samples").into()),
             }
         }
@@ -133,8 +139,12 @@ impl Reader<'_> {
                     _ => false,
                 };
                 if !is_aside {
-                    returns
-                        .push((key.clone(), self.tensor(value, path, place(self.trace, call), "return", &mut body)?));
+                    let at = place(self.trace, call);
+                    let given = match self.joined_rows(value, path, at, &mut body)? {
+                        Some(tensor) => tensor,
+                        None => self.tensor(value, path, at, "return", &mut body)?,
+                    };
+                    returns.push((key.clone(), given));
                 }
             }
         }
@@ -181,7 +191,9 @@ impl Reader<'_> {
             if matches!(self.seen(value), Some(Seen::Computed(_))) {
                 continue;
             }
-            self.tensor(value, outer, &call.at, &call.module, units)?;
+            if self.joined_rows(value, outer, &call.at, units)?.is_none() {
+                self.tensor(value, outer, &call.at, &call.module, units)?;
+            }
         }
         let Some(mut module) = self.call(call)? else { return Ok(()) };
         // A function that selects one of several tensors is marked.
@@ -226,6 +238,14 @@ impl Reader<'_> {
         }
         units.push(Unit::Module(module));
         Ok(())
+    }
+
+    /// Whether these views only make one axis of samples and tokens.
+    fn is_joined(&self, tensor: Tensor, views: &[View]) -> bool {
+        match (views, self.shape_of(tensor)) {
+            ([View::Reshape(to)], [n, t, rest @ ..]) => to.split_first() == Some((&(n * t), rest)),
+            _ => false,
+        }
     }
 
     fn has_parameters(&self, path: &str) -> bool {

@@ -322,6 +322,28 @@ impl Reader<'_> {
         Ok((self.operand(at, argument)?, Vec::new()))
     }
 
+    /// The tensor `[n, t, ..]` whose rows an argument has as one axis, `[n*t, ..]`; `None` for any other argument.
+    pub(crate) fn joined_rows(
+        &mut self,
+        value: usize,
+        module: &str,
+        at: &str,
+        units: &mut Vec<Unit>,
+    ) -> Result<Option<Tensor>, Refusal> {
+        let Some(Seen::Of(base, views)) = self.seen(value) else { return Ok(None) };
+        let (base, views) = (*base, views.clone());
+        let Some((last @ View::Reshape(to), before)) = views.split_last() else { return Ok(None) };
+        let from = view::shape(self.shape_of(base), before);
+        let (&[n, t, ref rest @ ..], [joined, others @ ..]) = (&from[..], &to[..]) else { return Ok(None) };
+        if n != self.trace.batch || n.checked_mul(t) != Some(*joined) || t == 1 || rest != others {
+            return Ok(None);
+        }
+        let apart = self.new_value(Seen::Of(base, before.to_vec()));
+        let apart = self.tensor(apart, module, at, "view", units)?;
+        self.is(value, Seen::Of(apart, vec![last.clone()]));
+        Ok(Some(apart))
+    }
+
     /// A view of a tensor as the result of an operation.
     pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
         let value = self.new_value(Seen::Of(base, views));

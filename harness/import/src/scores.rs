@@ -466,6 +466,23 @@ impl Reader<'_> {
         }
     }
 
+    /// Scores where a constant is not 0, and a small number elsewhere.
+    pub(crate) fn chosen(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (condition, first) = (at.argument(0, &["condition"]), at.argument(1, &["input", "self"]));
+        let other = at.argument(2, &["other"]);
+        let value = other.and_then(|other| self.one_number(other));
+        match (self.scores(first), condition.and_then(|condition| self.trace.constant(condition)).cloned(), value) {
+            (Some(scores), Some(seen), Some(value)) if value <= UNSEEN => {
+                self.mask_of_scores(at, scores, &seen.as_bool().added())
+            }
+            (Some(_), Some(_), Some(value)) => Err(at.refuse(
+                format!("scores that are not seen are {value}, which leaves them a weight"),
+                "masked scores get -inf, or a number of at most -10000",
+            )),
+            _ => Err(at.refuse("it chooses between two tensors by a third", CHOICE)),
+        }
+    }
+
     /// The weights of an attention with its values: the whole attention.
     pub(crate) fn weighted(
         &mut self,

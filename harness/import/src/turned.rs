@@ -294,8 +294,8 @@ impl Turned {
         let half = width / 2;
         let partner = self.rows.first()?.iter().map(|(channel, _)| *channel).find(|channel| *channel != 0)?;
         let pairs = match partner {
-            1 => Pairs::Adjacent,
             _ if partner == half => Pairs::Halves,
+            1 => Pairs::Adjacent,
             _ => return None,
         };
         let pair = |n: usize| match pairs {
@@ -343,7 +343,7 @@ fn base(rates: &[f64]) -> Option<(f64, Option<RotaryScaling>)> {
         rotary.rates(pairs).iter().zip(rates).all(near).then_some((rotary.base, rotary.scaling))
     };
     if pairs == 1 {
-        return (first == 1.0).then_some((Rotary::default().base, None));
+        return ((first - 1.0).abs() < 1e-6).then_some((Rotary::default().base, None));
     }
     let unscaled = rounded((last / first).powf(-(pairs as f64) / (pairs - 1) as f64));
     if (first - 1.0).abs() > 1e-6 {
