@@ -2,6 +2,7 @@
 
 use zoo_recipe::layers::Axis;
 
+use crate::Refusal;
 use crate::word::Word;
 
 /// A tensor, by its number. Numbers above those of the trace are intermediate tensors of the recipe.
@@ -197,4 +198,6 @@ pub struct Network {
     pub inputs: Vec<(String, Tensor)>,
     /// The key under which it returns its result, if there is one.
     pub output: Option<String>,
+    /// The first module that is called more than once, if there is one.
+    pub repeated: Option<Refusal>,
 }

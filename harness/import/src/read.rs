@@ -21,6 +21,9 @@ use crate::{ImportError, Refusal};
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     let network = read_any(trace)?;
+    if let Some(repeated) = network.repeated {
+        return Err(repeated.into());
+    }
     if network.root.returns.len() > 1 {
         let what = format!("it gives {} tensors", network.root.returns.len());
         return Err(refuse_module(trace, &trace.root, &what).into());
@@ -28,7 +31,7 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     Ok(network)
 }
 
-/// As [`read`], for a network that may give several tensors.
+/// As [`read`], for a network that may give several tensors and call modules several times.
 ///
 /// # Errors
 /// As [`read`].
@@ -67,7 +70,7 @@ fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     if root.returns.len() == 1 {
         root.returns.clear();
     }
-    Ok(Network { root, inputs, output })
+    Ok(Network { root, inputs, output, repeated: reader.repeated })
 }
 
 fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {
@@ -100,7 +103,7 @@ impl Reader<'_> {
                         inputs.push(*tensor);
                     }
                 }
-                Some(Seen::Computed(_)) => {}
+                Some(Seen::Computed(_) | Seen::Scores(_)) => {}
                 Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);
@@ -121,7 +124,7 @@ impl Reader<'_> {
         let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
         if body.is_empty()
             && !given.is_empty()
-            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_) | Seen::Computed(_))))
+            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_) | Seen::Computed(_) | Seen::Scores(_))))
         {
             return Ok(None);
         }
@@ -188,7 +191,7 @@ impl Reader<'_> {
             return Err(Refusal { nearest, ..refuse_module(self.trace, call, &what) }.into());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
-            if matches!(self.seen(value), Some(Seen::Computed(_))) {
+            if matches!(self.seen(value), Some(Seen::Computed(_) | Seen::Scores(_))) {
                 continue;
             }
             if self.joined_rows(value, outer, &call.at, units)?.is_none() {
@@ -219,7 +222,7 @@ impl Reader<'_> {
         {
             only.name = Some(path.clone());
             if call.call > 0 && self.has_parameters(path) {
-                return Err(refuse_module(self.trace, call, "its parameters are used by several calls").into());
+                self.repeats(call, "its parameters are used by several calls");
             }
             units.append(&mut module.body);
             return Ok(());
@@ -231,13 +234,18 @@ impl Reader<'_> {
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
         if call.call > 0 {
-            return Err(refuse_module(self.trace, call, "it is called more than once").into());
+            self.repeats(call, "it is called more than once");
         }
         if module.inputs.is_empty() {
             return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
         units.push(Unit::Module(module));
         Ok(())
+    }
+
+    fn repeats(&mut self, call: &ModuleCall, what: &str) {
+        let refusal = refuse_module(self.trace, call, what);
+        self.repeated.get_or_insert(refusal);
     }
 
     /// Whether these views only make one axis of samples and tokens.

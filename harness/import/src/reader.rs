@@ -72,6 +72,8 @@ pub(crate) struct Reader<'t> {
     made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
     real: Option<String>,
+    /// The first module that is called more than once.
+    pub(crate) repeated: Option<Refusal>,
     next: Tensor,
 }
 
@@ -88,6 +90,7 @@ impl<'t> Reader<'t> {
             masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
+            repeated: None,
             next: 0,
         };
         reader.next = reader.largest(&trace.root) + 1;

@@ -278,9 +278,26 @@ impl Turned {
         })
     }
 
+    /// The same of the channels that are used, if they are beside each other and not all.
+    fn of_used(&self) -> Option<Self> {
+        let [before @ .., width] = &self.shape[..] else { return None };
+        if before != &self.from[..self.leading()] || width >= self.from.last()? {
+            return None;
+        }
+        let channels = || self.rows.iter().flatten().map(|(channel, _)| *channel);
+        let (first, last) = (channels().min()?, channels().max()?);
+        let move_down = |row: &Row| row.iter().map(|(channel, factor)| (channel - first, factor.clone())).collect();
+        (last - first < *width).then(|| Self {
+            of: (self.of.0, [&self.of.1[..], &[View::Slice(self.leading(), first, *width)]].concat()),
+            from: self.shape.clone(),
+            rows: self.rows.iter().map(move_down).collect(),
+            ..self.clone()
+        })
+    }
+
     /// Queries or keys that rotary positions make of a view.
     pub fn rotary(&self) -> Option<((Tensor, Vec<View>), Rotary)> {
-        if let Some(one) = self.of_one_head() {
+        if let Some(one) = self.of_one_head().or_else(|| self.of_used()) {
             return one.rotary();
         }
         let (positions, channels) = (self.positions?, *self.from.last()?);
