@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_yaml::with::singleton_map_recursive;
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Sources};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::shape::Shapes;
-use crate::span::{ConfigPath, Span, SpanTable};
+use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::validate::{Extent, validate};
 use crate::{source, tree};
 

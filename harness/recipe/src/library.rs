@@ -10,14 +10,14 @@ use serde_yaml::with::singleton_map_recursive;
 use zoo_graph::did_you_mean;
 
 use crate::check::{check, is_name};
-use crate::diagnostic::{Diagnostic, Diagnostics, Sources, suggest};
+use crate::diagnostic::{Diagnostic, Diagnostics, suggest};
 use crate::merge::Removal;
 use crate::overrides::Override;
 use crate::schema::Recipe;
 use crate::shape::{FILE_KEYS, Shapes};
 use crate::shared_blocks::{FOLDER, merge_recipes, without_sources};
 use crate::source;
-use crate::span::{ConfigPath, Span, SpanTable};
+use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
 use crate::validate::{Extent, validate};
 

@@ -4,6 +4,7 @@
 
 mod constant;
 mod cosine;
+mod decay;
 mod exponential;
 mod guide_cosine;
 mod inverse_sqrt;
@@ -17,6 +18,8 @@ mod warmup;
 
 pub use constant::Constant;
 pub use cosine::Cosine;
+pub(crate) use decay::SHARE;
+pub use decay::TMax;
 pub use exponential::Exponential;
 pub use guide_cosine::GuideCosine;
 pub use inverse_sqrt::InverseSqrt;
@@ -25,8 +28,7 @@ pub use multi_step::MultiStep;
 pub use one_cycle::{Anneal, OneCycle};
 pub use poly::Poly;
 pub use step::StepDecay;
-pub(crate) use time::SHARE;
-pub use time::{Length, Per, TMax};
+pub use time::{Length, Per};
 pub use warmup::{Warmup, WarmupCount, WarmupShape};
 
 use schemars::JsonSchema;
@@ -34,7 +36,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Finding;
 use crate::emit::real;
-use time::{Clock, emit_decay};
+use decay::emit_decay;
+use time::Clock;
 
 macro_rules! schedules {
     ($($(#[doc = $doc:literal])+ $tag:ident: $variant:ident($curve:ty) around $peak:ident,)+) => {
