@@ -8,10 +8,11 @@ use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Period, Recipe, Shapes, Source, TextScenes, Videos,
-    Warmup, WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Recipe, Shapes, Source, TextScenes, Videos, Warmup,
+    WarmupShape,
 };
 use crate::span::ConfigPath;
+use crate::values::Period;
 use crate::{ResolvedLayer, ResolvedModel};
 use zoo_graph::{
     Op,

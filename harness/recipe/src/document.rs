@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_yaml::with::singleton_map_recursive;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::shape::Shapes;
+use crate::layers::shapes_of;
 use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::validate::{Extent, validate};
 use crate::{source, tree};
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned + JsonSchema> Document<T> {
         let (name, text) = source::read(path).map_err(|error| lone(error, &sources))?;
         sources.insert(name.clone(), text.clone());
         let mut root = tree::parse(&text, &name).map_err(|error| lone(error, &sources))?;
-        let errors = validate(&mut root, &Shapes::of::<T>(&[]), &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut root, &shapes_of::<T>(&[]), &ConfigPath::default(), Extent::Whole);
         if !errors.is_empty() {
             return Err(Diagnostics::new(errors, &sources));
         }

@@ -38,6 +38,7 @@ mod source;
 mod span;
 mod tree;
 mod validate;
+mod values;
 
 pub use check::{NAMES, is_name};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};

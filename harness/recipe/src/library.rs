@@ -14,7 +14,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, suggest};
 use crate::merge::Removal;
 use crate::overrides::Override;
 use crate::schema::Recipe;
-use crate::shape::{FILE_KEYS, Shapes};
+use crate::shape::FILE_KEYS;
 use crate::shared_blocks::{FOLDER, merge_recipes, without_sources};
 use crate::source;
 use crate::span::{ConfigPath, Sources, Span, SpanTable};
@@ -245,7 +245,7 @@ impl<'a> Loading<'a> {
         for (name, profile) in joined.profiles.iter().filter(|_| fragments == Fragments::Unchecked) {
             let path = ConfigPath::from("profiles").key(name);
             let mut fragment = without_sources(profile.fragment.clone());
-            self.found.extend(validate(&mut fragment, Shapes::get(), &path, Extent::Partial));
+            self.found.extend(validate(&mut fragment, Recipe::shapes(), &path, Extent::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -279,7 +279,7 @@ impl<'a> Loading<'a> {
         self.found.extend(errors.into_iter().filter_map(Result::err));
         let mut changed = root.clone();
         let overridden = self.apply(&mut changed, &overrides);
-        let errors = validate(&mut changed, Shapes::get(), &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut changed, Recipe::shapes(), &ConfigPath::default(), Extent::Whole);
         self.found.extend(errors);
         if !self.found.is_empty() {
             return Err(Failure(None));
@@ -289,7 +289,7 @@ impl<'a> Loading<'a> {
             let mut without = root.clone();
             let others = overrides.iter().enumerate().filter(|(other, _)| *other != index);
             let applied = others.map(|(_, other)| other.apply(&mut without)).all(|outcome| outcome.is_ok());
-            let errors = validate(&mut without, Shapes::get(), &ConfigPath::default(), Extent::Whole);
+            let errors = validate(&mut without, Recipe::shapes(), &ConfigPath::default(), Extent::Whole);
             if applied && errors.is_empty() && typed(&without).is_ok_and(|other| other == recipe) {
                 self.found.push(change.warning("this override changes nothing"));
             }
@@ -477,7 +477,7 @@ impl Recipe {
         let changed = || -> Result<Self, Diagnostic> {
             let mut root = tree::parse(&self.to_yaml().map_err(unwritten)?, &file)?;
             Override::from_argument(set, 0)?.apply(&mut root)?;
-            match validate(&mut root, Shapes::get(), &ConfigPath::default(), Extent::Whole).into_iter().next() {
+            match validate(&mut root, Recipe::shapes(), &ConfigPath::default(), Extent::Whole).into_iter().next() {
                 Some(error) => Err(error),
                 None => Ok(Self { spans: self.spans.clone(), ..typed(&root)? }),
             }
@@ -489,7 +489,7 @@ impl Recipe {
 /// Deserialises a validated tree. Layers are deserialised later, so their defaults are filled in here.
 fn typed(root: &Node) -> Result<Recipe, Diagnostic> {
     let mut whole = root.clone();
-    let shapes = Shapes::get();
+    let shapes = Recipe::shapes();
     if let (Value::Map(map), Some(shape)) = (&mut whole.value, shapes.key(shapes.root, "model"))
         && let Some(model) = map.get_mut("model")
     {

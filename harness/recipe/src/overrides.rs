@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, suggest, suggest_or};
+use crate::schema::Recipe;
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
@@ -67,7 +68,7 @@ impl Override {
     /// The path leads nowhere, or to several places.
     pub(crate) fn apply(&self, recipe: &mut Node) -> Result<ConfigPath, Diagnostic> {
         let steps = self.steps()?;
-        let walk = Walk { shapes: Shapes::get(), change: self };
+        let walk = Walk { shapes: Recipe::shapes(), change: self };
         walk.descend(recipe, walk.shapes.root, ConfigPath::default(), &steps)
     }
 

@@ -12,10 +12,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, suggest, suggest_or};
+use crate::layers::shapes_of;
 use crate::library::{Loading, identity};
 use crate::merge::{Removal, merge};
-use crate::schema::Block;
-use crate::shape::{ShapeId, Shapes};
+use crate::schema::{Block, Recipe};
+use crate::shape::ShapeId;
 use crate::source;
 use crate::span::ConfigPath;
 use crate::tree::{self, Entry, Map, Node, Value};
@@ -47,7 +48,7 @@ pub(crate) fn merge_recipes(mut under: Node, over: Node, removal: Removal) -> No
             inherited.shift_remove(name);
         }
     }
-    merge(under, over, Shapes::get().root, removal)
+    merge(under, over, Recipe::shapes().root, removal)
 }
 
 /// The blocks of a recipe.
@@ -174,7 +175,7 @@ impl Loading<'_> {
         if let Some(blocks) = root.get_mut("blocks").and_then(Node::as_map_mut) {
             self.take_into(blocks, &ConfigPath::from("blocks"))?;
         }
-        let shapes = Shapes::of::<BlockFile>(&[]);
+        let shapes = shapes_of::<BlockFile>(&[]);
         let mut errors = validate(&mut root.clone(), &shapes, &ConfigPath::default(), Extent::Whole);
         if let Some(last) = errors.pop() {
             self.found.extend(errors);
@@ -186,7 +187,7 @@ impl Loading<'_> {
 
 /// The shape of a block; that of the whole recipe if the schema had none.
 fn block_shape() -> ShapeId {
-    let shapes = Shapes::get();
+    let shapes = Recipe::shapes();
     let step = |shape, key| shapes.key(shape, key).unwrap_or(shape);
     ["model", "blocks", "any"].into_iter().fold(shapes.root, step)
 }

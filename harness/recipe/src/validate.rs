@@ -2,10 +2,10 @@
 //! `relu: {}`, `1/32768` to the number), so that serde can read the result.
 
 use crate::diagnostic::{Diagnostic, suggest};
-use crate::schema::{Expression, Period};
 use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
+use crate::values::{Expression, Period};
 use zoo_graph::did_you_mean;
 
 /// Whether everything must be there.

@@ -13,7 +13,7 @@ use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
 use crate::layers::Body;
 use crate::resolve::ResolvedLayer;
-use crate::schema::{Expression, Scalar};
+use crate::values::{Expression, Scalar};
 
 /// In Python.
 const APPLY: &str = r#"

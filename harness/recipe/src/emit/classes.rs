@@ -9,7 +9,7 @@ use super::number::{Kind, Number};
 use super::python::legal;
 use super::repeat::fold;
 use super::usage::Usage;
-use crate::schema::Scalar;
+use crate::values::Scalar;
 
 /// A class of the program.
 pub(super) struct Class {

@@ -12,7 +12,8 @@ use super::usage::{Child, Statement, Usage, Value};
 use crate::diagnostic::Diagnostic;
 use crate::layers::Body;
 use crate::resolve::{ResolvedLayer, ResolvedModel};
-use crate::schema::{Model, Scalar};
+use crate::schema::Model;
+use crate::values::Scalar;
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
 pub(super) type Exports = BTreeSet<(String, String)>;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schema::{Expression, Operator, Scalar, Term};
+use crate::values::{Expression, Operator, Scalar, Term};
 
 /// A number, and the expression of class arguments that gives it.
 ///

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::code::{Binding, Code, Holder, Piece, Var};
 use super::number::Number;
-use crate::schema::Scalar;
+use crate::values::Scalar;
 
 /// A use of a class, with the values of this use.
 #[derive(Clone, Debug)]

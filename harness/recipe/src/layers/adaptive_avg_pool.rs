@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work, window};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::Pair;
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// Mean of windows that are chosen to give the output a certain size (PyTorch's AdaptiveAvgPool2d).

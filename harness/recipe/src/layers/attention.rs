@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
-use crate::schema::{Size, WeightInit};
+use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
     /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::Scalar;
+use crate::values::Scalar;
 
 zoo_settings::settings! {
     /// A block used once, as one module.

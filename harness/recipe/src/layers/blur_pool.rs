@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Smooths each channel with a binomial filter and then takes every `stride`-th pixel, so that a shift of the image

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Mode};
 use crate::resolve::Place;
-use crate::schema::{BnInit, Statistics};
+use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {
     /// Batch normalisation over batch, height and width; normalises with the biased variance and stores the unbiased

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Layer;
 use crate::resolve::ResolvedLayer;
-use crate::schema::Expression;
 use crate::tree::Node;
+use crate::values::Expression;
 
 /// A list of layers: as written, with expressions, until it is resolved; then the resolved layers.
 #[derive(Clone, Debug, Default, PartialEq)]

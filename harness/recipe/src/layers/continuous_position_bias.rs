@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
-use crate::schema::{Pair, Size, WeightInit};
+use crate::values::{Pair, Size, WeightInit};
 
 zoo_settings::settings! {
     /// Makes a bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap for

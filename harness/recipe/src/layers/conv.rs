@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::{Padding, Pair, Size, WeightInit};
+use crate::values::{Padding, Pair, Size, WeightInit};
 
 zoo_settings::settings! {
     /// 2-D convolution of `[C, H, W]` with a weight `[out, C/groups, kernel h, kernel w]`.

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::{Count, Size, WeightInit};
+use crate::values::{Count, Size, WeightInit};
 
 zoo_settings::settings! {
     /// 1-D convolution of `[C, L]` with a weight `[out, C/groups, kernel]` (PyTorch's Conv1d).

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Kind, Number, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention):

@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::{Count, Size};
+use crate::values::{Count, Size};
 
 zoo_settings::settings! {
     /// A learned row for each index: `[T]` token ids to `[T, size]` (PyTorch's Embedding). Parameter `weight`, `[rows,

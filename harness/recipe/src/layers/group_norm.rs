@@ -7,7 +7,7 @@ use super::{Description, Module, Step, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::{BnInit, Size};
+use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {
     /// Normalises each group of channels of each sample with its mean and biased variance, with a scale and a shift per

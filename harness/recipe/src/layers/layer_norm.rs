@@ -7,7 +7,7 @@ use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::{BnInit, Size};
+use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {
     /// Normalises each sample, or each of its rows, with its mean and biased variance, with a scale and a shift per

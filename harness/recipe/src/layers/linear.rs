@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
-use crate::schema::{Size, WeightInit};
+use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
     /// Dense layer on `[features]` with a weight `[out, in]`, or `[in, out]` if it is `transposed`.

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Makes a learned factor `[heads, 1, 1]` for the scores of cosine attention, e^min(x, ln(most)) of a parameter x

@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Local response normalisation across channels (AlexNet, NIPS 2012, section 3.3): x / (k + alpha/size * sum of

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::{Padding, Pair};
+use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
     /// Maximum of each window; positions outside the image are ignored.

@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Number, Var};
 use crate::lower::Builder;
-use crate::schema::Pair;
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by

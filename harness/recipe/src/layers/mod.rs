@@ -90,7 +90,7 @@ pub use body::Body;
 pub(crate) use body::Off;
 pub use concat::Axis;
 pub use gelu::Approximation;
-pub(crate) use schema::schema_of;
+pub(crate) use schema::{schema_of, shapes_of};
 pub use upsample::UpsampleMode;
 pub use zoo_settings::PadMode;
 

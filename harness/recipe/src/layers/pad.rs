@@ -7,7 +7,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::Padding;
+use crate::values::Padding;
 
 zoo_settings::settings! {
     /// Padding as a separate operator. zoo can fold zeros into the following convolution.

@@ -6,7 +6,7 @@ use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is

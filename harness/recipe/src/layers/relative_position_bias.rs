@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
-use crate::schema::{Pair, Size};
+use crate::values::{Pair, Size};
 
 zoo_settings::settings! {
     /// Makes a learned bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a

@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Changes the shape of each sample, in row-major order: `- reshape: {to: [64, 49]}`.

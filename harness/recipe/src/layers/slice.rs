@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::Builder;
-use crate::schema::{Count, Size};
+use crate::values::{Count, Size};
 
 zoo_settings::settings! {
     /// A range of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's `x[:, 16:64]`).

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Given, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::{Repeat, Scalar};
+use crate::values::{Repeat, Scalar};
 
 zoo_settings::settings! {
     /// A block repeated several times, as modules `name.0`, `name.1`, ..., or with other names by `item`.

@@ -6,7 +6,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Piece, Var};
 use crate::lower::Builder;
-use crate::schema::Size;
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.

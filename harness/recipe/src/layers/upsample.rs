@@ -10,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::Pair;
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.

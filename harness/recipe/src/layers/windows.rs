@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
 use crate::resolve::Place;
-use crate::schema::{Count, Pair};
+use crate::values::{Count, Pair};
 
 zoo_settings::settings! {
     /// Applies layers to each window of a map. The input `[H, W, C]` is cut into windows, the layers inside process

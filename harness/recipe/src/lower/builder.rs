@@ -2,7 +2,8 @@
 
 use super::{BuildOptions, Mode};
 use crate::layers::Body;
-use crate::schema::{InputShape, Part, Training};
+use crate::schema::InputShape;
+use crate::values::{Part, Training};
 use crate::{ResolvedLayer, ResolvedModel};
 use std::collections::HashMap;
 use zoo_graph::formula::Formula;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostic::suggest;
-use crate::schema::{Expression, Operator, Scalar, Term};
 use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
+use crate::values::{Expression, Operator, Scalar, Term};
 
 /// Arguments by name.
 pub(super) type Args = BTreeMap<String, Scalar>;
@@ -29,13 +29,12 @@ pub(super) fn substitute(
     node: &mut Node,
     id: ShapeId,
     path: &ConfigPath,
-    args: &Args,
+    (shapes, args): (&Shapes, &Args),
     report: &mut dyn FnMut(&ConfigPath, Result<Expression, ArgError>),
 ) {
-    let shapes = Shapes::get();
     let Some(chosen) = shapes.choose(id, node) else { return };
     match (shapes.shape(chosen), &mut node.value) {
-        (Shape::Text(TextShape::Expression), Value::Text(text)) => match evaluate(text, id, args) {
+        (Shape::Text(TextShape::Expression), Value::Text(text)) => match evaluate(text, id, (shapes, args)) {
             Ok((expression, value)) => {
                 node.value = value;
                 report(path, Ok(expression));
@@ -45,13 +44,13 @@ pub(super) fn substitute(
         (Shape::Struct(_) | Shape::Dict(_) | Shape::Union { .. }, Value::Map(map)) if !shapes.is_layer(chosen) => {
             for (key, entry) in map {
                 if let Some(shape) = shapes.key(chosen, key) {
-                    substitute(&mut entry.node, shape, &path.key(key), args, report);
+                    substitute(&mut entry.node, shape, &path.key(key), (shapes, args), report);
                 }
             }
         }
         (Shape::List { item, .. }, Value::List(list)) => {
             for (index, element) in list.iter_mut().enumerate() {
-                substitute(element, *item, &path.index(index), args, report);
+                substitute(element, *item, &path.index(index), (shapes, args), report);
             }
         }
         _ => {}
@@ -59,14 +58,14 @@ pub(super) fn substitute(
 }
 
 /// The value of an expression in place of a value of shape `id`.
-fn evaluate(text: &str, id: ShapeId, args: &Args) -> Result<(Expression, Value), ArgError> {
+fn evaluate(text: &str, id: ShapeId, (shapes, args): (&Shapes, &Args)) -> Result<(Expression, Value), ArgError> {
     let expression = Expression::try_from(text).map_err(|error| ArgError::new(error.to_string()))?;
     let value = compute(&expression, args)?;
-    let mut options = Shapes::get().options(id);
+    let mut options = shapes.options(id);
     let fitting = options.find_map(|shape| fit(value, shape)).ok_or_else(|| {
         let given = expression.arguments().filter_map(|name| args.get(name).map(|value| format!("{name} = {value}")));
         let given: Vec<_> = given.collect();
-        let wanted: Vec<_> = Shapes::get().options(id).filter_map(wanted).collect();
+        let wanted: Vec<_> = shapes.options(id).filter_map(wanted).collect();
         let wanted = wanted.join(", or ");
         ArgError::new(format!("`{expression}` is {value} ({}), expected {wanted}", given.join(", ")))
     })?;

@@ -8,9 +8,10 @@ use super::args::Args;
 use super::expand::{Expander, Scope};
 use crate::diagnostic::suggest_or;
 use crate::layers::Body;
-use crate::schema::{Block, Expression, Scalar};
+use crate::schema::Block;
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
+use crate::values::{Expression, Scalar};
 
 /// Arguments of a use, and their positions.
 pub(super) struct Given<'g> {

@@ -10,10 +10,11 @@ use super::place::Place;
 use super::{ResolvedLayer, ResolvedModel};
 use crate::diagnostic::{Diagnostic, suggest};
 use crate::layers::{Body, Description, Layer, Module, Off};
-use crate::schema::{Expression, InitDefaults, Model, Scalar};
+use crate::schema::Model;
 use crate::shape::{ShapeId, Shapes};
 use crate::span::{ConfigPath, Span, SpanTable};
 use crate::tree::{Entry, Map, Node, Value};
+use crate::values::{Expression, InitDefaults, Scalar};
 
 /// Most layers in a model, with blocks inlined and those of modules that are called again; far above any network, far
 /// below what would stall.
@@ -29,10 +30,11 @@ const MAX_CALLABLE: usize = 8 * MAX_LAYERS;
 const MAX_NAME: usize = 200;
 
 /// Decides everything; reports all that does not fit together.
-pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, Vec<Diagnostic>> {
+pub(crate) fn expand(model: &Model, spans: &SpanTable, shapes: &Shapes) -> Result<ResolvedModel, Vec<Diagnostic>> {
     let mut expander = Expander {
         model,
         spans,
+        shapes,
         errors: Vec::new(),
         modules: HashMap::new(),
         callable: HashMap::new(),
@@ -94,6 +96,7 @@ pub(super) struct Known {
 pub(super) struct Expander<'a> {
     pub(super) model: &'a Model,
     pub(super) spans: &'a SpanTable,
+    shapes: &'a Shapes,
     errors: Vec<Diagnostic>,
     pub(super) modules: HashMap<String, Known>,
     /// Modules with others or parameters inside, for `again`.
@@ -175,7 +178,7 @@ impl Expander<'_> {
         let before = self.count;
         self.count(1, path)?;
         let (tag, mut content) = written.as_map()?.first().map(|(tag, entry)| (tag.as_str(), entry.node.clone()))?;
-        let (module, shape) = (Layer::module(tag)?, Shapes::get().layer(tag)?);
+        let (module, shape) = (Layer::module(tag)?, self.shapes.layer(tag)?);
         let inner = path.key(tag);
         let [name, enabled] = match &mut content.value {
             Value::Map(keys) if module != Module::None => ["name", "enabled"].map(|key| keys.shift_remove(key)),
@@ -189,7 +192,7 @@ impl Expander<'_> {
         };
         let mut expressions = BTreeMap::new();
         if let Some(mut enabled) = enabled {
-            let shape = Shapes::get().key(shape, "enabled")?;
+            let shape = self.shapes.key(shape, "enabled")?;
             self.substitute(&mut enabled, shape, &inner, "enabled", scope, &mut expressions)?;
             if enabled.value == Value::Bool(false) {
                 let name = format!("{}{}", scope.prefix, own?);
@@ -238,7 +241,7 @@ impl Expander<'_> {
     ) -> Option<()> {
         let before = self.errors.len();
         let path = if key.is_empty() { inner.clone() } else { inner.key(key) };
-        substitute(node, shape, &path, &scope.args, &mut |path, found| match found {
+        substitute(node, shape, &path, (self.shapes, &scope.args), &mut |path, found| match found {
             Ok(expression) => {
                 let keys = path.as_str().strip_prefix(inner.as_str()).unwrap_or_default();
                 expressions.insert(keys.trim_start_matches('.').to_owned(), expression);

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use crate::layers::Layer;
-use crate::schema::{Expression, InputShape};
+use crate::schema::InputShape;
 use crate::span::{ConfigPath, Span};
+use crate::values::Expression;
 
 /// The architecture with everything decided.
 #[derive(Clone, Debug, PartialEq)]

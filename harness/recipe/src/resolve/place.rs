@@ -8,8 +8,8 @@ use super::expand::{Expander, Scope};
 use super::{ResolvedLayer, blocks::Given};
 use crate::diagnostic::{Diagnostic, suggest_or};
 use crate::layers::{Body, Layer, Module};
-use crate::schema::{InitDefaults, Scalar};
 use crate::span::ConfigPath;
+use crate::values::{InitDefaults, Scalar};
 
 /// The place of one layer.
 pub(crate) struct Place<'p, 'a> {

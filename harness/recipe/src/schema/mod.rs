@@ -4,38 +4,28 @@
 
 mod data;
 mod detection;
-mod expression;
 mod gradients;
-mod init;
 mod language;
 mod metric;
 mod model;
 mod npu;
-mod part;
-mod period;
 mod preprocess;
 mod run;
 mod segmentation;
-mod size;
 mod text;
 mod tracking;
 mod training;
 
 pub use data::*;
 pub use detection::*;
-pub use expression::*;
 pub use gradients::*;
-pub use init::*;
 pub use language::*;
 pub use metric::*;
 pub use model::*;
 pub use npu::*;
-pub use part::*;
-pub use period::*;
 pub use preprocess::*;
 pub use run::*;
 pub use segmentation::*;
-pub use size::*;
 pub use text::*;
 pub use tracking::*;
 pub use training::*;
@@ -46,11 +36,16 @@ pub use crate::losses::*;
 pub use crate::optimizer::*;
 pub use crate::schedule::*;
 pub use crate::shared_blocks::BlockFile;
+pub use crate::values::*;
+
+use std::sync::OnceLock;
 
 use serde_yaml::with::singleton_map_recursive;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::layers::shapes_of;
 use crate::resolve::{ResolvedModel, expand};
+use crate::shape::{self, FILE_KEYS};
 use crate::span::{ConfigPath, Span, SpanTable};
 
 zoo_settings::settings! {
@@ -142,7 +137,14 @@ impl Recipe {
     /// # Errors
     /// All arguments, names and numbers of layers that do not fit together.
     pub fn resolve(&self) -> Result<ResolvedModel, Diagnostics> {
-        expand(&self.model, &self.spans).map_err(|errors| Diagnostics::new(errors, self.spans.sources()))
+        expand(&self.model, &self.spans, Self::shapes())
+            .map_err(|errors| Diagnostics::new(errors, self.spans.sources()))
+    }
+
+    /// The shapes of recipes, compiled once.
+    pub(crate) fn shapes() -> &'static shape::Shapes {
+        static SHAPES: OnceLock<shape::Shapes> = OnceLock::new();
+        SHAPES.get_or_init(|| shapes_of::<Self>(&FILE_KEYS))
     }
 
     /// The recipe as YAML, defaults written out; loads as an equal recipe.

@@ -77,7 +77,7 @@ impl Judged<'_> {
         self.network = true;
         let all = parameters(self.graph);
         let summed = |name: &str| self.graph.nodes.iter().any(|node| node.name == format!("loss/l2/{name}"));
-        let frozen = |name: &str| !crate::schema::Training::of(&self.recipe.train.parts, name, 0).trained;
+        let frozen = |name: &str| !crate::values::Training::of(&self.recipe.train.parts, name, 0).trained;
         let chosen: Vec<bool> = all.iter().map(|p| of(&p.role) && (frozen(&p.name) || summed(&p.name))).collect();
         let mut tests = Vec::new();
         if all.iter().any(|parameter| frozen(&parameter.name)) {

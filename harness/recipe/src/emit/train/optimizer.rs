@@ -7,7 +7,7 @@ use super::program::Program;
 use super::real;
 use crate::emit::code::Code;
 use crate::optimizer::matches;
-use crate::schema::Training;
+use crate::values::Training;
 
 /// Weight decay, and factor on the learning rate.
 type Settings = (f64, f64);

@@ -1,0 +1,14 @@
+//! Values that recipes write in several places: expressions of arguments, sizes, initialisations, durations, and parts
+//! of a network that are trained differently.
+
+mod expression;
+mod init;
+mod part;
+mod period;
+mod size;
+
+pub use expression::*;
+pub use init::*;
+pub use part::*;
+pub use period::*;
+pub use size::*;
