@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 /// Calls an earlier named module again, with the same parameters (a siamese network). Its taps then refer to this call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,11 +3,11 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
 
 use super::dot_product_attention::{Beside, Heads};
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {

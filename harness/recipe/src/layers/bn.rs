@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Module, Word};
 use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Mode};
-use crate::resolve::Place;
 use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 zoo_settings::settings! {
     /// Concatenates several branches of the same input along an axis, in order.

@@ -4,11 +4,11 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, Gather, Indices, MatMul, Reshape};
 use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
 
+use super::resolve::Place;
 use super::{Module, RelativePositionBias, Word, relative_position_bias};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
 use crate::values::{Pair, Size, WeightInit};
 
 zoo_settings::settings! {

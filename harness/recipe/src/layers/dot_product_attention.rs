@@ -4,11 +4,11 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, DeviceName, MatMul};
 use zoo_graph::{GraphError, Phase, TensorType, ValueId};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Kind, Number, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 use crate::values::Size;
 
 zoo_settings::settings! {

@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 zoo_settings::settings! {
     /// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv

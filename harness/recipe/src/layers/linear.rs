@@ -4,11 +4,11 @@ use zoo_graph::formula::Formula;
 use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {

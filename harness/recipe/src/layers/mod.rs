@@ -5,7 +5,8 @@
 //! and `enabled` come from [`Module`]. Schema, reference, completion, listing and picture are derived from the struct
 //! and the trait.
 
-mod body;
+pub(crate) mod body;
+pub(crate) mod resolve;
 mod schema;
 mod window;
 
@@ -86,8 +87,7 @@ mod upsample;
 mod windows;
 mod xcorr;
 
-pub use body::Body;
-pub(crate) use body::Off;
+pub use body::{Body, ResolvedLayer};
 pub use concat::Axis;
 pub use gelu::Approximation;
 pub(crate) use schema::{schema_of, shapes_of};
@@ -102,7 +102,7 @@ use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
-use crate::resolve::{Place, ResolvedLayer};
+use resolve::Place;
 
 /// The enum of all layers, and the dispatch to each.
 macro_rules! layers {

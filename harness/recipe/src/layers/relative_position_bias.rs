@@ -3,11 +3,11 @@
 use zoo_graph::ops::{Gather, Indices, Reshape};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
+use super::resolve::Place;
 use super::{Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
 use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
 use crate::values::{Pair, Size};
 
 zoo_settings::settings! {

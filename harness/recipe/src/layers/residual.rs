@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 zoo_settings::settings! {
     /// Sum of two branches of the same input: main(x) + shortcut(x).

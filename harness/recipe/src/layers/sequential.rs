@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 zoo_settings::settings! {
     /// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's

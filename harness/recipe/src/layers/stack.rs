@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Layer, Module, Sequential, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Given, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 use crate::values::{Repeat, Scalar};
 
 zoo_settings::settings! {

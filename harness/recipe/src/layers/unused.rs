@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 
 zoo_settings::settings! {
     /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::window::one;
 use super::{Description, Module, Step, Word, Work, window};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 use crate::values::Pair;
 
 zoo_settings::settings! {

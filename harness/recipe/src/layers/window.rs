@@ -2,8 +2,8 @@
 
 use zoo_graph::ops;
 
+use super::resolve::Place;
 use crate::emit::{At, Code, Var};
-use crate::resolve::Place;
 use crate::values::{Padding, Pair};
 
 /// A window as the graph has it.

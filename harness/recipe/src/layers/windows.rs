@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
+use super::resolve::Place;
 use super::roll::rolled;
 use super::{Body, Description, Module, Word, window};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
 use crate::lower::Builder;
-use crate::resolve::Place;
 use crate::values::{Count, Pair};
 
 zoo_settings::settings! {

@@ -42,9 +42,8 @@ use std::sync::OnceLock;
 
 use serde_yaml::with::singleton_map_recursive;
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::Diagnostic;
 use crate::layers::shapes_of;
-use crate::resolve::{ResolvedModel, expand};
 use crate::shape::{self, FILE_KEYS};
 use crate::span::{ConfigPath, Span, SpanTable};
 
@@ -130,15 +129,6 @@ impl Recipe {
             (SampleKind::Language, Some(masking)) => masking.metrics(),
             (kind, _) => kind.metrics(),
         }
-    }
-
-    /// The resolved architecture, for the current class count and inputs.
-    ///
-    /// # Errors
-    /// All arguments, names and numbers of layers that do not fit together.
-    pub fn resolve(&self) -> Result<ResolvedModel, Diagnostics> {
-        expand(&self.model, &self.spans, Self::shapes())
-            .map_err(|errors| Diagnostics::new(errors, self.spans.sources()))
     }
 
     /// The shapes of recipes, compiled once.

@@ -4,8 +4,9 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitDefaults, Scalar};
+use super::InitDefaults;
 use crate::layers::Body;
+pub use crate::layers::body::Block;
 
 zoo_settings::settings! {
     /// The architecture.
@@ -125,18 +126,3 @@ impl InputShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
-
-zoo_settings::settings! {
-    /// A part of a network with arguments.
-    pub struct Block {
-        /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
-        #[serde(skip_serializing_if = "IndexMap::is_empty")]
-        pub args: IndexMap<String, Option<Scalar>> = IndexMap::new(),
-        /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
-        #[serde(skip_serializing_if = "InitDefaults::is_empty")]
-        pub init: InitDefaults = InitDefaults::default(),
-        /// The layers.
-        #[schemars(length(min = 1))]
-        pub body: Body,
-    }
-}

@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::expand::{Expander, Scope};
-use super::{ResolvedLayer, blocks::Given};
+use super::expander::{Expander, Scope};
 use crate::diagnostic::{Diagnostic, suggest_or};
-use crate::layers::{Body, Layer, Module};
+use crate::layers::Layer;
+use crate::layers::body::ResolvedLayer;
 use crate::span::ConfigPath;
-use crate::values::{InitDefaults, Scalar};
+use crate::values::InitDefaults;
 
 /// The place of one layer.
 pub(crate) struct Place<'p, 'a> {
-    expander: &'p mut Expander<'a>,
-    scope: &'p Scope,
+    pub(super) expander: &'p mut Expander<'a>,
+    pub(super) scope: &'p Scope,
     /// Of the layer.
-    path: &'p ConfigPath,
+    pub(super) path: &'p ConfigPath,
     /// Of its content.
-    inner: ConfigPath,
+    pub(super) inner: ConfigPath,
     /// Full name of the module.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     returns: IndexMap<String, String>,
 }
 
@@ -57,44 +57,6 @@ impl<'p, 'a> Place<'p, 'a> {
         &self.scope.init
     }
 
-    /// Resolves the layers of a list in the value of `key`.
-    pub(crate) fn layers(&mut self, key: &str, body: &mut Body) {
-        self.list(key, body, self.scope.inside(self.name.as_deref(), false));
-    }
-
-    /// As [`Self::layers`], where layers without a name are named by their index.
-    pub(crate) fn indexed_layers(&mut self, key: &str, body: &mut Body) {
-        self.list(key, body, self.scope.inside(self.name.as_deref(), true));
-    }
-
-    /// As [`Self::layers`], with a name before theirs that is not a module.
-    pub(crate) fn layers_within(&mut self, name: &str, key: &str, body: &mut Body) {
-        let Some(full) = self.expander.full_name(name, &self.inner, self.scope) else { return };
-        self.expander.register(Module::None, Some(&full), &self.inner, self.path);
-        self.list(key, body, self.scope.inside(Some(&full), false));
-    }
-
-    fn list(&mut self, key: &str, body: &mut Body, scope: Scope) {
-        *body = self.expander.layers(body.written(), &self.at(key), &scope);
-    }
-
-    /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in
-    /// a module of that name inside this one.
-    pub(crate) fn block(
-        &mut self,
-        key: &str,
-        block: &str,
-        args: &[(&str, &IndexMap<String, Scalar>)],
-        use_: Option<&str>,
-    ) -> Option<Body> {
-        let given: Vec<Given<'_>> = args.iter().map(|(key, args)| Given { args, path: self.at(key) }).collect();
-        let name = match use_ {
-            Some(item) => Some(self.part_name(item)?),
-            None => self.name.clone(),
-        };
-        self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)
-    }
-
     /// A module inside this one.
     pub(crate) fn part(&mut self, item: &str, kind: Layer) -> Option<ResolvedLayer> {
         Some(ResolvedLayer {
@@ -108,7 +70,7 @@ impl<'p, 'a> Place<'p, 'a> {
         })
     }
 
-    fn part_name(&mut self, item: &str) -> Option<String> {
+    pub(super) fn part_name(&mut self, item: &str) -> Option<String> {
         self.expander.name_within(item, &self.inner, &self.scope.inside(self.name.as_deref(), true))
     }
 
@@ -170,7 +132,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.expander.callable.get(&full).cloned()
     }
 
-    fn at(&self, key: &str) -> ConfigPath {
+    pub(super) fn at(&self, key: &str) -> ConfigPath {
         if key.is_empty() { self.inner.clone() } else { self.inner.key(key) }
     }
 }

@@ -5,24 +5,24 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 
 use super::args::Args;
-use super::expand::{Expander, Scope};
+use super::expander::{Expander, Scope};
+use super::place::Place;
 use crate::diagnostic::suggest_or;
-use crate::layers::Body;
-use crate::schema::Block;
+use crate::layers::body::{Block, Body};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 use crate::values::{Expression, Scalar};
 
 /// Arguments of a use, and their positions.
-pub(super) struct Given<'g> {
-    pub(super) args: &'g IndexMap<String, Scalar>,
-    pub(super) path: ConfigPath,
+struct Given<'g> {
+    args: &'g IndexMap<String, Scalar>,
+    path: ConfigPath,
 }
 
 impl Expander<'_> {
     /// Checks what blocks declare: `classes` is taken, and an argument that no layer uses is a mistake.
-    pub(super) fn declarations(&mut self) {
-        for (name, block) in &self.model.blocks {
+    pub(crate) fn declarations(&mut self) {
+        for (name, block) in self.blocks {
             let path = ConfigPath::from("model").key("blocks").key(name).key("args");
             let mut used = HashSet::new();
             block.body.written().iter().for_each(|layer| arguments_in(layer, &mut used));
@@ -38,7 +38,7 @@ impl Expander<'_> {
     }
 
     /// The layers of a block with `given` arguments, of which earlier ones win.
-    pub(super) fn inline(
+    fn inline(
         &mut self,
         block_name: &str,
         given: &[Given<'_>],
@@ -46,9 +46,9 @@ impl Expander<'_> {
         path: &ConfigPath,
         scope: &Scope,
     ) -> Option<Body> {
-        let model = self.model;
-        let Some(block) = model.blocks.get(block_name) else {
-            let known = model.blocks.keys().map(String::as_str);
+        let blocks = self.blocks;
+        let Some(block) = blocks.get(block_name) else {
+            let known = blocks.keys().map(String::as_str);
             let hint = suggest_or(block_name, known, "`model.blocks` is empty");
             self.error(path, format!("there is no block `{block_name}` in model.blocks")).hint = Some(hint);
             return None;
@@ -90,6 +90,25 @@ impl Expander<'_> {
                 Some(format!("args: {{{name}: ...}}"));
         }
         complete.then(|| self.with_classes(args))
+    }
+}
+
+impl Place<'_, '_> {
+    /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in
+    /// a module of that name inside this one.
+    pub(crate) fn block(
+        &mut self,
+        key: &str,
+        block: &str,
+        args: &[(&str, &IndexMap<String, Scalar>)],
+        use_: Option<&str>,
+    ) -> Option<Body> {
+        let given: Vec<Given<'_>> = args.iter().map(|(key, args)| Given { args, path: self.at(key) }).collect();
+        let name = match use_ {
+            Some(item) => Some(self.part_name(item)?),
+            None => self.name.clone(),
+        };
+        self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)
     }
 }
 
