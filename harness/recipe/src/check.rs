@@ -3,9 +3,9 @@
 
 mod preprocess;
 
+use crate::builder::LOGITS;
 use crate::diagnostic::{Diagnostic, Severity, suggest, suggest_or};
 use crate::losses::further_path;
-use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
     BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Recipe, Shapes, Source, TextScenes, Videos, Warmup,

@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
-use crate::lower::Builder;
 
 /// Calls an earlier named module again, with the same parameters (a siamese network). Its taps then refer to this call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ impl Word for Again {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.again(&self.called, x)
+        at.again(|at| self.called.lower(at, x))
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {

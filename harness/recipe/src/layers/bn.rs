@@ -4,10 +4,10 @@ use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
 use super::resolve::Place;
 use super::{Module, Word};
+use crate::builder::{Builder, Mode};
 use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Mode};
 use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {

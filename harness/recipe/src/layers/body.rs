@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zoo_graph::{GraphError, ValueId};
 
 use super::Layer;
+use crate::builder::Builder;
+use crate::site::Site;
 use crate::span::{ConfigPath, Span};
 use crate::tree::Node;
 use crate::values::{Expression, InitDefaults, Scalar};
@@ -69,7 +72,25 @@ pub(crate) struct Off {
     pub when: Expression,
 }
 
+impl ResolvedLayer {
+    /// What is known of it, whatever it does.
+    pub(crate) fn site(&self) -> Site<'_> {
+        let Self { name, is_module, path, span, kind: _, returns, expressions } = self;
+        Site { name: name.as_deref(), is_module: *is_module, path, span, returns, expressions }
+    }
+
+    /// Adds its nodes, from the value `x`.
+    pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.layer(self.site(), x, |at| self.kind.build(at, x))
+    }
+}
+
 impl Body {
+    /// Adds the nodes of its layers, from the value `x`.
+    pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        self.layers.iter().try_fold(x, |x, layer| layer.lower(at, x))
+    }
+
     /// Layers with everything decided.
     pub fn resolved(layers: Vec<ResolvedLayer>) -> Self {
         Self { written: Vec::new(), layers, off: Vec::new() }

@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
 
 use super::resolve::Place;
 use super::{Module, RelativePositionBias, Word, relative_position_bias};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Gives};
 use crate::values::{Pair, Size, WeightInit};
 
 zoo_settings::settings! {

@@ -5,9 +5,9 @@ use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 use super::resolve::Place;
 use super::window::{self, one};
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 use crate::values::{Padding, Pair, Size, WeightInit};
 
 zoo_settings::settings! {

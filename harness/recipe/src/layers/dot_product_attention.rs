@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, Phase, TensorType, ValueId};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Kind, Number, Var};
-use crate::lower::Builder;
 use crate::values::Size;
 
 zoo_settings::settings! {

@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::layer_norm::normalised;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {

@@ -4,9 +4,9 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {

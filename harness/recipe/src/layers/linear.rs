@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Gives};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {

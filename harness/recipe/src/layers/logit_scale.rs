@@ -5,9 +5,9 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
 use super::resolve::Place;
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
 use crate::values::Size;
 
 zoo_settings::settings! {

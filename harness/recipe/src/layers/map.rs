@@ -8,9 +8,9 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
-use crate::lower::Builder;
 
 /// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the current value; taps are
 /// further operands, with broadcasting as in NumPy.

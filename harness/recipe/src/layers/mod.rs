@@ -98,10 +98,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
+use crate::builder::Builder;
 use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
-use crate::lower::Builder;
 use resolve::Place;
 
 /// The enum of all layers, and the dispatch to each.

@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 
 /// Multiplies by the value of a tap, which is broadcast along axes of one element (`[C, 1, 1]` gates `[C, H, W]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

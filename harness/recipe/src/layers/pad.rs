@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 use zoo_settings::PadMode;
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 use crate::values::Padding;
 
 zoo_settings::settings! {

@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init::NormalInit, ops};
 
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
 use crate::values::Size;
 
 zoo_settings::settings! {

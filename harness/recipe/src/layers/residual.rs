@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 
 zoo_settings::settings! {
     /// Sum of two branches of the same input: main(x) + shortcut(x).
@@ -30,8 +30,8 @@ impl Word for Residual {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let main = at.body(&self.main, x)?;
-        let shortcut = at.body(&self.shortcut, x)?;
+        let main = self.main.lower(at, x)?;
+        let shortcut = self.shortcut.lower(at, x)?;
         at.add_part("add", ops::Add, &[main, shortcut])
     }
 

@@ -5,9 +5,9 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::resolve::Place;
 use super::{Body, Description, Layer, Module, Sequential, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Given, Var};
-use crate::lower::Builder;
 use crate::values::{Repeat, Scalar};
 
 zoo_settings::settings! {
@@ -60,7 +60,7 @@ impl Word for Stack {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.body(&self.uses, x)
+        self.uses.lower(at, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {

@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 
 /// Subtracts the value of a tap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,9 +6,9 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::resolve::Place;
 use super::{Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
-use crate::lower::Builder;
 
 /// Stores the current value under a name, for `from` and other layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

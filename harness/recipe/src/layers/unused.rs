@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
-use crate::lower::Builder;
 
 zoo_settings::settings! {
     /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
@@ -26,7 +26,7 @@ impl Word for Unused {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.declare(&self.body, x)?;
+        at.declare(|at| self.body.lower(at, x))?;
         Ok(x)
     }
 

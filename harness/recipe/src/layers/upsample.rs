@@ -7,9 +7,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::resolve::Place;
 use super::window::one;
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 use crate::values::Pair;
 
 zoo_settings::settings! {

@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
 
 zoo_settings::settings! {
     /// Depth-wise cross-correlation with a tap, without padding: each channel of the current value with the same

@@ -9,7 +9,7 @@ use zoo_graph::{
 };
 
 use super::{Diagnostic, Judged, Terms};
-use crate::lower::LABEL;
+use crate::builder::LABEL;
 
 zoo_settings::settings! {
     /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.

@@ -53,9 +53,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::GraphError;
 
+use crate::builder::{LABEL, Terms};
 use crate::diagnostic::Diagnostic;
 use crate::emit::{Binding, Code, Judged, real};
-use crate::lower::{LABEL, Terms};
 
 macro_rules! losses {
     ($($(#[doc = $doc:literal])+ $tag:ident: $term:ident,)+) => {
@@ -135,11 +135,11 @@ impl Loss {
         own.chain(further).collect()
     }
 
-    /// The labels that terms ignore in the input of this name.
-    pub(crate) fn ignored(&self, labels: &str) -> impl Iterator<Item = u32> {
+    /// The labels that terms ignore, by the names of their inputs.
+    pub(crate) fn ignored(&self) -> impl Iterator<Item = (&str, u32)> {
         let entropies = self.softmax_cross_entropy.iter().chain(self.cross_entropies.values());
-        let entropies = entropies.filter(move |term| term.label == labels).filter_map(|term| term.ignore);
-        let dice = self.softmax_dice.iter().filter(move |_| labels == LABEL).filter_map(|term| term.ignore);
+        let entropies = entropies.filter_map(|term| Some((term.label.as_str(), term.ignore?)));
+        let dice = self.softmax_dice.iter().filter_map(|term| Some((LABEL, term.ignore?)));
         entropies.chain(dice)
     }
 }

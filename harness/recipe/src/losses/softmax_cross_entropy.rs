@@ -9,7 +9,7 @@ use zoo_graph::{
 };
 
 use super::{Code, Diagnostic, Judged, LossTerm, Terms};
-use crate::lower::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
+use crate::builder::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
 
 zoo_settings::settings! {
     /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,

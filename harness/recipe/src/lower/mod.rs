@@ -1,64 +1,19 @@
 //! From a resolved recipe to a graph: the network, and for training its loss, gradients and update.
 
-mod builder;
 mod loss;
+mod network;
 mod optimizer;
 mod ranks;
 
-use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean, schema::Training};
+use crate::builder::{BuildOptions, Mode, ROOT};
+use crate::values::Training;
+use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean};
 use zoo_graph::{
-    DType, Graph, GraphError, Origin, Phase, Scope, Shape, Tap, TapState, ValueId, VariableId, differentiate,
+    Graph, GraphError, Origin, Phase, Scope, Shape, Tap, TapState, ValueId, VariableId, differentiate,
     passes::PrecisionPolicy, verify,
 };
 
-pub(crate) use builder::{Builder, Gives, LOGITS};
-pub(crate) use loss::Terms;
 pub use ranks::across;
-
-/// What a graph is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// A whole training step: normalisations use the batch, dropout drops.
-    Train,
-    /// The network alone, with stored statistics and without dropout.
-    Eval,
-}
-
-/// What a recipe leaves open, or a golden decides instead of it.
-#[derive(Clone, Debug)]
-pub struct BuildOptions {
-    /// Training step or evaluation.
-    pub mode: Mode,
-    /// Images per step.
-    pub batch: usize,
-    /// Element type of everything that is computed.
-    pub dtype: DType,
-    /// Whether the recipe's dropout is applied; goldens leave it out.
-    pub dropout: bool,
-    /// Epoch (from 0) whose parts are trained; see [`stages`].
-    pub epoch: usize,
-}
-
-impl BuildOptions {
-    /// A training step in f32 with dropout.
-    pub fn train(batch: usize) -> Self {
-        Self { mode: Mode::Train, batch, dtype: DType::F32, dropout: true, epoch: 0 }
-    }
-
-    /// An evaluation in f32.
-    pub fn eval(batch: usize) -> Self {
-        Self { mode: Mode::Eval, batch, dtype: DType::F32, dropout: false, epoch: 0 }
-    }
-}
-
-/// Name of the integer input that holds the classes.
-pub const LABEL: &str = "label";
-
-/// Name of the integer input that holds the second classes of mixed images (`preprocess.mix`), `[n]`.
-pub const MIXED_LABEL: &str = "mixed_label";
-
-/// Name of the input that holds the share of [`LABEL`] in the label of each mixed image, `[n]`.
-pub const LABEL_SHARE: &str = "label_share";
 
 /// Builds the graph of a recipe. Parameters have their `state_dict` names.
 ///
@@ -67,7 +22,7 @@ pub const LABEL_SHARE: &str = "label_share";
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = Graph::default();
     let parts = &recipe.train.parts;
-    builder::lower(&mut graph, model, parts, options)?;
+    network::lower(&mut graph, model, parts, options)?;
     if options.mode == Mode::Train {
         refuse_unknown_modules(&graph, recipe)?;
         loss::lower(&mut graph, recipe, options)?;
@@ -97,7 +52,7 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
 /// Layers that do not fit each other.
 pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<(Graph, Vec<[Shape; 2]>), GraphError> {
     let mut graph = Graph::default();
-    let shapes = builder::lower(&mut graph, model, &recipe.train.parts, &BuildOptions::eval(1))?;
+    let shapes = network::lower(&mut graph, model, &recipe.train.parts, &BuildOptions::eval(1))?;
     Ok((graph, shapes))
 }
 
@@ -177,9 +132,6 @@ fn root_taps(graph: &mut Graph, recipe: &Recipe) {
     };
     graph.taps.extend(taps);
 }
-
-/// Module name of the whole network.
-pub const ROOT: &str = "@root";
 
 /// Scope of the nodes that a section of the recipe makes.
 fn section(recipe: &Recipe, path: &str, phase: Phase) -> Scope {

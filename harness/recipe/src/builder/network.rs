@@ -1,79 +1,24 @@
-//! Builds the nodes of layers, with the outputs of modules as taps.
+//! What layers add nodes with; the outputs of modules become taps.
 
-use super::{BuildOptions, Mode};
-use crate::layers::Body;
-use crate::schema::InputShape;
+use super::{BuildOptions, Mode, ROOT};
+use crate::site::Site;
 use crate::values::{Part, Training};
-use crate::{ResolvedLayer, ResolvedModel};
 use std::collections::HashMap;
 use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
-    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType,
-    ValueId, VariableId, VariableRole,
+    Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType, ValueId,
+    VariableId, VariableRole,
 };
 
-/// Name of the output of a network with a single output.
-pub(crate) const LOGITS: &str = "logits";
-
-/// Adds inputs and network, and names its outputs. Returns the shapes of the input and the output of each layer, in the
-/// order of their calls, those of containers before those of what is inside.
-pub(super) fn lower(
-    graph: &mut Graph,
-    model: &ResolvedModel,
-    parts: &[Part],
-    options: &BuildOptions,
-) -> Result<Vec<[Shape; 2]>, GraphError> {
-    let mut taps = HashMap::new();
-    let mut first = None;
-    for (name, input) in &model.inputs {
-        let shape: Vec<usize> =
-            std::iter::once(options.batch).chain(input.extents().iter().map(|extent| extent.0)).collect();
-        let dtype = match input {
-            InputShape::Image(_) | InputShape::Numbers(_) => options.dtype,
-            InputShape::Indices(_) => DType::U32,
-        };
-        let value = graph.add_input(name, TensorType::plain(shape, dtype));
-        taps.insert(name.clone(), value);
-        first.get_or_insert(value);
-    }
-    let Some(input) = first else {
-        return Err(GraphError::Model { origin: None, message: "the model has no input".into() });
-    };
-    let mut network = Network {
-        graph,
-        options,
-        parts,
-        taps,
-        variables: HashMap::new(),
-        calls: HashMap::new(),
-        streams: 0,
-        again: false,
-        shapes: Vec::new(),
-    };
-    let last = network.body(&model.body, input)?;
-    if model.outputs.is_empty() {
-        network.tap(super::ROOT, last, None);
-        network.graph.outputs.push((LOGITS.into(), last));
-        return Ok(network.shapes);
-    }
-    for (name, tap) in &model.outputs {
-        let Some(value) = network.taps.get(tap).copied() else {
-            return Err(GraphError::Model { origin: None, message: format!("no tap `{tap}` for the output `{name}`") });
-        };
-        network.graph.outputs.push((name.clone(), value));
-    }
-    Ok(network.shapes)
-}
-
 /// A network that is being built.
-struct Network<'n> {
-    graph: &'n mut Graph,
+pub(crate) struct Network<'n> {
+    pub(crate) graph: &'n mut Graph,
     options: &'n BuildOptions,
     /// What is trained differently from the rest.
     parts: &'n [Part],
     /// Values that the recipe keeps under a name, model inputs among them.
-    taps: HashMap<String, ValueId>,
+    pub(crate) taps: HashMap<String, ValueId>,
     /// Variables by name.
     variables: HashMap<String, VariableId>,
     /// Calls of each module so far.
@@ -83,48 +28,33 @@ struct Network<'n> {
     /// Whether a module is called again, so that its parameters already exist.
     again: bool,
     /// Shapes of the input and the output of each layer, in the order of their calls.
-    shapes: Vec<[Shape; 2]>,
+    pub(crate) shapes: Vec<[Shape; 2]>,
 }
 
-impl Network<'_> {
-    fn body(&mut self, layers: &[ResolvedLayer], input: ValueId) -> Result<ValueId, GraphError> {
-        layers.iter().try_fold(input, |x, layer| self.layer(layer, x))
-    }
-
-    fn layer(&mut self, layer: &ResolvedLayer, x: ValueId) -> Result<ValueId, GraphError> {
-        let origin = Origin { path: layer.path.to_string(), span: layer.span.clone() };
-        let module = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
-        let name = match self.calls.get(&module) {
-            Some(call) if self.again => format!("{module}#{call}"),
-            _ => module.clone(),
-        };
-        let scope = Scope { phase: Phase::Forward, origin: Some(origin.clone()) };
-        let (shape, place) = (self.graph.ty(x).shape.clone(), self.shapes.len());
-        self.shapes.push([shape.clone(), shape]);
-        let mut builder = Builder { network: self, module, name, scope, gives: Gives::Result };
-        let y = layer.kind.build(&mut builder, x)?;
-        builder.network.shapes[place][1] = builder.shape(y).clone();
-        let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
-        let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
-        let gives = if returned.is_empty() { builder.gives } else { Gives::Parts(returned) };
-        if let Some(name) = layer.name.as_ref().filter(|_| layer.is_module) {
-            match gives {
-                Gives::Result => self.tap(name, y, Some(origin)),
-                Gives::Value(value) => self.tap(name, value, Some(origin)),
-                Gives::Parts(parts) => self.tap_parts(name, parts, &origin),
-                Gives::Inside(parts, value) => {
-                    for (inside, value) in parts {
-                        self.tap(&format!("{name}.{inside}"), value, Some(origin.clone()));
-                    }
-                    self.tap(name, value, Some(origin));
-                }
-                Gives::Nothing => {}
-            }
+impl<'n> Network<'n> {
+    /// A network without nodes.
+    pub(crate) fn new(graph: &'n mut Graph, parts: &'n [Part], options: &'n BuildOptions) -> Self {
+        Self {
+            graph,
+            options,
+            parts,
+            taps: HashMap::new(),
+            variables: HashMap::new(),
+            calls: HashMap::new(),
+            streams: 0,
+            again: false,
+            shapes: Vec::new(),
         }
-        Ok(y)
     }
 
-    fn tap(&mut self, module: &str, value: ValueId, origin: Option<Origin>) {
+    /// What its layers add nodes with.
+    pub(crate) fn builder(&mut self) -> Builder<'_, 'n> {
+        let scope = Scope { phase: Phase::Forward, origin: None };
+        Builder { network: self, module: ROOT.to_owned(), name: ROOT.to_owned(), scope, gives: Gives::Result }
+    }
+
+    /// Keeps a value as the output of a call of a module.
+    pub(crate) fn tap(&mut self, module: &str, value: ValueId, origin: Option<Origin>) {
         let calls = self.calls.entry(module.to_string()).or_default();
         let tap = Tap { module: module.to_string(), call: *calls, part: None, state: TapState::Value(value), origin };
         *calls += 1;
@@ -313,21 +243,59 @@ impl Builder<'_, '_> {
         self.network.graph.add_node(&scope, format!("{}/{part}", self.name), op, operands)
     }
 
-    /// Adds the nodes of the layers inside.
-    pub(crate) fn body(&mut self, body: &Body, x: ValueId) -> Result<ValueId, GraphError> {
-        self.network.body(&body.layers, x)
+    /// Adds the nodes of a layer inside, from the value `x`.
+    pub(crate) fn layer(
+        &mut self,
+        layer: Site<'_>,
+        x: ValueId,
+        build: impl FnOnce(&mut Builder<'_, '_>) -> Result<ValueId, GraphError>,
+    ) -> Result<ValueId, GraphError> {
+        let network = &mut *self.network;
+        let origin = Origin { path: layer.path.to_string(), span: layer.span.clone() };
+        let module = layer.name.map_or_else(|| layer.path.to_string(), str::to_owned);
+        let name = match network.calls.get(&module) {
+            Some(call) if network.again => format!("{module}#{call}"),
+            _ => module.clone(),
+        };
+        let scope = Scope { phase: Phase::Forward, origin: Some(origin.clone()) };
+        let (shape, place) = (network.graph.ty(x).shape.clone(), network.shapes.len());
+        network.shapes.push([shape.clone(), shape]);
+        let mut builder = Builder { network: &mut *network, module, name, scope, gives: Gives::Result };
+        let y = build(&mut builder)?;
+        builder.network.shapes[place][1] = builder.shape(y).clone();
+        let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
+        let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
+        let gives = if returned.is_empty() { builder.gives } else { Gives::Parts(returned) };
+        if let Some(name) = layer.name.filter(|_| layer.is_module) {
+            match gives {
+                Gives::Result => network.tap(name, y, Some(origin)),
+                Gives::Value(value) => network.tap(name, value, Some(origin)),
+                Gives::Parts(parts) => network.tap_parts(name, parts, &origin),
+                Gives::Inside(parts, value) => {
+                    for (inside, value) in parts {
+                        network.tap(&format!("{name}.{inside}"), value, Some(origin.clone()));
+                    }
+                    network.tap(name, value, Some(origin));
+                }
+                Gives::Nothing => {}
+            }
+        }
+        Ok(y)
     }
 
-    /// Adds the nodes of layers that have been called before, on the same parameters.
-    pub(crate) fn again(&mut self, body: &Body, x: ValueId) -> Result<ValueId, GraphError> {
+    /// Adds nodes of layers that have been called before, on the same parameters.
+    pub(crate) fn again<T>(&mut self, add: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.network.again, true);
-        let y = self.network.body(&body.layers, x);
+        let y = add(self);
         self.network.again = outer;
         y
     }
 
     /// Declares the parameters of layers as if they were called, without calling them.
-    pub(crate) fn declare(&mut self, body: &Body, x: ValueId) -> Result<(), GraphError> {
+    pub(crate) fn declare(
+        &mut self,
+        add: impl FnOnce(&mut Builder<'_, '_>) -> Result<ValueId, GraphError>,
+    ) -> Result<(), GraphError> {
         let known = self.network.graph.variables.len();
         let mut elsewhere = self.network.graph.clone();
         let mut network = Network {
@@ -338,7 +306,7 @@ impl Builder<'_, '_> {
             shapes: std::mem::take(&mut self.network.shapes),
             ..*self.network
         };
-        network.body(&body.layers, x)?;
+        add(&mut network.builder())?;
         self.network.shapes = std::mem::take(&mut network.shapes);
         for variable in &elsewhere.variables[known..] {
             let ty = elsewhere.ty(variable.value).clone();
