@@ -1,5 +1,7 @@
 //! Finds recipes, merges inherited recipes, applies profiles and overrides, and reads the result.
 
+mod shared_blocks;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -9,13 +11,14 @@ use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
 use zoo_graph::did_you_mean;
 
+use shared_blocks::{FOLDER, merge_recipes, without_sources};
+
 use crate::check::{check, is_name};
 use crate::diagnostic::{Diagnostic, Diagnostics, suggest};
 use crate::merge::Removal;
 use crate::overrides::Override;
 use crate::schema::Recipe;
 use crate::shape::FILE_KEYS;
-use crate::shared_blocks::{FOLDER, merge_recipes, without_sources};
 use crate::source;
 use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
@@ -128,7 +131,7 @@ impl Library {
     }
 
     /// The file of a recipe; `from` is the file that extends it.
-    pub(crate) fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
+    fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
         if is_yaml || name.contains(['/', '\\']) {
@@ -143,14 +146,14 @@ impl Library {
     }
 
     /// The block file that the file `from` refers to.
-    pub(crate) fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
+    fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
         let file = format!("{name}.yaml");
         let mut files = self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER).join(&file));
         files.find(|path| is_name(name) && path.is_file())
     }
 
     /// Names and files of the files of blocks that the file `from` can ask for.
-    pub(crate) fn block_files(&self, from: &Path) -> Vec<(String, PathBuf)> {
+    fn block_files(&self, from: &Path) -> Vec<(String, PathBuf)> {
         yaml_files(self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER)))
     }
 
@@ -181,8 +184,8 @@ fn yaml_files(dirs: impl Iterator<Item = PathBuf>) -> Vec<(String, PathBuf)> {
 }
 
 /// A recipe file with all it inherits.
-pub(crate) struct Joined {
-    pub(crate) base: Node,
+struct Joined {
+    base: Node,
     profiles: IndexMap<String, Profile>,
 }
 
@@ -217,14 +220,14 @@ type Parts = (Recipe, PathBuf, Node, Vec<String>, Vec<ConfigPath>);
 struct Failure(Option<Diagnostic>);
 
 /// One call of [`Library::load`].
-pub(crate) struct Loading<'a> {
-    pub(crate) library: &'a Library,
-    pub(crate) sources: Sources,
-    pub(crate) found: Vec<Diagnostic>,
+struct Loading<'a> {
+    library: &'a Library,
+    sources: Sources,
+    found: Vec<Diagnostic>,
     /// The chain of files that are being read: their identities and names.
     chain: Vec<(PathBuf, String)>,
     /// The blocks of files that others have taken some from.
-    pub(crate) blocks: HashMap<PathBuf, Rc<Map>>,
+    blocks: HashMap<PathBuf, Rc<Map>>,
 }
 
 impl From<Diagnostic> for Failure {
@@ -308,7 +311,7 @@ impl<'a> Loading<'a> {
         changed
     }
 
-    pub(crate) fn not_found(&self, name: &str) -> Diagnostic {
+    fn not_found(&self, name: &str) -> Diagnostic {
         let start = Span { file: name.into(), line: 0, column: 0 };
         if Path::new(name).is_dir() {
             let error = Diagnostic::error(start, ConfigPath::default(), format!("`{name}` is a folder, not a recipe"));
@@ -326,7 +329,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Why the file that is being read cannot refer to the one at `path`; `verb` describes the kind of reference.
-    pub(crate) fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
+    fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
         let known = identity(path);
         if let Some(start) = self.chain.iter().position(|(path, _)| *path == known) {
             let mut names: Vec<_> = self.chain[start..].iter().map(|(_, name)| name.as_str()).collect();
@@ -338,7 +341,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Does something with the file at `path` that may ask for other files.
-    pub(crate) fn within<T>(
+    fn within<T>(
         &mut self,
         path: &Path,
         read: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
@@ -350,7 +353,7 @@ impl<'a> Loading<'a> {
     }
 
     /// The file at `path`, merged with the recipe that it extends and with shared blocks.
-    pub(crate) fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
+    fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
         self.within(path, |loading| loading.join_within(path))
     }
 
@@ -461,7 +464,7 @@ impl<'a> Loading<'a> {
 }
 
 /// A path that is the same however a file is called.
-pub(crate) fn identity(path: &Path) -> PathBuf {
+fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 

@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
-use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Code, Var};
+use crate::lints::Lints;
 
 zoo_settings::settings! {
     /// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.

@@ -99,9 +99,9 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
 use crate::builder::Builder;
-use crate::check::Lints;
 use crate::diagnostic::Diagnostic;
 use crate::emit::{At, Var};
+use crate::lints::Lints;
 use resolve::Place;
 
 /// The enum of all layers, and the dispatch to each.

@@ -35,7 +35,6 @@ pub use zoo_settings::*;
 pub use crate::losses::*;
 pub use crate::optimizer::*;
 pub use crate::schedule::*;
-pub use crate::shared_blocks::BlockFile;
 pub use crate::values::*;
 
 use std::sync::OnceLock;

@@ -126,3 +126,15 @@ impl InputShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
+
+/// A file of shared blocks, in the folder `blocks` next to recipes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockFile {
+    /// What these are, in a sentence or two.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The blocks. A recipe takes one with `model.blocks.NAME.from`.
+    #[schemars(length(min = 1))]
+    pub blocks: IndexMap<String, Block>,
+}

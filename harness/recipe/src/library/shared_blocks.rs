@@ -7,15 +7,11 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::Deserialize;
-
+use super::{Loading, identity};
 use crate::diagnostic::{Diagnostic, suggest, suggest_or};
 use crate::layers::shapes_of;
-use crate::library::{Loading, identity};
 use crate::merge::{Removal, merge};
-use crate::schema::{Block, Recipe};
+use crate::schema::{BlockFile, Recipe};
 use crate::shape::ShapeId;
 use crate::source;
 use crate::span::ConfigPath;
@@ -25,23 +21,11 @@ use crate::validate::{Extent, validate};
 /// The key of a block with its source.
 const FROM: &str = "from";
 /// The prefix of the name of a block file, and the folder next to recipes that contains such files.
-pub(crate) const FOLDER: &str = "blocks";
-
-/// A file of shared blocks, in the folder `blocks` next to recipes.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BlockFile {
-    /// What these are, in a sentence or two.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// The blocks. A recipe takes one with `model.blocks.NAME.from`.
-    #[schemars(length(min = 1))]
-    pub blocks: IndexMap<String, Block>,
-}
+pub(super) const FOLDER: &str = "blocks";
 
 /// `over` on top of `under`, both recipes or fragments of recipes, as [`merge`] does; a block that is taken from
 /// elsewhere replaces an inherited one whole.
-pub(crate) fn merge_recipes(mut under: Node, over: Node, removal: Removal) -> Node {
+pub(super) fn merge_recipes(mut under: Node, over: Node, removal: Removal) -> Node {
     let taken: Vec<&String> = blocks_of(&over).into_iter().flatten().filter(is_taken).map(|(name, _)| name).collect();
     if let Some(inherited) = blocks_of_mut(&mut under) {
         for name in taken {
@@ -65,7 +49,7 @@ fn is_taken((_, block): &(&String, &Entry)) -> bool {
 }
 
 /// The fragment of a recipe as the schema knows it: without the keys `from` of its blocks.
-pub(crate) fn without_sources(mut fragment: Node) -> Node {
+pub(super) fn without_sources(mut fragment: Node) -> Node {
     for block in blocks_of_mut(&mut fragment).into_iter().flat_map(Map::values_mut) {
         if let Some(block) = block.node.as_map_mut() {
             block.shift_remove(FROM);
@@ -98,7 +82,7 @@ impl Loading<'_> {
     ///
     /// # Errors
     /// The first block that cannot be taken.
-    pub(crate) fn take_blocks(&mut self, recipe: &mut Node) -> Result<(), Diagnostic> {
+    pub(super) fn take_blocks(&mut self, recipe: &mut Node) -> Result<(), Diagnostic> {
         match blocks_of_mut(recipe) {
             Some(blocks) => self.take_into(blocks, &ConfigPath::from("model").key("blocks")),
             None => Ok(()),
