@@ -1,7 +1,5 @@
 //! What a layer says of itself when it is written: modules, expressions, parameters, values.
 
-use std::collections::BTreeMap;
-
 use indexmap::IndexMap;
 use zoo_graph::Shape;
 
@@ -11,8 +9,7 @@ use super::number::{Kind, Number};
 use super::python::is_attribute;
 use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
-use crate::layers::Body;
-use crate::resolve::ResolvedLayer;
+use crate::site::Site;
 use crate::values::{Expression, Scalar};
 
 /// In Python.
@@ -34,14 +31,14 @@ pub(crate) type Given = IndexMap<String, (Scalar, String)>;
 /// The place of one layer in the program.
 pub(crate) struct At<'e, 'a> {
     pub(super) emitter: &'e mut Emitter<'a>,
-    pub(super) layer: &'e ResolvedLayer,
+    pub(super) layer: Site<'e>,
     pub(super) x: Var,
     pub(super) input: Shape,
     pub(super) output: Shape,
     pub(super) out: Option<Number>,
 }
 
-impl At<'_, '_> {
+impl<'a> At<'_, 'a> {
     /// The present value.
     pub fn x(&self) -> Var {
         self.x
@@ -117,7 +114,7 @@ impl At<'_, '_> {
 
     /// The path of the layer's module within the class.
     pub fn path(&mut self) -> Option<String> {
-        let full = self.layer.name.clone()?;
+        let full = self.layer.name?;
         full.strip_prefix(self.emitter.frame().prefix.as_str()).map(str::to_owned)
     }
 
@@ -261,7 +258,7 @@ impl At<'_, '_> {
     /// Notes the number of rows of the layer's table.
     pub fn table(&mut self, rows: Number) {
         let prefix = self.emitter.frame().prefix.clone();
-        if let Some(name) = &self.layer.name {
+        if let Some(name) = self.layer.name {
             self.emitter.tables.insert(format!("{name}.weight"), (prefix, rows));
         }
     }
@@ -302,32 +299,27 @@ impl At<'_, '_> {
 
     /// Full name of the layer.
     pub fn name(&self) -> Option<&str> {
-        self.layer.name.as_deref()
+        self.layer.name
     }
 
     /// The argument that switches the layer on.
     pub(super) fn when(&mut self) -> Option<String> {
-        switch(self.layer.expressions.get("enabled")?, &self.emitter.frame().symbols())
+        self.emitter.frame().switch(self.layer.expressions.get("enabled")?)
     }
 
-    /// The layers of a list, from a value.
-    pub fn body(&mut self, body: &Body, x: Var) -> Result<Var, Diagnostic> {
-        self.emitter.row(body, x)
+    /// The program that is being written.
+    pub fn emitter(&mut self) -> &mut Emitter<'a> {
+        self.emitter
     }
 
     /// Layers whose modules exist and are never called.
-    pub fn unused(&mut self, body: &Body) -> Result<(), Diagnostic> {
-        let x = self.x;
+    pub fn unused(
+        &mut self,
+        write: impl FnOnce(&mut Emitter<'_>, Var) -> Result<Var, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
         let before = self.emitter.frame().statements.len();
-        self.emitter.row(body, x)?;
+        write(self.emitter, self.x)?;
         self.emitter.frame().statements.truncate(before);
         Ok(())
     }
-}
-
-/// The argument of the class that an expression is, if it is one.
-pub(super) fn switch(expression: &Expression, symbols: &BTreeMap<String, Number>) -> Option<String> {
-    let number = symbols.get(expression.arguments().next()?)?;
-    let name = number.names().next()?.to_owned();
-    (number.to_string() == name).then_some(name)
 }

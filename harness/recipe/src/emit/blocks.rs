@@ -8,8 +8,7 @@ use super::network::Emitter;
 use super::number::Number;
 use super::usage::Usage;
 use crate::diagnostic::Diagnostic;
-use crate::layers::Body;
-use crate::resolve::ResolvedLayer;
+use crate::site::Site;
 
 impl At<'_, '_> {
     /// What is inside a module, if the layer has a name: a class of its own, unless it is modules in a row.
@@ -30,37 +29,41 @@ impl At<'_, '_> {
         usage.names = self.emitter.frame().own_names();
         let inner = self.emitter.enter(usage, x);
         let y = write(self.emitter, inner)?;
-        let left = self.emitter.leave(&path, x, y, when, &self.layer.returns);
+        let left = self.emitter.leave(&path, x, y, when, self.layer.returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 
     /// A use of a block, with these values of its arguments.
-    pub fn block(&mut self, block: &str, given: &Given, body: &Body) -> Result<Var, Diagnostic> {
+    pub fn block(
+        &mut self,
+        block: &str,
+        given: &Given,
+        write: impl FnOnce(&mut Emitter<'_>, Var) -> Result<Var, Diagnostic>,
+    ) -> Result<Var, Diagnostic> {
         let arguments = self.arguments(block, given);
         let (x, path, when) = (self.x, self.path(), self.when());
         let Some(path) = path.filter(|_| self.layer.name.is_some()) else {
             // Its modules are those of the class around it.
             let before = self.emitter.frame().blocks(arguments);
-            let y = self.emitter.row(body, x)?;
+            let y = write(self.emitter, x)?;
             self.emitter.frame().inlined = before;
             return Ok(y);
         };
-        self.use_block(block, &path, arguments, body, when)
+        self.use_block((block, &path), arguments, when, write)
     }
 
     fn use_block(
         &mut self,
-        block: &str,
-        path: &str,
+        (block, path): (&str, &str),
         arguments: BTreeMap<String, Number>,
-        body: &Body,
         when: Option<String>,
+        write: impl FnOnce(&mut Emitter<'_>, Var) -> Result<Var, Diagnostic>,
     ) -> Result<Var, Diagnostic> {
         let x = self.x;
         let usage = self.usage(block, path, arguments);
         let inner = self.emitter.enter(usage, x);
-        let y = self.emitter.row(body, inner)?;
-        let left = self.emitter.leave(path, x, y, when, &self.layer.returns);
+        let y = write(self.emitter, inner)?;
+        let left = self.emitter.leave(path, x, y, when, self.layer.returns);
         left.ok_or_else(|| self.refuse("a module without a place"))
     }
 
@@ -95,12 +98,17 @@ impl At<'_, '_> {
         arguments
     }
 
-    /// A block several times in a row; each item comes with its arguments.
-    pub fn stack(&mut self, block: &str, items: &[(&ResolvedLayer, Given, &Body)]) -> Result<Var, Diagnostic> {
+    /// A block several times in a row; each item comes with its arguments and what `write` writes.
+    pub fn stack<B>(
+        &mut self,
+        block: &str,
+        items: &[(Site<'_>, Given, B)],
+        write: impl Fn(&B, &mut Emitter<'_>, Var) -> Result<Var, Diagnostic>,
+    ) -> Result<Var, Diagnostic> {
         let names: Vec<String> =
-            items.iter().filter_map(|(item, ..)| item.name.clone()?.rsplit('.').next().map(str::to_owned)).collect();
-        let first = items.first().and_then(|(item, ..)| item.name.clone()).unwrap_or_default();
-        let full = first.rsplit_once('.').map_or("", |(before, _)| before).to_owned();
+            items.iter().filter_map(|(item, ..)| item.name?.rsplit('.').next().map(str::to_owned)).collect();
+        let first = items.first().and_then(|(item, ..)| item.name).unwrap_or_default();
+        let full = first.rsplit_once('.').map_or("", |(before, _)| before);
         let prefix = self.emitter.frame().prefix.clone();
         let Some(path) =
             format!("{full}.").strip_prefix(prefix.as_str()).map(|path| path.trim_end_matches('.').to_owned())
@@ -114,8 +122,8 @@ impl At<'_, '_> {
             let [input, output] = self.emitter.shape();
             let arguments = self.arguments(block, given);
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            let mut at = At { emitter: &mut *self.emitter, layer: item, x: y, input, output, out: None };
-            y = at.use_block(block, &path, arguments, body, None)?;
+            let mut at = At { emitter: &mut *self.emitter, layer: *item, x: y, input, output, out: None };
+            y = at.use_block((block, &path), arguments, None, |emitter, x| write(body, emitter, x))?;
         }
         // A scope around the stack is no module that could call it.
         let holder = if self.layer.name.is_some() { Holder::Sequential } else { Holder::List };

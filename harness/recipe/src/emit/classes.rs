@@ -212,7 +212,7 @@ pub(super) fn camel(name: &str) -> String {
 
 /// Whether two uses differ in numbers only, and in modules that are switched off.
 fn alike(a: &Usage, b: &Usage) -> bool {
-    let equal = |a: &Code, b: &Code| same_form(a, b);
+    let equal = |a: &Code, b: &Code| a.has_form_of(b);
     a.children.len() == b.children.len()
         && a.statements.len() == b.statements.len()
         && a.outputs.iter().map(|(_, var)| var).eq(b.outputs.iter().map(|(_, var)| var))
@@ -223,21 +223,6 @@ fn alike(a: &Usage, b: &Usage) -> bool {
             a.path == b.path && a.when == b.when && repeats && codes.is_none_or(|(a, b)| equal(a, b))
         })
         && a.statements.iter().zip(&b.statements).all(|(a, b)| a.targets == b.targets && equal(&a.code, &b.code))
-}
-
-pub(super) fn same_form(a: &Code, b: &Code) -> bool {
-    let list = |a: &[Code], b: &[Code]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_form(a, b));
-    a.pieces.len() == b.pieces.len()
-        && a.pieces.iter().zip(&b.pieces).all(|(a, b)| match (a, b) {
-            (Piece::Number(a), Piece::Number(b)) | (Piece::Factor(a), Piece::Factor(b)) => a.kind == b.kind,
-            (Piece::List(open, a, _), Piece::List(other, b, _)) => open == other && list(a, b),
-            (Piece::Row(holder, a), Piece::Row(other, b)) => {
-                holder == other
-                    && a.len() == b.len()
-                    && a.iter().zip(b).all(|((a, x), (b, y))| a == b && same_form(x, y))
-            }
-            (a, b) => a == b,
-        })
 }
 
 /// Modules that no use has are dropped; those that all have need no switch; the others are copied to all uses.

@@ -192,6 +192,22 @@ impl Code {
         }
     }
 
+    /// Whether it differs from another in numbers only.
+    pub fn has_form_of(&self, other: &Self) -> bool {
+        let list = |a: &[Self], b: &[Self]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.has_form_of(b));
+        self.pieces.len() == other.pieces.len()
+            && self.pieces.iter().zip(&other.pieces).all(|(a, b)| match (a, b) {
+                (Piece::Number(a), Piece::Number(b)) | (Piece::Factor(a), Piece::Factor(b)) => a.kind == b.kind,
+                (Piece::List(open, a, _), Piece::List(other, b, _)) => open == other && list(a, b),
+                (Piece::Row(holder, a), Piece::Row(other, b)) => {
+                    holder == other
+                        && a.len() == b.len()
+                        && a.iter().zip(b).all(|((a, x), (b, y))| a == b && x.has_form_of(y))
+                }
+                (a, b) => a == b,
+            })
+    }
+
     /// With an expression in place of each value and each new instance.
     pub fn filled(&self, fill: &impl Fn(&Piece) -> Option<Self>) -> Self {
         let mut pieces = Vec::new();

@@ -28,6 +28,7 @@ use usage::Usage;
 
 pub(crate) use at::{At, Given};
 pub(crate) use code::{Binding, Code, Piece, Var};
+pub(crate) use network::Emitter;
 pub(crate) use number::{Kind, Number};
 pub(crate) use train::{Judged, real};
 pub use train::{rules_of_step, train};

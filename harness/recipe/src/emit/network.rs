@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use indexmap::IndexMap;
 use zoo_graph::Shape;
 
-use super::at::{At, switch};
+use super::at::At;
 use super::code::{Binding, Code, Piece, Var};
 use super::number::{Kind, Number};
 use super::usage::{Child, Statement, Usage, Value};
 use crate::diagnostic::Diagnostic;
-use crate::layers::Body;
-use crate::resolve::{ResolvedLayer, ResolvedModel};
+use crate::resolve::ResolvedModel;
 use crate::schema::Model;
-use crate::values::Scalar;
+use crate::site::Site;
+use crate::values::{Expression, Scalar};
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
 pub(super) type Exports = BTreeSet<(String, String)>;
@@ -104,7 +104,7 @@ impl<'a> Emitter<'a> {
             self.frame().inputs.push((name.clone(), var));
             self.keep(name, var);
         }
-        let y = resolved.body.iter().try_fold(Var(0), |x, layer| self.layer(layer, x))?;
+        let y = resolved.body.iter().try_fold(Var(0), |x, layer| layer.emit(self, x))?;
         if resolved.outputs.is_empty() {
             self.frame().outputs = vec![("logits".into(), y)];
         }
@@ -127,42 +127,34 @@ impl<'a> Emitter<'a> {
         self.frames.iter().map(|frame| (frame.key.clone(), frame.prefix.clone())).collect()
     }
 
-    pub fn row(&mut self, body: &Body, mut x: Var) -> Result<Var, Diagnostic> {
-        for (index, layer) in body.layers.iter().enumerate() {
-            x = self.off(body, index, x);
-            x = self.layer(layer, x)?;
+    /// A module that is switched off here and on in other uses of the class.
+    pub fn off(&mut self, name: &str, when: &Expression, x: Var) -> Var {
+        let path = name.strip_prefix(self.frame().prefix.as_str()).map(str::to_owned);
+        let (Some(when), Some(path)) = (self.frame().switch(when), path) else { return x };
+        let variant = self.is_variant(&path, Some(&when));
+        self.register(&path, None, Some(when));
+        if variant {
+            return x;
         }
-        Ok(self.off(body, body.layers.len(), x))
+        let dims = self.frame().values[x.0].dims.clone();
+        let target = self.frame().value(Value { dims, hint: None });
+        let pieces = vec![Piece::Child(path), Piece::List("(", vec![Code::value(x)], ")")];
+        let code = Code { pieces, binding: Binding::Tight };
+        self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
+        target
     }
 
-    /// Modules that are switched off here and on in other uses of the class.
-    fn off(&mut self, body: &Body, before: usize, mut x: Var) -> Var {
-        for off in body.off.iter().filter(|off| off.before == before) {
-            let symbols = self.frame().symbols();
-            let when = switch(&off.when, &symbols);
-            let path = off.name.strip_prefix(self.frame().prefix.as_str()).map(str::to_owned);
-            if let (Some(when), Some(path)) = (when, path) {
-                if self.is_variant(&path, Some(&when)) {
-                    self.register(&path, None, Some(when));
-                    continue;
-                }
-                let dims = self.frame().values[x.0].dims.clone();
-                let target = self.frame().value(Value { dims, hint: None });
-                self.register(&path, None, Some(when));
-                let pieces = vec![Piece::Child(path), Piece::List("(", vec![Code::value(x)], ")")];
-                let code = Code { pieces, binding: Binding::Tight };
-                self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
-                x = target;
-            }
-        }
-        x
-    }
-
-    fn layer(&mut self, layer: &ResolvedLayer, x: Var) -> Result<Var, Diagnostic> {
+    /// A layer from a value: `write` writes it at its place.
+    pub fn layer(
+        &mut self,
+        layer: Site<'_>,
+        x: Var,
+        write: impl FnOnce(&mut At<'_, '_>) -> Result<Var, Diagnostic>,
+    ) -> Result<Var, Diagnostic> {
         let [input, output] = self.shape();
         let known = self.frame().values.len();
         let mut at = At { emitter: self, layer, x, input, output: output.clone(), out: None };
-        let y = layer.kind.emit(&mut at)?;
+        let y = write(&mut at)?;
         let out = at.out.take();
         if y.0 >= known && self.frame().values[y.0].dims.is_empty() {
             let dims = self.dims(x, &output, out);

@@ -1,6 +1,5 @@
 //! Modules that differ in their number become loops.
 
-use super::classes::same_form;
 use super::code::{Binding, Code, Piece, Var};
 use super::number::Number;
 use super::usage::{Child, Repeat, Statement, Usage};
@@ -13,7 +12,7 @@ const FEWEST: usize = 3;
 pub(super) fn progression(codes: &[&Code]) -> (usize, Code) {
     let first = codes[0];
     let equal = codes.iter().take_while(|code| **code == first).count();
-    if equal > 1 || codes.len() < FEWEST || !same_form(first, codes[1]) {
+    if equal > 1 || codes.len() < FEWEST || !first.has_form_of(codes[1]) {
         return (equal, first.clone());
     }
     let numbers: Vec<Vec<Number>> = codes.iter().map(|code| numbers(code)).collect();
@@ -21,7 +20,7 @@ pub(super) fn progression(codes: &[&Code]) -> (usize, Code) {
     let Some(steps) = steps else { return (1, first.clone()) };
     let fits = |pair: &[usize]| {
         let (a, b) = (&numbers[pair[0]], &numbers[pair[1]]);
-        same_form(codes[pair[0]], codes[pair[1]])
+        codes[pair[0]].has_form_of(codes[pair[1]])
             && a.iter().zip(b).zip(&steps).all(|((a, b), step)| a.step_to(b).is_some_and(|own| own == *step))
     };
     let places: Vec<usize> = (0..codes.len()).collect();

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::code::{Binding, Code, Holder, Piece, Var};
 use super::number::Number;
-use crate::values::Scalar;
+use crate::values::{Expression, Scalar};
 
 /// A use of a class, with the values of this use.
 #[derive(Clone, Debug)]
@@ -144,6 +144,13 @@ impl Usage {
             symbols.insert("classes".into(), classes);
         }
         symbols
+    }
+
+    /// The argument of the class that an expression is, if it is one.
+    pub fn switch(&self, expression: &Expression) -> Option<String> {
+        let number = self.symbols().remove(expression.arguments().next()?)?;
+        let name = number.names().next()?.to_owned();
+        (number.to_string() == name).then_some(name)
     }
 
     /// Inside a block that is no module; returns what was before.

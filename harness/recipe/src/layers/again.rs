@@ -35,7 +35,8 @@ impl Word for Again {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.body(&self.called, at.x())
+        let x = at.x();
+        self.called.emit(at.emitter(), x)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

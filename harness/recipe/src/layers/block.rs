@@ -44,7 +44,7 @@ impl Word for Block {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let given = self.args.iter().map(|(name, value)| (name.clone(), (*value, "args".to_owned()))).collect();
-        at.block(&self.block, &given, &self.body)
+        at.block(&self.block, &given, |emitter, x| self.body.emit(emitter, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -10,6 +10,8 @@ use zoo_graph::{GraphError, ValueId};
 
 use super::Layer;
 use crate::builder::Builder;
+use crate::diagnostic::Diagnostic;
+use crate::emit::{Emitter, Var};
 use crate::site::Site;
 use crate::span::{ConfigPath, Span};
 use crate::tree::Node;
@@ -83,12 +85,29 @@ impl ResolvedLayer {
     pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.layer(self.site(), x, |at| self.kind.build(at, x))
     }
+
+    /// Writes it as PyTorch, from the value `x`; returns its result.
+    pub(crate) fn emit(&self, emitter: &mut Emitter<'_>, x: Var) -> Result<Var, Diagnostic> {
+        emitter.layer(self.site(), x, |at| self.kind.emit(at))
+    }
 }
 
 impl Body {
     /// Adds the nodes of its layers, from the value `x`.
     pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         self.layers.iter().try_fold(x, |x, layer| layer.lower(at, x))
+    }
+
+    /// Writes its layers as PyTorch, from the value `x`; returns the result of the last.
+    pub(crate) fn emit(&self, emitter: &mut Emitter<'_>, mut x: Var) -> Result<Var, Diagnostic> {
+        let off = |emitter: &mut Emitter<'_>, before: usize, x: Var| {
+            self.off.iter().filter(|off| off.before == before).fold(x, |x, off| emitter.off(&off.name, &off.when, x))
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = off(emitter, index, x);
+            x = layer.emit(emitter, x)?;
+        }
+        Ok(off(emitter, self.layers.len(), x))
     }
 
     /// Layers with everything decided.

@@ -63,7 +63,7 @@ impl Word for Concat {
             Axis::Width => 3,
         };
         at.inside(|inner, x| {
-            let parts = self.branches.iter().map(|branch| inner.row(branch, x)).collect::<Result<Vec<_>, _>>()?;
+            let parts = self.branches.iter().map(|branch| branch.emit(inner, x)).collect::<Result<Vec<_>, _>>()?;
             Ok(inner.concatenated(&parts, axis))
         })
     }

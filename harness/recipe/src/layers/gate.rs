@@ -34,7 +34,7 @@ impl Word for Gate {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.inside(|inner, x| {
-            let factor = inner.row(&self.body, x)?;
+            let factor = self.body.emit(inner, x)?;
             Ok(inner.function_like(Code::operation(x, "*", factor), x))
         })
     }

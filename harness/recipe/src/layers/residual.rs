@@ -37,8 +37,8 @@ impl Word for Residual {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.inside(|inner, x| {
-            let main = inner.row(&self.main, x)?;
-            let shortcut = inner.row(&self.shortcut, x)?;
+            let main = self.main.emit(inner, x)?;
+            let shortcut = self.shortcut.emit(inner, x)?;
             let sum = if shortcut == x { [shortcut, main] } else { [main, shortcut] };
             Ok(inner.function_like(Code::operation(sum[0], "+", sum[1]), main))
         })

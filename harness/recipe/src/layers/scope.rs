@@ -32,7 +32,8 @@ impl Word for Scope {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.body(&self.body, at.x())
+        let x = at.x();
+        self.body.emit(at.emitter(), x)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

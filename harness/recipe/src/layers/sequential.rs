@@ -37,7 +37,7 @@ impl Word for Sequential {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.inside(|inner, x| inner.row(&self.body, x))
+        at.inside(|inner, x| self.body.emit(inner, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -80,9 +80,9 @@ impl Word for Stack {
             if index == 0 {
                 give(&self.first, "first");
             }
-            items.push((item, given, &use_.body));
+            items.push((item.site(), given, &use_.body));
         }
-        at.stack(&self.block, &items)
+        at.stack(&self.block, &items, |body, emitter, x| body.emit(emitter, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -31,7 +31,7 @@ impl Word for Unused {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.unused(&self.body)?;
+        at.unused(|emitter, x| self.body.emit(emitter, x))?;
         Ok(at.x())
     }
 

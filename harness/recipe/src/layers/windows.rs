@@ -194,7 +194,7 @@ impl Word for Windows {
             at.shaped(segments, &[1, count, h * w]);
             at.keep(tap, segments);
         }
-        let y = at.body(&self.body, windows)?;
+        let y = self.body.emit(at.emitter(), windows)?;
         let shape = Code::of(x, ".shape");
         Ok(at.function(Code::applied("join_windows", y, vec![shape, size, shift])))
     }
