@@ -22,7 +22,7 @@ use crate::shape::FILE_KEYS;
 use crate::source;
 use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
-use crate::validate::{Extent, validate};
+use crate::validate::{Completeness, validate};
 
 /// Most recipes that refer to each other in a row.
 const MOST_IN_A_ROW: usize = 16;
@@ -248,7 +248,7 @@ impl<'a> Loading<'a> {
         for (name, profile) in joined.profiles.iter().filter(|_| fragments == Fragments::Unchecked) {
             let path = ConfigPath::from("profiles").key(name);
             let mut fragment = without_sources(profile.fragment.clone());
-            self.found.extend(validate(&mut fragment, Recipe::shapes(), &path, Extent::Partial));
+            self.found.extend(validate(&mut fragment, Recipe::shapes(), &path, Completeness::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -282,7 +282,7 @@ impl<'a> Loading<'a> {
         self.found.extend(errors.into_iter().filter_map(Result::err));
         let mut changed = root.clone();
         let overridden = self.apply(&mut changed, &overrides);
-        let errors = validate(&mut changed, Recipe::shapes(), &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut changed, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole);
         self.found.extend(errors);
         if !self.found.is_empty() {
             return Err(Failure(None));
@@ -292,7 +292,7 @@ impl<'a> Loading<'a> {
             let mut without = root.clone();
             let others = overrides.iter().enumerate().filter(|(other, _)| *other != index);
             let applied = others.map(|(_, other)| other.apply(&mut without)).all(|outcome| outcome.is_ok());
-            let errors = validate(&mut without, Recipe::shapes(), &ConfigPath::default(), Extent::Whole);
+            let errors = validate(&mut without, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole);
             if applied && errors.is_empty() && typed(&without).is_ok_and(|other| other == recipe) {
                 self.found.push(change.warning("this override changes nothing"));
             }
@@ -480,7 +480,8 @@ impl Recipe {
         let changed = || -> Result<Self, Diagnostic> {
             let mut root = tree::parse(&self.to_yaml().map_err(unwritten)?, &file)?;
             Override::from_argument(set, 0)?.apply(&mut root)?;
-            match validate(&mut root, Recipe::shapes(), &ConfigPath::default(), Extent::Whole).into_iter().next() {
+            match validate(&mut root, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole).into_iter().next()
+            {
                 Some(error) => Err(error),
                 None => Ok(Self { spans: self.spans.clone(), ..typed(&root)? }),
             }

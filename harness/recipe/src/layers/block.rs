@@ -12,8 +12,7 @@ use crate::values::Scalar;
 
 zoo_settings::settings! {
     /// A block used once, as one module.
-    #[schemars(rename = "UseBlock")]
-    pub struct Block {
+    pub struct UseBlock {
         /// Name of a block in `model.blocks`.
         #[serde(rename = "use")]
         pub block: String,
@@ -29,7 +28,7 @@ zoo_settings::settings! {
     }
 }
 
-impl Word for Block {
+impl Word for UseBlock {
     const MODULE: Module = Module::Container;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {

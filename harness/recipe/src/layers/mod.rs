@@ -5,7 +5,7 @@
 //! and `enabled` come from [`Module`]. Schema, reference, completion, listing and picture are derived from the struct
 //! and the trait.
 
-pub(crate) mod body;
+mod body;
 pub(crate) mod resolve;
 mod schema;
 mod window;
@@ -87,7 +87,7 @@ mod upsample;
 mod windows;
 mod xcorr;
 
-pub use body::{Body, ResolvedLayer};
+pub use body::{Block, Body, ResolvedLayer};
 pub use concat::Axis;
 pub use gelu::Approximation;
 pub(crate) use schema::{schema_of, shapes_of};
@@ -234,7 +234,7 @@ layers! {
     "concat" => concat::Concat,
     "sequential" => sequential::Sequential,
     "stack" => stack::Stack,
-    "block" => block::Block,
+    "block" => block::UseBlock,
     "scope" => scope::Scope,
     "unused" => unused::Unused,
     "again" => again::Again,

@@ -16,7 +16,7 @@ use crate::shape::ShapeId;
 use crate::source;
 use crate::span::ConfigPath;
 use crate::tree::{self, Entry, Map, Node, Value};
-use crate::validate::{Extent, validate};
+use crate::validate::{Completeness, validate};
 
 /// The key of a block with its source.
 const FROM: &str = "from";
@@ -58,8 +58,8 @@ pub(super) fn without_sources(mut fragment: Node) -> Node {
     fragment
 }
 
-/// The source of a block, as written.
-struct Source {
+/// What takes a block from elsewhere, as written.
+struct Import {
     /// The name of the block, here and there.
     block: String,
     /// The value of `from`.
@@ -67,7 +67,7 @@ struct Source {
     path: ConfigPath,
 }
 
-impl Source {
+impl Import {
     fn name(&self) -> &str {
         self.value.as_text().unwrap_or_default()
     }
@@ -94,51 +94,51 @@ impl Loading<'_> {
         for (name, entry) in blocks.iter_mut() {
             let Some(changes) = entry.node.as_map_mut() else { continue };
             let Some(value) = changes.shift_remove(FROM).map(|entry| entry.node) else { continue };
-            let source = Source { block: name.clone(), value, path: path.key(name).key(FROM) };
+            let import = Import { block: name.clone(), value, path: path.key(name).key(FROM) };
             if let Some(body) = changes.get("body") {
                 let message = format!("the block `{name}` has both a body and `from`");
                 let error = Diagnostic::error(body.key_span.clone(), path.key(name).key("body"), message);
                 let hint = format!("remove one; `set: {{model.blocks.{name}.LAYER.KEY: ...}}` changes a single layer");
                 return Err(error.with_hint(hint));
             }
-            let theirs = self.blocks_at(&source)?;
+            let theirs = self.blocks_at(&import)?;
             let Some(block) = theirs.get(name) else {
-                let error = source.error(format!("`{}` has no block `{name}`", source.name()));
+                let error = import.error(format!("`{}` has no block `{name}`", import.name()));
                 let known = theirs.keys().map(String::as_str);
                 return Err(error.with_hint(suggest_or(name, known, "it has no blocks")));
             };
-            let changes = std::mem::replace(&mut entry.node, Node::empty_map(source.value.span.clone()));
+            let changes = std::mem::replace(&mut entry.node, Node::empty_map(import.value.span.clone()));
             entry.node = merge(block.node.clone(), changes, block_shape(), Removal::Final);
-            used.push((source, theirs));
+            used.push((import, theirs));
         }
-        used.into_iter().try_for_each(|(source, theirs)| take_used(blocks, &source, &theirs))
+        used.into_iter().try_for_each(|(import, theirs)| take_used(blocks, &import, &theirs))
     }
 
-    /// All blocks of the recipe or file that `source` names.
-    fn blocks_at(&mut self, source: &Source) -> Result<Rc<Map>, Diagnostic> {
-        let Some(name) = source.value.as_text() else {
-            let what = source.value.describe();
-            return Err(source.error(format!("expected the name of a recipe, or `{FOLDER}/NAME`, found {what}")));
+    /// All blocks of the recipe or file that `import` names.
+    fn blocks_at(&mut self, import: &Import) -> Result<Rc<Map>, Diagnostic> {
+        let Some(name) = import.value.as_text() else {
+            let what = import.value.describe();
+            return Err(import.error(format!("expected the name of a recipe, or `{FOLDER}/NAME`, found {what}")));
         };
-        let from = Path::new(&*source.value.span.file);
+        let from = Path::new(&*import.value.span.file);
         let shared = name.strip_prefix(FOLDER).and_then(|name| name.strip_prefix('/'));
         let path = match shared {
             Some(shared) => self.library.find_blocks(shared, from).ok_or_else(|| {
                 let known = self.library.block_files(from);
-                let error = source.error(format!("there is no block file `{name}`"));
+                let error = import.error(format!("there is no block file `{name}`"));
                 error.with_hint(match known.is_empty() {
                     true => format!("there are no files in the folder `{FOLDER}` next to the recipes"),
                     false => suggest(shared, known.iter().map(|(name, _)| name.as_str())),
                 })
             })?,
             None => self.library.find(name, Some(from)).ok_or_else(|| {
-                let error = source.error(format!("there is no recipe `{name}`"));
+                let error = import.error(format!("there is no recipe `{name}`"));
                 error.with_hint(self.not_found(name).hint.unwrap_or_default())
             })?,
         };
         if let Some(refusal) = self.refusal(&path, "take blocks from") {
             let hint = format!("define the block in one of them, or in a file in the folder `{FOLDER}` that both use");
-            return Err(source.error(refusal).with_hint(hint));
+            return Err(import.error(refusal).with_hint(hint));
         }
         let key = identity(&path);
         if let Some(blocks) = self.blocks.get(&key) {
@@ -160,7 +160,7 @@ impl Loading<'_> {
             self.take_into(blocks, &ConfigPath::from("blocks"))?;
         }
         let shapes = shapes_of::<BlockFile>(&[]);
-        let mut errors = validate(&mut root.clone(), &shapes, &ConfigPath::default(), Extent::Whole);
+        let mut errors = validate(&mut root.clone(), &shapes, &ConfigPath::default(), Completeness::Whole);
         if let Some(last) = errors.pop() {
             self.found.extend(errors);
             return Err(last);
@@ -176,9 +176,9 @@ fn block_shape() -> ShapeId {
     ["model", "blocks", "any"].into_iter().fold(shapes.root, step)
 }
 
-/// Adds the blocks that the block of `source` uses, and those that they use.
-fn take_used(blocks: &mut Map, source: &Source, theirs: &Map) -> Result<(), Diagnostic> {
-    let mut open = vec![source.block.clone()];
+/// Adds the blocks that the block of `import` uses, and those that they use.
+fn take_used(blocks: &mut Map, import: &Import, theirs: &Map) -> Result<(), Diagnostic> {
+    let mut open = vec![import.block.clone()];
     let mut known = open.clone();
     while let Some(user) = open.pop() {
         let mut names = Vec::new();
@@ -195,13 +195,13 @@ fn take_used(blocks: &mut Map, source: &Source, theirs: &Map) -> Result<(), Diag
                 }
                 Some(own) if own.node == their.node => {}
                 Some(own) => {
-                    let (block, file) = (&source.block, source.name());
+                    let (block, file) = (&import.block, import.name());
                     let message = format!(
                         "the block `{block}` of `{file}` uses a block `{name}`, but `{name}` is a different \
                                  block here"
                     );
                     let hint = format!("rename the block at {}; the other one is at {}", own.key_span, their.key_span);
-                    return Err(source.error(message).with_hint(hint));
+                    return Err(import.error(message).with_hint(hint));
                 }
             }
         }

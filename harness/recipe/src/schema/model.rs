@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::InitDefaults;
+pub use crate::layers::Block;
 use crate::layers::Body;
-pub use crate::layers::body::Block;
 
 zoo_settings::settings! {
     /// The architecture.

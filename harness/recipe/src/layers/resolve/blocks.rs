@@ -8,7 +8,7 @@ use super::args::Args;
 use super::expander::{Expander, Scope};
 use super::place::Place;
 use crate::diagnostic::suggest_or;
-use crate::layers::body::{Block, Body};
+use crate::layers::{Block, Body};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 use crate::values::{Expression, Scalar};

@@ -6,8 +6,7 @@ use indexmap::IndexMap;
 
 use super::args::Args;
 use crate::diagnostic::{Diagnostic, suggest};
-use crate::layers::Module;
-use crate::layers::body::{Block, ResolvedLayer};
+use crate::layers::{Block, Module, ResolvedLayer};
 use crate::shape::Shapes;
 use crate::span::{ConfigPath, Span, SpanTable};
 use crate::values::{InitDefaults, Scalar};

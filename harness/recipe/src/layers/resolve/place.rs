@@ -6,8 +6,7 @@ use indexmap::IndexMap;
 
 use super::expander::{Expander, Scope};
 use crate::diagnostic::{Diagnostic, suggest_or};
-use crate::layers::Layer;
-use crate::layers::body::ResolvedLayer;
+use crate::layers::{Layer, ResolvedLayer};
 use crate::span::ConfigPath;
 use crate::values::InitDefaults;
 
