@@ -3,7 +3,7 @@
 use zoo_graph::{Graph, VariableRole};
 
 use crate::emit::code::Code;
-use crate::optimizer::matches;
+use crate::values::matches;
 
 /// A parameter of the network.
 #[derive(Clone)]

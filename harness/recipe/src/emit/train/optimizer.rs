@@ -6,8 +6,7 @@ use super::conditions::{Parameter, condition, parameters};
 use super::program::Program;
 use super::real;
 use crate::emit::code::Code;
-use crate::optimizer::matches;
-use crate::values::Training;
+use crate::values::{Training, matches};
 
 /// Weight decay, and factor on the learning rate.
 type Settings = (f64, f64);
