@@ -30,6 +30,7 @@ mod lower;
 mod merge;
 mod optimizer;
 mod overrides;
+mod python;
 mod reference;
 pub mod resolve;
 mod schedule;

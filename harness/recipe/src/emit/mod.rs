@@ -1,36 +1,17 @@
 //! Programs for other frameworks: a network as PyTorch.
 //!
-//! [`network`] walks through the resolved network as it is built: each layer says how it is written. The result are
-//! uses of classes; [`classes`] makes one class of uses that differ in numbers only, and [`print`] writes it.
+//! [`walk`] walks through the resolved network as it is built; what it writes is a program of [`crate::python`].
 
-mod at;
-mod blocks;
-mod classes;
-mod code;
-mod formula;
-mod forward;
-mod initial;
-mod network;
-mod number;
-mod print;
-mod python;
-mod repeat;
 mod train;
-mod usage;
+mod walk;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::python::{self, classes, drop_inputs, initial, print, trim};
 use crate::schema::InputShape;
 use crate::{ConfigPath, Recipe, ResolvedModel, lower};
 
-use usage::Usage;
-
-pub(crate) use at::{At, Given};
-pub(crate) use code::{Binding, Code, Piece, Var};
-pub(crate) use network::Emitter;
-pub(crate) use number::{Kind, Number};
-pub(crate) use train::{Judged, real};
 pub use train::{rules_of_step, train};
 
 /// Modules of the standard library, by what needs them, in the order of their imports.
@@ -145,7 +126,7 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let (graph, shapes) = lower::shapes(recipe, resolved)
         .map_err(|error| fail(Diagnostic::error(recipe.span("model"), ConfigPath::from("model"), error.to_string())))?;
-    let written = network::write(&recipe.model, resolved, &shapes).map_err(fail)?;
+    let written = walk::write(&recipe.model, resolved, &shapes).map_err(fail)?;
     let mut uses = written.uses;
     trim(&mut uses);
     drop_inputs(&mut uses);
@@ -206,114 +187,4 @@ pub fn model(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
 /// The name of the network's class.
 pub fn class_name(recipe: &Recipe) -> String {
     classes::camel(&recipe.name)
-}
-
-/// Results of classes that something needs, by the key of the class.
-type Needed = HashMap<String, HashSet<usize>>;
-
-/// Removes what nothing needs: calls, and results of classes.
-fn trim(uses: &mut Vec<Usage>) {
-    let mut needed = Needed::new();
-    needed.insert("model".to_owned(), (0..uses.last().map_or(0, |root| root.outputs.len())).collect());
-    loop {
-        let known = needed.clone();
-        let mut trimmed = uses.clone();
-        for index in (0..uses.len()).rev() {
-            trim_one(&mut trimmed, index, &mut needed);
-        }
-        if needed == known {
-            *uses = trimmed;
-            break;
-        }
-    }
-}
-
-/// Classes that do not need the present value do not get it.
-fn drop_inputs(uses: &mut [Usage]) {
-    loop {
-        let needs = |usage: &Usage| {
-            let x = usage.inputs[0].1;
-            let computed = usage.statements.iter().any(|statement| statement.code.values().contains(&x));
-            computed || usage.inputs.len() == 1 || usage.outputs.iter().any(|(_, var)| *var == x)
-        };
-        let needing: HashSet<String> =
-            uses.iter().filter(|usage| needs(usage)).map(|usage| usage.key.clone()).collect();
-        let mut dropped = vec![false; uses.len()];
-        for (usage, dropped) in uses.iter_mut().zip(&mut dropped) {
-            if !needing.contains(&usage.key) {
-                usage.inputs.remove(0);
-                *dropped = true;
-            }
-        }
-        if !dropped.contains(&true) {
-            return;
-        }
-        for usage in uses.iter_mut() {
-            let children = usage.children.iter();
-            let paths: HashSet<String> = children
-                .filter(|child| {
-                    let code = child.code.as_ref();
-                    code.is_some_and(|code| matches!(code.pieces[..], [Piece::New(inner)] if dropped[inner]))
-                })
-                .map(|child| child.path.clone())
-                .collect();
-            for statement in &mut usage.statements {
-                if let [Piece::Child(path), Piece::List(_, operands, _)] = &mut statement.code.pieces[..]
-                    && paths.contains(path)
-                {
-                    operands.remove(0);
-                }
-            }
-            forward::prune(usage);
-        }
-    }
-}
-
-fn trim_one(uses: &mut [Usage], index: usize, needed: &mut Needed) {
-    let mut wanted = needed.get(&uses[index].key).cloned().unwrap_or_default();
-    wanted.extend(0..uses[index].returns);
-    let mut place = 0;
-    uses[index].outputs.retain(|_| {
-        place += 1;
-        wanted.contains(&(place - 1))
-    });
-    forward::prune(&mut uses[index]);
-    let mut usage = uses[index].clone();
-    let outputs = usage.outputs.iter().map(|(_, var)| *var);
-    let used: HashSet<Var> =
-        usage.statements.iter().flat_map(|statement| statement.code.values()).chain(outputs).collect();
-    for child in &usage.children {
-        let Some(code) = &child.code else { continue };
-        let whole = match code.pieces[..] {
-            [Piece::New(inner)] => Some(uses[inner].key.clone()),
-            _ => None,
-        };
-        let mut inside = Vec::new();
-        code.visit(&mut |piece| {
-            if let Piece::New(inner) = piece {
-                inside.push(uses[*inner].key.clone());
-            }
-        });
-        for key in inside.into_iter().filter(|key| Some(key) != whole.as_ref()) {
-            needed.entry(key).or_default().insert(0);
-        }
-        let Some(key) = whole else { continue };
-        let inner =
-            code.pieces.first().and_then(|piece| if let Piece::New(inner) = piece { Some(*inner) } else { None });
-        let returns = inner.map_or(0, |inner| uses[inner].returns);
-        let results = needed.entry(key).or_default();
-        results.extend(0..returns);
-        let called = |code: &Code| matches!(code.pieces.first(), Some(Piece::Child(path)) if *path == child.path);
-        let calls = usage.statements.iter_mut().filter(|statement| called(&statement.code));
-        for call in calls {
-            let live = call.targets.iter().enumerate().filter(|(_, target)| used.contains(target));
-            results.extend(live.map(|(place, _)| place));
-            let mut place = 0;
-            call.targets.retain(|_| {
-                place += 1;
-                results.contains(&(place - 1))
-            });
-        }
-    }
-    uses[index] = usage;
 }

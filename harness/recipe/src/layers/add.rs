@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 
 /// Adds the value of a tap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

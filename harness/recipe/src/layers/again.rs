@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 /// Calls an earlier named module again, with the same parameters (a siamese network). Its taps then refer to this call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

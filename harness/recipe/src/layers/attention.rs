@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
+use crate::python::{At, Binding, Code, Piece, Var};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {

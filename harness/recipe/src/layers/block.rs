@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 use crate::values::Scalar;
 
 zoo_settings::settings! {

@@ -6,8 +6,8 @@ use super::resolve::Place;
 use super::{Module, Word};
 use crate::builder::{Builder, Mode};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
 use crate::lints::Lints;
+use crate::python::{At, Code, Var};
 use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {

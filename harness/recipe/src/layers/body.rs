@@ -11,7 +11,7 @@ use zoo_graph::{GraphError, ValueId};
 use super::Layer;
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{Emitter, Var};
+use crate::python::{Emitter, Var};
 use crate::site::Site;
 use crate::span::{ConfigPath, Span};
 use crate::tree::Node;

@@ -5,7 +5,7 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Var};
+use crate::python::{At, Binding, Code, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {

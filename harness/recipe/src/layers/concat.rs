@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Concatenates several branches of the same input along an axis, in order.

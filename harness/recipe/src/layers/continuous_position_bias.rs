@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Module, RelativePositionBias, Word, relative_position_bias};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Pair, Size, WeightInit};
 
 zoo_settings::settings! {

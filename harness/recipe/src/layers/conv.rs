@@ -7,7 +7,7 @@ use super::window::{self, one};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair, Size, WeightInit};
 
 zoo_settings::settings! {

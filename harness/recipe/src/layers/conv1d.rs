@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Count, Size, WeightInit};
 
 zoo_settings::settings! {

@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Kind, Number, Var};
+use crate::python::{At, Binding, Code, Kind, Number, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {

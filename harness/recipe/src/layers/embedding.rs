@@ -5,7 +5,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Count, Size};
 
 zoo_settings::settings! {

@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 /// Continues from the value of a tap or an input of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv

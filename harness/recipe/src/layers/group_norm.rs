@@ -6,7 +6,7 @@ use super::layer_norm::normalised;
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {

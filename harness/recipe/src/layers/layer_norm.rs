@@ -6,7 +6,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 use super::{Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {

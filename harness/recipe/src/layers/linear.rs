@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {

@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Module, Word};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
+use crate::python::{At, Binding, Code, Piece, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {

@@ -5,7 +5,7 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Number, Var};
+use crate::python::{At, Code, Number, Var};
 use crate::values::Pair;
 
 zoo_settings::settings! {

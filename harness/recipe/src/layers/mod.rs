@@ -100,8 +100,8 @@ use zoo_graph::{GraphError, ValueId};
 
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
 use crate::lints::Lints;
+use crate::python::{At, Var};
 use resolve::Place;
 
 /// The enum of all layers, and the dispatch to each.

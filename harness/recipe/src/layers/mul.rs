@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 
 /// Multiplies by the value of a tap, which is broadcast along axes of one element (`[C, 1, 1]` gates `[C, H, W]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init:
 use super::{Module, Word};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
+use crate::python::{At, Binding, Code, Piece, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {

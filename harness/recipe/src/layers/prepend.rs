@@ -5,7 +5,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
+use crate::python::{At, Binding, Code, Piece, Var};
 
 zoo_settings::settings! {
     /// Prepends a learned token to `[T, E]` (the class token of vision transformers). Its name is the name of the

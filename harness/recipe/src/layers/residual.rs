@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Sum of two branches of the same input: main(x) + shortcut(x).

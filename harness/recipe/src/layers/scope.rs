@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Layers under a common name that is not called as a module itself.

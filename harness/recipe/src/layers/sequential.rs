@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's

@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Body, Description, Layer, Module, Sequential, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Given, Var};
+use crate::python::{At, Given, Var};
 use crate::values::{Repeat, Scalar};
 
 zoo_settings::settings! {

@@ -8,7 +8,7 @@ use super::resolve::Place;
 use super::{Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
+use crate::python::{At, Var};
 
 /// Stores the current value under a name, for `from` and other layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@ use super::window::one;
 use super::{Description, Module, Step, Word, Work, window};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::Pair;
 
 zoo_settings::settings! {

@@ -3,7 +3,7 @@
 use zoo_graph::ops;
 
 use super::resolve::Place;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair};
 
 /// A window as the graph has it.

@@ -7,7 +7,7 @@ use super::roll::rolled;
 use super::{Body, Description, Module, Word, window};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 use crate::values::{Count, Pair};
 
 zoo_settings::settings! {

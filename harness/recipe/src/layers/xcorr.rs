@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Depth-wise cross-correlation with a tap, without padding: each channel of the current value with the same

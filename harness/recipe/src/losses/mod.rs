@@ -55,7 +55,7 @@ use zoo_graph::GraphError;
 
 use crate::builder::{LABEL, Terms};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{Binding, Code, Judged, real};
+use crate::python::{Binding, Code, Judged, real};
 
 macro_rules! losses {
     ($($(#[doc = $doc:literal])+ $tag:ident: $term:ident,)+) => {

@@ -54,7 +54,7 @@ use zoo_graph::{
     ops::{Assign, DecayTerm, Group, LongestStep, Update},
 };
 
-use crate::{diagnostic::Finding, emit::real};
+use crate::{diagnostic::Finding, python::real};
 
 macro_rules! optimizers {
     ($($(#[doc = $doc:literal])+ $tag:ident: $rule:ident,)+) => {

@@ -35,7 +35,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Finding;
-use crate::emit::real;
+use crate::python::real;
 use decay::emit_decay;
 use time::Clock;
 

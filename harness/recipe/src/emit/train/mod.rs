@@ -4,7 +4,6 @@
 //! [`transforms`]. The parts of the program that a recipe does not need are left out.
 
 mod averages;
-mod conditions;
 mod data;
 mod evaluate;
 mod loss;
@@ -16,9 +15,8 @@ mod steps;
 mod transforms;
 mod whiten;
 
-pub(crate) use loss::Judged;
-
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::python::real;
 use crate::schedule::SHARE;
 use crate::{BuildOptions, ConfigPath, Recipe, ResolvedModel, build};
 
@@ -82,11 +80,6 @@ fn rate(program: &mut Program<'_>) {
         text += &format!("    {line}\n");
     }
     program.add(&text);
-}
-
-/// A number as Python.
-pub(crate) fn real(value: f64) -> String {
-    super::number::plain(value, super::number::Kind::Real)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::conditions::{Parameter, condition, parameters};
 use super::program::Program;
 use super::real;
-use crate::emit::code::Code;
+use crate::python::{Code, Parameter, condition, parameters};
 use crate::values::{Training, matches};
 
 /// Weight decay, and factor on the learning rate.

@@ -4,7 +4,7 @@ use zoo_graph::Graph;
 
 use crate::Recipe;
 use crate::diagnostic::Diagnostic;
-use crate::emit::classes::camel;
+use crate::python::classes::camel;
 
 /// Imports, by what needs them: a text of the program. In the order of the file; an empty line divides sections.
 const IMPORTS: &[(&str, &str)] = &[

@@ -1,49 +1,17 @@
-//! The walk through a resolved network that writes its modules and calls as Python.
+//! The program of a network while it is written: the classes around the present value, and what they have so far.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
 
-use super::at::At;
 use super::code::{Binding, Code, Piece, Var};
 use super::number::{Kind, Number};
 use super::usage::{Child, Statement, Usage, Value};
-use crate::diagnostic::Diagnostic;
-use crate::resolve::ResolvedModel;
-use crate::schema::Model;
-use crate::site::Site;
 use crate::values::{Expression, Scalar};
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
-pub(super) type Exports = BTreeSet<(String, String)>;
-
-/// The network as uses of classes; the last is the whole.
-pub(super) struct Written {
-    /// Classes in use, those inside before those around them.
-    pub uses: Vec<Usage>,
-    /// Functions that the program defines.
-    pub helpers: BTreeSet<&'static str>,
-    /// Parameters whose name stands for that of another: `lm_head.weight`, `transformer.wte.weight`.
-    pub ties: Vec<(String, String)>,
-    /// Classes of modules by full name; constructors of parameters.
-    pub modules: BTreeMap<String, String>,
-}
-
-/// Writes the network. `shapes` are those of the input and the output of each layer, in the order of their calls.
-pub(super) fn write(model: &Model, resolved: &ResolvedModel, shapes: &[[Shape; 2]]) -> Result<Written, Diagnostic> {
-    let mut exports = Exports::new();
-    loop {
-        let mut emitter = Emitter::new(model, shapes, &exports);
-        emitter.root(resolved)?;
-        let more = std::mem::take(&mut emitter.wanted);
-        if more.is_subset(&exports) {
-            let Emitter { uses, helpers, ties, modules, .. } = emitter;
-            return Ok(Written { uses, helpers, ties, modules });
-        }
-        exports.extend(more);
-    }
-}
+pub(crate) type Exports = BTreeSet<(String, String)>;
 
 /// Where the value of a tap is.
 #[derive(Clone)]
@@ -56,27 +24,37 @@ pub(super) struct Home {
 
 /// The program that is being written.
 pub(crate) struct Emitter<'a> {
-    pub(super) model: &'a Model,
+    /// The arguments that blocks declare, with their defaults.
+    pub(super) blocks: HashMap<&'a str, &'a IndexMap<String, Option<Scalar>>>,
     shapes: &'a [[Shape; 2]],
     /// The next of `shapes`.
     next: usize,
     exports: &'a Exports,
-    wanted: Exports,
+    pub(crate) wanted: Exports,
     pub(super) frames: Vec<Usage>,
-    uses: Vec<Usage>,
+    /// Classes in use, those inside before those around them; the last is the whole.
+    pub(crate) uses: Vec<Usage>,
     pub(super) taps: HashMap<String, Home>,
-    pub(super) helpers: BTreeSet<&'static str>,
-    pub(super) ties: Vec<(String, String)>,
+    /// Functions that the program defines.
+    pub(crate) helpers: BTreeSet<&'static str>,
+    /// Parameters whose name stands for that of another: `lm_head.weight`, `transformer.wte.weight`.
+    pub(crate) ties: Vec<(String, String)>,
     /// Classes of modules by full name; constructors of parameters.
-    pub(super) modules: BTreeMap<String, String>,
+    pub(crate) modules: BTreeMap<String, String>,
     /// Rows of tables, by the full name of the parameter, with the prefix of the class that has them.
     pub(super) tables: HashMap<String, (String, Number)>,
 }
 
 impl<'a> Emitter<'a> {
-    fn new(model: &'a Model, shapes: &'a [[Shape; 2]], exports: &'a Exports) -> Self {
+    /// A program without content. `shapes` are those of the input and the output of each layer, in the order of their
+    /// calls; `exports` are what classes hand out.
+    pub(crate) fn new(
+        blocks: impl Iterator<Item = (&'a str, &'a IndexMap<String, Option<Scalar>>)>,
+        shapes: &'a [[Shape; 2]],
+        exports: &'a Exports,
+    ) -> Self {
         Self {
-            model,
+            blocks: blocks.collect(),
             shapes,
             next: 0,
             exports,
@@ -91,31 +69,32 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn root(&mut self, resolved: &ResolvedModel) -> Result<(), Diagnostic> {
+    /// Enters the network.
+    pub(crate) fn start(&mut self, classes: usize, inputs: impl Iterator<Item = (&'a str, Vec<usize>)>) {
         let mut root = Usage::new("model", "", "");
-        let classes = Scalar::Int(self.model.classes as i64);
-        let number = Number::count(self.model.classes);
-        root.arguments.insert("num_classes".into(), (number, Some(classes)));
+        let default = Scalar::Int(classes as i64);
+        root.arguments.insert("num_classes".into(), (Number::count(classes), Some(default)));
         self.frames.push(root);
-        for (name, input) in &resolved.inputs {
-            let batch = std::iter::once(Number::count(1));
-            let dims = batch.chain(input.extents().iter().map(|extent| Number::count(extent.0))).collect();
-            let var = self.frame().value(Value { dims, hint: Some(name.clone()) });
-            self.frame().inputs.push((name.clone(), var));
+        for (name, extents) in inputs {
+            let dims = std::iter::once(1).chain(extents).map(Number::count).collect();
+            let var = self.frame().value(Value { dims, hint: Some(name.to_owned()) });
+            self.frame().inputs.push((name.to_owned(), var));
             self.keep(name, var);
         }
-        let y = resolved.body.iter().try_fold(Var(0), |x, layer| layer.emit(self, x))?;
-        if resolved.outputs.is_empty() {
+    }
+
+    /// Leaves the network, whose last value is `y`, with taps under other names as results, if there are some.
+    pub(crate) fn finish(&mut self, y: Var, outputs: &IndexMap<String, String>) {
+        if outputs.is_empty() {
             self.frame().outputs = vec![("logits".into(), y)];
         }
-        for (name, tap) in &resolved.outputs {
+        for (name, tap) in outputs {
             let var = self.tapped(tap);
             self.frame().values[var.0].hint.get_or_insert_with(|| name.clone());
             self.frame().outputs.push((name.clone(), var));
         }
         let root = self.frames.pop();
         self.uses.extend(root);
-        Ok(())
     }
 
     pub(super) fn frame(&mut self) -> &mut Usage {
@@ -144,25 +123,6 @@ impl<'a> Emitter<'a> {
         target
     }
 
-    /// A layer from a value: `write` writes it at its place.
-    pub fn layer(
-        &mut self,
-        layer: Site<'_>,
-        x: Var,
-        write: impl FnOnce(&mut At<'_, '_>) -> Result<Var, Diagnostic>,
-    ) -> Result<Var, Diagnostic> {
-        let [input, output] = self.shape();
-        let known = self.frame().values.len();
-        let mut at = At { emitter: self, layer, x, input, output: output.clone(), out: None };
-        let y = write(&mut at)?;
-        let out = at.out.take();
-        if y.0 >= known && self.frame().values[y.0].dims.is_empty() {
-            let dims = self.dims(x, &output, out);
-            self.frame().values[y.0].dims = dims;
-        }
-        Ok(y)
-    }
-
     /// Whether another module has this path, in place of which this one may be switched on.
     pub(super) fn is_variant(&mut self, path: &str, when: Option<&String>) -> bool {
         let other = |child: &Child| child.path == path && child.when.as_ref() != when;
@@ -176,7 +136,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The extents of a result: those of the operand where they stay, and what the layer says of its channels.
-    fn dims(&mut self, x: Var, output: &Shape, out: Option<Number>) -> Vec<Number> {
+    pub(super) fn dims(&mut self, x: Var, output: &Shape, out: Option<Number>) -> Vec<Number> {
         let before = self.frame().values[x.0].dims.clone();
         let same = |axis: usize, extent: usize| {
             let equal = |number: &&Number| number.value == extent as f64 && !number.is_literal();

@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use indexmap::IndexMap;
 
 use super::code::{Binding, Code, Piece};
+use super::names::legal;
 use super::number::{Kind, Number};
-use super::python::legal;
 use super::repeat::fold;
 use super::usage::Usage;
 use crate::values::Scalar;
 
 /// A class of the program.
-pub(super) struct Class {
+pub(crate) struct Class {
     /// Its name.
     pub name: String,
     /// Arguments of its constructor.
@@ -23,7 +23,7 @@ pub(super) struct Class {
 
 /// An argument of a constructor.
 #[derive(Clone)]
-pub(super) struct Argument {
+pub(crate) struct Argument {
     /// Its name.
     pub name: String,
     /// Its type.
@@ -44,7 +44,7 @@ const SHAPES: [&str; 4] = ["in_channels", "dim", "in_features", "skip_channels"]
 
 /// The classes, each after those it contains; the last is the network, called `name`. `defined` are the names of other
 /// classes and functions of the program.
-pub(super) fn classes(uses: Vec<Usage>, name: &str, defined: &HashSet<String>) -> Vec<Class> {
+pub(crate) fn classes(uses: Vec<Usage>, name: &str, defined: &HashSet<String>) -> Vec<Class> {
     let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
     for (index, usage) in uses.iter().enumerate() {
         groups.entry(stem(&usage.key).to_owned()).or_default().push(index);
@@ -196,7 +196,7 @@ impl Builder {
 }
 
 /// `encoder_block` as `EncoderBlock`.
-pub(super) fn camel(name: &str) -> String {
+pub(crate) fn camel(name: &str) -> String {
     let mut out = String::new();
     let mut start = true;
     for c in name.chars() {

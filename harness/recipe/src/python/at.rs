@@ -4,9 +4,9 @@ use indexmap::IndexMap;
 use zoo_graph::Shape;
 
 use super::code::{Binding, Code, Piece, Var};
-use super::network::{Emitter, Home};
+use super::emitter::{Emitter, Home};
+use super::names::is_attribute;
 use super::number::{Kind, Number};
-use super::python::is_attribute;
 use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
 use crate::site::Site;
@@ -321,5 +321,26 @@ impl<'a> At<'_, 'a> {
         write(self.emitter, self.x)?;
         self.emitter.frame().statements.truncate(before);
         Ok(())
+    }
+}
+
+impl Emitter<'_> {
+    /// A layer from a value: `write` writes it at its place.
+    pub fn layer(
+        &mut self,
+        layer: Site<'_>,
+        x: Var,
+        write: impl FnOnce(&mut At<'_, '_>) -> Result<Var, Diagnostic>,
+    ) -> Result<Var, Diagnostic> {
+        let [input, output] = self.shape();
+        let known = self.frame().values.len();
+        let mut at = At { emitter: self, layer, x, input, output: output.clone(), out: None };
+        let y = write(&mut at)?;
+        let out = at.out.take();
+        if y.0 >= known && self.frame().values[y.0].dims.is_empty() {
+            let dims = self.dims(x, &output, out);
+            self.frame().values[y.0].dims = dims;
+        }
+        Ok(y)
     }
 }

@@ -2,12 +2,12 @@
 
 use zoo_graph::{Graph, VariableRole};
 
-use crate::emit::code::Code;
+use super::code::Code;
 use crate::values::matches;
 
 /// A parameter of the network.
 #[derive(Clone)]
-pub(super) struct Parameter {
+pub(crate) struct Parameter {
     /// Its name in the state_dict.
     pub name: String,
     /// Its role.
@@ -17,7 +17,7 @@ pub(super) struct Parameter {
 }
 
 /// All parameters of a graph.
-pub(super) fn parameters(graph: &Graph) -> Vec<Parameter> {
+pub(crate) fn parameters(graph: &Graph) -> Vec<Parameter> {
     let of = |variable: &zoo_graph::Variable| Parameter {
         name: variable.name.clone(),
         role: variable.role.clone(),
@@ -34,7 +34,7 @@ struct Condition {
 
 /// A condition that holds for exactly the `chosen` ones of these parameters: the simplest of those that the number of
 /// axes, the kind of parameter, and `patterns` give; otherwise a list of names.
-pub(super) fn condition(of: &[Parameter], chosen: &[bool], patterns: &[&[String]]) -> Code {
+pub(crate) fn condition(of: &[Parameter], chosen: &[bool], patterns: &[&[String]]) -> Code {
     let mut known: Vec<Condition> = Vec::new();
     let mut add = |text: &str, holds: &dyn Fn(&Parameter) -> bool| {
         known.push(Condition { text: text.to_owned(), holds: of.iter().map(holds).collect() });

@@ -98,7 +98,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// The functions and classes that a text defines.
-pub(super) fn defined(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn defined(text: &str) -> impl Iterator<Item = String> {
     let names = text.lines().filter_map(|line| line.strip_prefix("def ").or_else(|| line.strip_prefix("class ")));
     names.filter_map(|rest| rest.split(['(', ':']).next().map(str::to_owned))
 }

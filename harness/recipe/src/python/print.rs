@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use super::classes::{Argument, Class, tight};
 use super::code::{COLUMNS, Code, Holder, Piece};
 use super::forward::forward;
+use super::names::{is_identifier, legal};
 use super::number::{Kind, Number, plain};
-use super::python::{is_identifier, legal};
 use super::repeat::progression;
 use super::usage::{Child, Usage};
 
 /// The lines of a class. `doc` is its docstring, `defined` are the functions of the program, `more` are lines at the end
 /// of its constructor and methods after it.
-pub(super) fn class(
+pub(crate) fn class(
     class: &Class,
     doc: &str,
     root: bool,
@@ -71,7 +71,7 @@ pub(super) fn class(
 }
 
 /// Lines of a docstring that fit.
-pub(super) fn docstring(text: &str, indent: usize, out: &mut Vec<String>) {
+pub(crate) fn docstring(text: &str, indent: usize, out: &mut Vec<String>) {
     let margin = " ".repeat(indent);
     let text = text.replace('\\', "/").replace('"', "'");
     let mut lines = vec![format!("{margin}\"\"\"")];

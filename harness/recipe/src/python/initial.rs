@@ -21,7 +21,7 @@ struct Rule {
 
 /// The lines of `initialize`, or none if PyTorch draws all values as the recipe does. `modules` are the classes of
 /// modules, and `nn.Parameter` with its constructor for parameters, by full name; `ties` are parameters that are others.
-pub(super) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[(String, String)]) -> Vec<String> {
+pub(crate) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[(String, String)]) -> Vec<String> {
     let rules = rules(graph, modules);
     let mut of_all: IndexMap<(String, String), (Init, usize)> = IndexMap::new();
     for rule in rules.iter().filter(|rule| !rule.leaf.is_empty()) {

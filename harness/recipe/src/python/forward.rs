@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
-use super::python::is_taken;
+use super::names::is_taken;
 use super::usage::{Repeat, Statement, Usage};
 
 /// Longest expression into which others are written.

@@ -251,6 +251,11 @@ pub(crate) fn plain(value: f64, kind: Kind) -> String {
     }
 }
 
+/// A real number as Python.
+pub(crate) fn real(value: f64) -> String {
+    plain(value, Kind::Real)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::at::{At, Given};
 use super::code::{Holder, Var};
-use super::network::Emitter;
+use super::emitter::Emitter;
 use super::number::Number;
 use super::usage::Usage;
 use crate::diagnostic::Diagnostic;
@@ -70,7 +70,7 @@ impl At<'_, '_> {
     fn usage(&mut self, block: &str, path: &str, arguments: BTreeMap<String, Number>) -> Usage {
         let prefix = format!("{}{path}.", self.emitter.frame().prefix);
         let mut usage = Usage::new(block, block, &prefix);
-        for (name, default) in self.emitter.model.blocks.get(block).into_iter().flat_map(|block| &block.args) {
+        for (name, default) in self.emitter.blocks.get(block).copied().into_iter().flatten() {
             if let Some(number) = arguments.get(name) {
                 usage.arguments.insert(name.clone(), (number.clone(), *default));
             }
@@ -84,13 +84,12 @@ impl At<'_, '_> {
     /// Arguments of a block as numbers of the class around it.
     fn arguments(&mut self, block: &str, given: &Given) -> BTreeMap<String, Number> {
         let mut arguments = BTreeMap::new();
-        let declared = self.emitter.model.blocks.get(block);
-        for (name, default) in declared.into_iter().flat_map(|block| block.args.clone()) {
-            let Some(value) = given.get(&name).map(|(value, _)| *value).or(default) else { continue };
+        for (name, default) in self.emitter.blocks.get(block).copied().into_iter().flatten() {
+            let Some(value) = given.get(name).map(|(value, _)| *value).or(*default) else { continue };
             let number = Number::scalar(value);
-            let written = given.get(&name).and_then(|(_, key)| self.layer.expressions.get(&format!("{key}.{name}")));
+            let written = given.get(name).and_then(|(_, key)| self.layer.expressions.get(&format!("{key}.{name}")));
             let written = written.cloned().and_then(|text| self.expression(&text, number.value, number.kind));
-            arguments.insert(name, written.unwrap_or(number));
+            arguments.insert(name.clone(), written.unwrap_or(number));
         }
         if let Some(classes) = self.emitter.frame().symbols().get("classes") {
             arguments.insert("classes".into(), classes.clone());

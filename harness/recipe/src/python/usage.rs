@@ -10,7 +10,7 @@ use crate::values::{Expression, Scalar};
 
 /// A use of a class, with the values of this use.
 #[derive(Clone, Debug)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// The same for all uses of one class: the name of the block, or the place of the layer in the recipe.
     pub key: String,
     /// What the class is named after.
@@ -45,7 +45,7 @@ pub(super) struct Usage {
 
 /// A module or a parameter of a class.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Child {
+pub(crate) struct Child {
     /// Its name within the class, with dots if it is inside others.
     pub path: String,
     /// What makes it; `None` if it is switched off in this use.
@@ -60,7 +60,7 @@ pub(super) struct Child {
 
 /// Modules, or calls, that differ in their number.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Repeat {
+pub(crate) struct Repeat {
     /// The first number.
     pub start: usize,
     /// How many there are.
@@ -69,7 +69,7 @@ pub(super) struct Repeat {
 
 /// `targets = code`
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Statement {
+pub(crate) struct Statement {
     /// What is computed.
     pub targets: Vec<Var>,
     /// How.
@@ -80,7 +80,7 @@ pub(super) struct Statement {
 
 /// A value of `forward`.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub(crate) struct Value {
     /// Its extents, batch included.
     pub dims: Vec<Number>,
     /// A name for it.
@@ -275,7 +275,7 @@ impl Usage {
 /// `code if when else other`
 fn either(code: Code, when: &str, other: Code) -> Code {
     let mut pieces = code.pieces;
-    pieces.push(Piece::Text(format!(" if {} else ", super::python::legal(when))));
+    pieces.push(Piece::Text(format!(" if {} else ", super::names::legal(when))));
     pieces.extend(other.pieces);
     Code { pieces, binding: Binding::Loose }
 }
