@@ -19,6 +19,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "harness/onnx/src",
     "harness/pages/src",
     "harness/ranks/src",
+    "harness/recipe/src",
     "harness/tensors/src",
     "harness/train/src",
 ];
