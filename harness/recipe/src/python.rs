@@ -28,4 +28,3 @@ pub(crate) use judged::Judged;
 pub(crate) use names::defined;
 pub(crate) use number::{Kind, Number, real};
 pub(crate) use trim::{drop_inputs, trim};
-pub(crate) use usage::Usage;

@@ -82,19 +82,9 @@ impl Terms<'_> {
         self.ignored.iter().filter(|(labels, _)| *labels == LABEL).map(|(_, label)| *label).max()
     }
 
-    /// Number of classes of the model.
-    pub fn classes(&self) -> usize {
-        self.classes
-    }
-
     /// Element type of everything that is computed.
     pub fn dtype(&self) -> DType {
         self.options.dtype
-    }
-
-    /// Whether images are mixed, and have a second class.
-    pub fn mixed(&self) -> bool {
-        self.mixed
     }
 
     /// Samples of the step.

@@ -99,8 +99,8 @@ pub(super) fn class_numbers(
     whole: &Shape,
     ignored: Option<u32>,
 ) -> Result<ValueId, GraphError> {
-    let places = at.classes().max(ignored.map_or(0, |label| label as usize + 1));
-    let labels = at.labels(LABEL, whole, (at.classes(), ignored))?;
+    let places = at.classes.max(ignored.map_or(0, |label| label as usize + 1));
+    let labels = at.labels(LABEL, whole, (at.classes, ignored))?;
     if places > MOST_PLACES {
         let message = format!("labels as numbers are below {MOST_PLACES}, but {} is ignored", places - 1);
         return Err(at.refuse(message));

@@ -29,7 +29,9 @@ pub(crate) struct Emitter<'a> {
     shapes: &'a [[Shape; 2]],
     /// The next of `shapes`.
     next: usize,
-    exports: &'a Exports,
+    /// What classes hand out.
+    pub(crate) exports: Exports,
+    /// What they would have to hand out.
     pub(crate) wanted: Exports,
     pub(super) frames: Vec<Usage>,
     /// Classes in use, those inside before those around them; the last is the whole.
@@ -51,7 +53,7 @@ impl<'a> Emitter<'a> {
     pub(crate) fn new(
         blocks: impl Iterator<Item = (&'a str, &'a IndexMap<String, Option<Scalar>>)>,
         shapes: &'a [[Shape; 2]],
-        exports: &'a Exports,
+        exports: Exports,
     ) -> Self {
         Self {
             blocks: blocks.collect(),
@@ -70,7 +72,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Enters the network.
-    pub(crate) fn start(&mut self, classes: usize, inputs: impl Iterator<Item = (&'a str, Vec<usize>)>) {
+    pub(crate) fn start<'i>(&mut self, classes: usize, inputs: impl Iterator<Item = (&'i str, Vec<usize>)>) {
         let mut root = Usage::new("model", "", "");
         let default = Scalar::Int(classes as i64);
         root.arguments.insert("num_classes".into(), (Number::count(classes), Some(default)));

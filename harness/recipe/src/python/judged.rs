@@ -40,11 +40,6 @@ impl Judged<'_> {
         Ok((text, self.graph.ty(*value).shape.clone()))
     }
 
-    /// Whether images are mixed, and have a second class.
-    pub fn mixed(&self) -> bool {
-        self.mixed
-    }
-
     /// Adds a function that a term calls.
     pub fn function(&mut self, text: &'static str) {
         self.texts.push(text);
