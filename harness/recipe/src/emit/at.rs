@@ -112,7 +112,7 @@ impl At<'_, '_> {
 
     /// Notes a function that the program defines.
     pub fn helper(&mut self, text: &'static str) {
-        self.emitter.helpers.insert(text);
+        self.emitter.helper(text);
     }
 
     /// The path of the layer's module within the class.
@@ -123,12 +123,14 @@ impl At<'_, '_> {
 
     pub(super) fn own_path(&mut self) -> Result<String, Diagnostic> {
         if !self.layer.is_module {
-            return Err(self.refuse("a layer named `.` has no form in PyTorch yet"));
+            return Err(self.refuse("a layer named `.` has no form as a module yet"));
         }
         match self.path() {
-            Some(path) if path.split('.').any(is_attribute) => Err(self.refuse(format!(
-                "every module of PyTorch has an attribute of a name in `{path}`: choose another name"
-            ))),
+            Some(path) if path.split('.').any(|name| is_attribute(name, self.emitter.dialect)) => {
+                let framework = self.emitter.dialect.name();
+                let message = "has an attribute of a name in";
+                Err(self.refuse(format!("every module of {framework} {message} `{path}`: choose another name")))
+            }
             Some(path) => Ok(path),
             None => Err(self.refuse("a module of another class cannot be called here")),
         }
@@ -203,6 +205,7 @@ impl At<'_, '_> {
 
     /// Expressions with several results.
     pub fn functions(&mut self, code: Code, results: usize) -> Vec<Var> {
+        let code = self.emitter.worded(code);
         let targets: Vec<Var> = (0..results).map(|_| self.fresh()).collect();
         self.emitter.frame().statements.push(Statement { targets: targets.clone(), code, repeat: None });
         targets
@@ -238,8 +241,9 @@ impl At<'_, '_> {
         let owner = self.emitter.frames.iter().rposition(|frame| full.starts_with(&frame.prefix));
         let Some(owner) = owner else { return Err(self.refuse(format!("`{full}` belongs to another class"))) };
         let innermost = owner + 1 == self.emitter.frames.len();
+        let spelt = self.emitter.spelt(full);
         let frame = &mut self.emitter.frames[owner];
-        let pieces = vec![Piece::Child(full[frame.prefix.len()..].to_owned())];
+        let pieces = vec![Piece::Child(spelt[frame.prefix.len()..].to_owned())];
         let code = Code { pieces, binding: Binding::Tight };
         if innermost {
             return Ok(code);
@@ -268,6 +272,7 @@ impl At<'_, '_> {
 
     /// Declares that a parameter is another one under a second name.
     pub fn tie(&mut self, name: String, other: String) {
+        let other = self.emitter.spelt(&other);
         self.emitter.ties.push((name, other));
     }
 

@@ -7,6 +7,8 @@ use zoo_graph::Shape;
 
 use super::at::{At, switch};
 use super::code::{Binding, Code, Piece, Var};
+use super::dialect::Dialect;
+use super::mindspore;
 use super::number::{Kind, Number};
 use super::usage::{Child, Statement, Usage, Value};
 use crate::diagnostic::Diagnostic;
@@ -30,10 +32,15 @@ pub(super) struct Written {
 }
 
 /// Writes the network. `shapes` are those of the input and the output of each layer, in the order of their calls.
-pub(super) fn write(model: &Model, resolved: &ResolvedModel, shapes: &[[Shape; 2]]) -> Result<Written, Diagnostic> {
+pub(super) fn write(
+    dialect: Dialect,
+    model: &Model,
+    resolved: &ResolvedModel,
+    shapes: &[[Shape; 2]],
+) -> Result<Written, Diagnostic> {
     let mut exports = Exports::new();
     loop {
-        let mut emitter = Emitter::new(model, shapes, &exports);
+        let mut emitter = Emitter::new(dialect, model, shapes, &exports);
         emitter.root(resolved)?;
         let more = std::mem::take(&mut emitter.wanted);
         if more.is_subset(&exports) {
@@ -55,6 +62,9 @@ pub(super) struct Home {
 
 /// The program that is being written.
 pub(crate) struct Emitter<'a> {
+    pub(super) dialect: Dialect,
+    /// Why the layer under way has no form in the dialect.
+    refused: Option<String>,
     pub(super) model: &'a Model,
     shapes: &'a [[Shape; 2]],
     /// The next of `shapes`.
@@ -73,8 +83,10 @@ pub(crate) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(model: &'a Model, shapes: &'a [[Shape; 2]], exports: &'a Exports) -> Self {
+    fn new(dialect: Dialect, model: &'a Model, shapes: &'a [[Shape; 2]], exports: &'a Exports) -> Self {
         Self {
+            dialect,
+            refused: None,
             model,
             shapes,
             next: 0,
@@ -163,6 +175,9 @@ impl<'a> Emitter<'a> {
         let mut at = At { emitter: self, layer, x, input, output: output.clone(), out: None };
         let y = layer.kind.emit(&mut at)?;
         let out = at.out.take();
+        if let Some(reason) = at.emitter.refused.take() {
+            return Err(at.refuse(reason));
+        }
         if y.0 >= known && self.frame().values[y.0].dims.is_empty() {
             let dims = self.dims(x, &output, out);
             self.frame().values[y.0].dims = dims;
@@ -389,9 +404,46 @@ impl<'a> Emitter<'a> {
 
     /// An expression.
     pub fn function(&mut self, code: Code) -> Var {
+        let code = self.worded(code);
         let target = self.frame().value(Value { dims: Vec::new(), hint: None });
         self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
         target
+    }
+
+    /// An expression in the words of the dialect.
+    pub(super) fn worded(&mut self, code: Code) -> Code {
+        match self.dialect {
+            Dialect::PyTorch => code,
+            Dialect::MindSpore => match mindspore::code(&code) {
+                Ok((code, helpers)) => {
+                    self.helpers.extend(helpers);
+                    code
+                }
+                Err(reason) => {
+                    self.refused.get_or_insert(reason);
+                    code
+                }
+            },
+        }
+    }
+
+    /// The name of a parameter in the dialect.
+    pub(super) fn spelt(&self, parameter: &str) -> String {
+        match self.dialect {
+            Dialect::PyTorch => parameter.to_owned(),
+            Dialect::MindSpore => mindspore::parameter(parameter, &self.modules),
+        }
+    }
+
+    /// Notes a function that the program defines.
+    pub(super) fn helper(&mut self, text: &'static str) {
+        match self.dialect {
+            Dialect::PyTorch => _ = self.helpers.insert(text),
+            Dialect::MindSpore => match mindspore::helper(text) {
+                Ok(text) => _ = self.helpers.insert(text),
+                Err(reason) => _ = self.refused.get_or_insert(reason),
+            },
+        }
     }
 
     /// As [`Self::function`], for a result with the extents of another value.
@@ -419,8 +471,10 @@ impl<'a> Emitter<'a> {
     pub(super) fn register(&mut self, path: &str, code: Option<Code>, when: Option<String>) {
         if self.frame().children.iter().all(|child| child.path != path || child.when != when) {
             let full = format!("{}{path}", self.frame().prefix);
+            let code = code.map(|code| self.worded(code));
             if let Some(Piece::Text(class)) = code.as_ref().and_then(|code| code.pieces.first()) {
-                let whole = if class == "nn.Parameter" { code.as_ref().map(Code::flat) } else { None };
+                let is_parameter = class == self.dialect.style().parameter;
+                let whole = if is_parameter { code.as_ref().map(Code::flat) } else { None };
                 self.modules.insert(full, whole.unwrap_or_else(|| class.clone()));
             }
             self.frame().children.push(Child { path: path.to_owned(), code, when, parameter: false, repeat: None });

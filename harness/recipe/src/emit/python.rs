@@ -1,5 +1,7 @@
 //! Names in Python: those that are taken, and how others become legal.
 
+use super::dialect::Dialect;
+
 /// Words of the language (Python 3.12, keyword.kwlist).
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
@@ -8,7 +10,8 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// What the functions of a program use under these names.
-const USED: [&str; 9] = ["self", "nn", "torch", "functional", "math", "range", "i", "stochastic_depth", "super"];
+const USED: [&str; 10] =
+    ["self", "nn", "torch", "functional", "ops", "math", "range", "i", "stochastic_depth", "super"];
 
 /// Attributes of every module (nn.Module of PyTorch 2.15, without those with an underscore), and methods of
 /// `nn.ModuleDict` and `nn.Sequential`: no module can have these names.
@@ -85,9 +88,12 @@ pub(super) fn is_taken(name: &str) -> bool {
     KEYWORDS.contains(&name) || USED.contains(&name)
 }
 
-/// Whether every module has an attribute of this name.
-pub(super) fn is_attribute(name: &str) -> bool {
-    ATTRIBUTES.contains(&name)
+/// Whether every module of a framework has an attribute of this name.
+pub(super) fn is_attribute(name: &str, dialect: Dialect) -> bool {
+    match dialect {
+        Dialect::PyTorch => ATTRIBUTES.contains(&name),
+        Dialect::MindSpore => super::mindspore::is_attribute(name),
+    }
 }
 
 /// Whether a module of this name can be reached as `owner.name`.

@@ -8,10 +8,12 @@ use super::real;
 use crate::Recipe;
 use crate::diagnostic::Diagnostic;
 use crate::emit::code::{Binding, Code};
+use crate::emit::{Dialect, mindspore};
 use crate::losses::further_path;
 
 /// What a term of the loss writes itself with.
 pub(crate) struct Judged<'a> {
+    dialect: Dialect,
     recipe: &'a Recipe,
     graph: &'a Graph,
     /// The term under way.
@@ -51,6 +53,29 @@ impl Judged<'_> {
         self.terms.push((name.to_owned(), weight, code));
     }
 
+    /// Functions and terms since in the words of MindSpore.
+    fn worded(&mut self, (texts, terms): (usize, usize)) -> Result<(), Diagnostic> {
+        for place in texts..self.texts.len() {
+            self.texts[place] = mindspore::helper(self.texts[place]).map_err(|reason| self.refuse(reason))?;
+        }
+        for place in terms..self.terms.len() {
+            let (code, helpers) = mindspore::code(&self.terms[place].2).map_err(|reason| self.refuse(reason))?;
+            self.texts.extend(helpers);
+            self.terms[place].2 = code;
+        }
+        Ok(())
+    }
+
+    /// Writes a term in the words of the dialect.
+    fn written(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Diagnostic>) -> Result<(), Diagnostic> {
+        let before = (self.texts.len(), self.terms.len());
+        write(self)?;
+        match self.dialect {
+            Dialect::PyTorch => Ok(()),
+            Dialect::MindSpore => self.worded(before),
+        }
+    }
+
     /// Adds the term as a call of a function of it, on outputs, then inputs of the step, then numbers.
     pub fn call(
         &mut self,
@@ -87,19 +112,20 @@ impl Judged<'_> {
             tests.push(condition(&all, &chosen, &[]).flat());
         }
         let (names, of) = match tests.iter().any(|test| test.contains("name")) {
-            true => ("name, parameter", "named_parameters"),
-            false => ("parameter", "parameters"),
+            true => ("name, parameter", self.dialect.named_parameters()),
+            false => ("parameter", self.dialect.parameters()),
         };
         let test = if tests.is_empty() { String::new() } else { format!(" if {}", tests.join(" and ")) };
-        let sum = format!("parameter.square().sum() / 2 for {names} in network.{of}(){test}");
+        let sum = format!("parameter.square().sum() / 2 for {names} in {of}{test}");
         Code::call("sum", vec![Code::text(sum)])
     }
 }
 
 /// Adds the loss.
-pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     let recipe = program.recipe;
     let mut judged = Judged {
+        dialect: program.dialect,
         recipe,
         graph: program.graph,
         path: "loss".to_owned(),
@@ -109,21 +135,21 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     };
     for (tag, term) in recipe.loss.terms() {
         judged.path = format!("loss.{tag}");
-        term.emit(&mut judged)?;
+        judged.written(|judged| term.emit(judged))?;
     }
     for (name, term) in &recipe.loss.cross_entropies {
         judged.path = further_path(name);
-        term.emit_as(name, &mut judged)?;
+        judged.written(|judged| term.emit_as(name, judged))?;
     }
     for (name, term) in &recipe.loss.formulas {
         judged.path = format!("loss.formulas.{name}.formula");
-        term.emit(name, &mut judged)?;
+        judged.written(|judged| term.emit(name, judged))?;
     }
     let Judged { texts, terms, network, .. } = judged;
     texts.into_iter().for_each(|text| program.add(text));
     let kind = if program.graph.outputs.len() == 1 { "Tensor" } else { "dict[str, Tensor]" };
     let mut arguments = vec![Code::text(format!("outputs: {kind}")), Code::text("batch: dict[str, Tensor]")];
-    arguments.extend(network.then(|| Code::text("network: nn.Module")));
+    arguments.extend(network.then(|| Code::text(format!("network: {}", program.dialect.frame().module))));
     let mut lines = Vec::new();
     Code::call("def loss", arguments).lines(0, "", " -> dict[str, Tensor]:", &mut lines);
     match &terms[..] {

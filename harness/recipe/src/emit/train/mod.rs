@@ -6,11 +6,11 @@
 mod averages;
 mod conditions;
 mod data;
-mod evaluate;
-mod loss;
-mod optimizer;
+pub(super) mod evaluate;
+pub(super) mod loss;
+pub(super) mod optimizer;
 mod parts;
-mod program;
+pub(super) mod program;
 mod record;
 mod steps;
 mod transforms;
@@ -18,6 +18,7 @@ mod whiten;
 
 pub(crate) use loss::Judged;
 
+use super::Dialect;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::schedule::SHARE;
 use crate::{BuildOptions, ConfigPath, Recipe, ResolvedModel, build};
@@ -29,7 +30,7 @@ use program::Program;
 /// # Errors
 /// What the program cannot express, with the line of the recipe.
 pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
-    written(recipe, resolved, |program| {
+    written(Dialect::PyTorch, recipe, resolved, |program| {
         rules(program)?;
         whiten::write(program)?;
         averages::write(program);
@@ -44,10 +45,12 @@ pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
 /// # Errors
 /// As [`train`].
 pub fn rules_of_step(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
-    written(recipe, resolved, rules)
+    written(Dialect::PyTorch, recipe, resolved, rules)
 }
 
-fn written(
+/// A program in a dialect, section by section.
+pub(super) fn written(
+    dialect: Dialect,
     recipe: &Recipe,
     resolved: &ResolvedModel,
     write: impl FnOnce(&mut Program<'_>) -> Result<(), Diagnostic>,
@@ -55,7 +58,7 @@ fn written(
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let graph = build(recipe, resolved, &BuildOptions::train(2))
         .map_err(|error| fail(Diagnostic::error(recipe.span("train"), ConfigPath::from("train"), error.to_string())))?;
-    let mut program = Program::new(recipe, &graph);
+    let mut program = Program::new(dialect, recipe, &graph);
     write(&mut program).map_err(fail)?;
     Ok(program.text())
 }
@@ -63,13 +66,13 @@ fn written(
 fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     steps::constants(program);
     loss::write(program)?;
-    optimizer::write(program);
+    optimizer::write(program)?;
     rate(program);
     parts::write(program)
 }
 
 /// The learning rate of a step.
-fn rate(program: &mut Program<'_>) {
+pub(super) fn rate(program: &mut Program<'_>) {
     let body = program.recipe.schedule.emit();
     if body.iter().any(|line| line.contains("share(")) {
         program.add(SHARE);

@@ -1,0 +1,214 @@
+//! MindSpore: its words for what layers, losses and optimizers write in PyTorch's.
+//!
+//! [`words`] is the table, `helpers` and `rules` have whole functions. What it does not list is refused where a recipe needs it.
+
+mod calls;
+mod data;
+mod helpers;
+mod initial;
+mod record;
+mod rules;
+mod train;
+mod transforms;
+mod words;
+
+use std::collections::BTreeMap;
+
+use super::code::Code;
+use super::train::{loss, optimizer as rule, program::Program, rate, written};
+use super::{Dialect, real, standard};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::schema::Clip;
+use crate::{Recipe, ResolvedModel};
+
+pub(super) use initial::STYLE;
+pub(super) use rules::{RULE, optimizer};
+
+/// What it needs, in the README.
+pub(super) const NEEDS: &str = "It needs MindSpore 2.7 or later.";
+
+/// How it is trained, in the README.
+pub(super) const COMMANDS: &str = "\nTrain it on a CPU or an Ascend:\n\n```\npython train.py\npython train.py --device \
+                                   ascend\n```\n\nIt writes `log.jsonl` and `checkpoint.npz` into `--out`, goes on with \
+                                   `--resume`, and ends with exit code 1 if it misses the target. `python train.py \
+                                   --help` lists the options. `weights.py` reads and writes weights by their names in a \
+                                   state_dict.\n";
+
+/// Weights by their names in a state_dict.
+const WEIGHTS: &str = r#""""Parameters and running statistics by their names in a state_dict of PyTorch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+NORMALISATION = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+NAMES = {
+    nn.BatchNorm1d: NORMALISATION,
+    nn.BatchNorm2d: NORMALISATION,
+    nn.GroupNorm: NORMALISATION,
+    nn.LayerNorm: NORMALISATION,
+    nn.Embedding: {"embedding_table": "weight"},
+}
+"""What parameters of cells are called there."""
+
+
+def named(network: nn.Cell) -> Iterator[tuple[str, str, Parameter]]:
+    """All with their names there and here; what several cells share has its name in the first."""
+    known = set()
+    for prefix, cell in network.cells_and_names():
+        names = next((names for kind, names in NAMES.items() if isinstance(cell, kind)), {})
+        for local, parameter in cell.parameters_and_names(expand=False):
+            if id(parameter) not in known:
+                known.add(id(parameter))
+                name = names.get(local, local)
+                yield f"{prefix}.{name}" if prefix else name, local, parameter
+
+
+def state(network: nn.Cell) -> dict[str, Parameter]:
+    """Parameters and running statistics."""
+    return {name: parameter for name, _, parameter in named(network)}
+
+
+def parameters(network: nn.Cell) -> dict[str, Parameter]:
+    """Parameters alone."""
+    return {name: parameter for name, local, parameter in named(network) if not local.startswith("moving_")}
+
+
+def load(network: nn.Cell, path: Path) -> None:
+    """Loads an archive of NumPy (.npz) that has them all."""
+    with np.load(path) as values:
+        for name, parameter in state(network).items():
+            parameter.set_data(Tensor(values[name], parameter.dtype))
+
+
+def save(network: nn.Cell, path: Path) -> None:
+    """Writes an archive of NumPy (.npz)."""
+    np.savez(path, **{name: parameter.asnumpy() for name, parameter in state(network).items()})
+"#;
+
+/// Fills a parameter.
+const FILL: &str = r#"
+
+def fill(parameter: Parameter, start: Initializer) -> None:
+    """Draws the values of a parameter."""
+    parameter.set_data(initializer(start, parameter.shape, parameter.dtype))
+"#;
+
+/// The files beside the network.
+pub(super) fn files(
+    recipe: &Recipe,
+    resolved: &ResolvedModel,
+    rules_alone: bool,
+) -> Result<Vec<(&'static str, String)>, Diagnostics> {
+    let whole = |program: &mut Program<'_>| {
+        rules(program)?;
+        train::write(program)
+    };
+    let training = match rules_alone {
+        true => ("rules.py", written(Dialect::MindSpore, recipe, resolved, rules)?),
+        false => ("train.py", written(Dialect::MindSpore, recipe, resolved, whole)?),
+    };
+    Ok(vec![("weights.py", WEIGHTS.trim_start().to_owned()), training])
+}
+
+/// Loss, optimizer and learning rate.
+fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+    let train = &program.recipe.train;
+    let batch = "Samples per step, of all devices together.";
+    program.add(&format!("BATCH = {}\n\"\"\"{batch}\"\"\"\nEPOCHS = {}", train.batch, train.epochs));
+    loss::write(program)?;
+    rule::write(program)?;
+    rate(program);
+    for clip in &program.recipe.gradients.clip {
+        program.add(&match clip {
+            Clip::Norm(bound) => rules::CLIPPED_NORM.replace("BOUND", &real(*bound)),
+            Clip::Value(bound) => rules::CLIPPED_VALUE.replace("BOUND", &real(*bound)),
+        });
+    }
+    if program.recipe.gradients.clip.len() > 1 {
+        return Err(program.refuse("gradients.clip[1]", "a second clipping is not written in MindSpore yet"));
+    }
+    match program.recipe.train.parts.is_empty() && program.recipe.train.init_from.is_none() {
+        true => Ok(()),
+        false => Err(program.refuse("train.parts", "parts are not written in MindSpore yet")),
+    }
+}
+
+/// The text of the network with the function that its initial values need.
+pub(super) fn completed(text: String) -> String {
+    // Cells that only hold others do not tell them their names.
+    let refresh = "        self.update_parameters_name()\n";
+    let text = if text.contains("nn.Cell()\n") { text } else { text.replace(refresh, "") };
+    if text.contains(" fill(") { format!("{FILL}{text}") } else { text }
+}
+
+/// Imports of `model.py`.
+pub(super) fn imports(text: &str) -> Vec<String> {
+    let mut imports = standard(text);
+    let called = |name: &&str| text.contains(&format!(" {name}(")) || *name == "Initializer";
+    let mut names: Vec<&str> = ["Parameter"].into_iter().filter(|name| text.contains(&format!("{name}("))).collect();
+    if text.contains(" fill(") && !names.contains(&"Parameter") {
+        names.push("Parameter");
+    }
+    names.extend(["Tensor", "nn"]);
+    names.extend(text.contains("ops.").then_some("ops"));
+    imports.push(format!("from mindspore import {}", names.join(", ")));
+    if text.contains(" fill(") {
+        let starts = initial::INITIALIZERS.into_iter().filter(called);
+        let names: Vec<&str> = starts.chain(["initializer"]).collect();
+        imports.push(format!("from mindspore.common.initializer import {}", names.join(", ")));
+    }
+    imports
+}
+
+/// An expression in MindSpore's words, and the functions of the program that it calls.
+pub(super) fn code(code: &Code) -> Result<(Code, Vec<&'static str>), String> {
+    let mut helpers = Vec::new();
+    let code = calls::rewritten(code, &mut helpers)?;
+    Ok((code, helpers))
+}
+
+/// A function of the program in MindSpore's words.
+pub(super) fn helper(text: &str) -> Result<&'static str, String> {
+    let name = super::python::defined(text).next().unwrap_or_default();
+    helpers::named(&name).ok_or_else(|| unwritten(&name))
+}
+
+/// The name of a parameter or a running statistic; `modules` are the classes of modules by full name.
+pub(super) fn parameter(name: &str, modules: &BTreeMap<String, String>) -> String {
+    let Some((owner, leaf)) = name.rsplit_once('.') else { return name.to_owned() };
+    let class = modules.get(owner).map_or("", String::as_str);
+    format!("{owner}.{}", initial::leaf(class, leaf))
+}
+
+/// Why something is refused.
+fn unwritten(name: &str) -> String {
+    format!("`{name}` is not written in MindSpore yet")
+}
+
+/// Whether every cell has an attribute of this name (nn.Cell of MindSpore 2.10, without those with an underscore).
+pub(super) fn is_attribute(name: &str) -> bool {
+    ATTRIBUTES.split_whitespace().any(|known| known == name)
+}
+
+const ATTRIBUTES: &str = "\
+    IGNORE_LIST T_destination add_flags add_flags_recursive append apply arguments_key bprop_debug \
+    buffers cast_inputs cell_init_args cell_list cell_type cells cells_and_names check_names \
+    check_names_and_refresh_name cls_name compile compile_and_run compile_cache compile_phase compiled \
+    construct create_time enable_backward_hook exist_names exist_objs extend extend_repr generate_scope \
+    get_buffer get_extra_state get_flags get_func_graph_proto get_inputs get_mixed_precision_type \
+    get_parameters get_scope get_sub_cell global_cells grad_ops_label has_bprop init_parameters_data \
+    initialize insert insert_child_to_cell insert_param_to_cell is_top_cell jit_config_dict \
+    load_state_dict mixed_precision_type name_cells named_buffers offload \
+    parallel_parameter_merge_net_dict parallel_parameter_name_list param_prefix parameter_layout_dict \
+    parameters_and_names parameters_broadcast_dict parameters_dict phase phase_cache pipeline_segment \
+    pipeline_stage recompute register_backward_hook register_backward_pre_hook register_buffer \
+    register_forward_hook register_forward_pre_hook register_load_state_dict_post_hook \
+    register_load_state_dict_pre_hook register_parameter_forward_hook register_saved_tensors_hooks \
+    register_state_dict_post_hook register_state_dict_pre_hook remove_redundant_parameters requires_grad \
+    run_construct set_boost set_broadcast_flag set_comm_fusion set_data_parallel set_extra_state \
+    set_grad set_inputs set_jit_config set_mixed_precision_type set_train shard state_dict to to_empty \
+    to_float total_instance_count trainable_params training untrainable_params update_cell_prefix \
+    update_cell_type update_parameters_name";
