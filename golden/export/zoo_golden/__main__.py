@@ -1,6 +1,6 @@
 """The command: `port ...` ports a network, `prove ...` proves an emitted program; anything else makes a golden.
 
-What a command does not need is not imported.
+PyTorch is imported where it is needed: programs in MindSpore are proven without it.
 """
 
 import sys
@@ -10,8 +10,12 @@ def run(arguments: list[str]) -> int:
     """The exit code of a command line."""
     command, rest = arguments[:1], arguments[1:]
     if command == ["prove"]:
-        from .prove import main as prove
+        from .program import framework
 
+        if framework(rest) == "mindspore":
+            from .prove_mindspore import main as prove
+        else:
+            from .prove import main as prove
         return prove(rest)
     if command == ["random"]:
         from .random.command import main as random
