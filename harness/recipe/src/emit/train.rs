@@ -5,18 +5,18 @@
 
 mod averages;
 mod data;
-mod evaluate;
-mod loss;
-mod optimizer;
+pub(super) mod evaluate;
+pub(super) mod loss;
+pub(super) mod optimizer;
 mod parts;
-mod program;
+pub(super) mod program;
 mod record;
 mod steps;
 mod transforms;
 mod whiten;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::python::real;
+use crate::python::{Dialect, real};
 use crate::schedule::SHARE;
 use crate::{BuildOptions, ConfigPath, Recipe, ResolvedModel, build};
 
@@ -27,7 +27,7 @@ use program::Program;
 /// # Errors
 /// What the program cannot express, with the line of the recipe.
 pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
-    written(recipe, resolved, |program| {
+    written(Dialect::PyTorch, recipe, resolved, |program| {
         rules(program)?;
         whiten::write(program)?;
         averages::write(program);
@@ -42,10 +42,12 @@ pub fn train(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagno
 /// # Errors
 /// As [`train`].
 pub fn rules_of_step(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
-    written(recipe, resolved, rules)
+    written(Dialect::PyTorch, recipe, resolved, rules)
 }
 
-fn written(
+/// A program in a dialect, section by section.
+pub(super) fn written(
+    dialect: Dialect,
     recipe: &Recipe,
     resolved: &ResolvedModel,
     write: impl FnOnce(&mut Program<'_>) -> Result<(), Diagnostic>,
@@ -53,7 +55,7 @@ fn written(
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let graph = build(recipe, resolved, &BuildOptions::train(2))
         .map_err(|error| fail(Diagnostic::error(recipe.span("train"), ConfigPath::from("train"), error.to_string())))?;
-    let mut program = Program::new(recipe, &graph);
+    let mut program = Program::new(dialect, recipe, &graph);
     write(&mut program).map_err(fail)?;
     Ok(program.text())
 }
@@ -61,13 +63,13 @@ fn written(
 fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     steps::constants(program);
     loss::write(program)?;
-    optimizer::write(program);
+    optimizer::write(program)?;
     rate(program);
     parts::write(program)
 }
 
 /// The learning rate of a step.
-fn rate(program: &mut Program<'_>) {
+pub(super) fn rate(program: &mut Program<'_>) {
     let body = program.recipe.schedule.emit();
     if body.iter().any(|line| line.contains("share(")) {
         program.add(SHARE);

@@ -3,12 +3,13 @@
 use zoo_graph::Shape;
 
 use crate::diagnostic::Diagnostic;
-use crate::python::{Emitter, Exports, Var};
+use crate::python::{Dialect, Emitter, Exports, Var};
 use crate::resolve::ResolvedModel;
 use crate::schema::{InputShape, Model};
 
 /// Writes the network. `shapes` are those of the input and the output of each layer, in the order of their calls.
 pub(super) fn write<'a>(
+    dialect: Dialect,
     model: &'a Model,
     resolved: &ResolvedModel,
     shapes: &'a [[Shape; 2]],
@@ -16,7 +17,7 @@ pub(super) fn write<'a>(
     let mut exports = Exports::new();
     loop {
         let blocks = model.blocks.iter().map(|(name, block)| (name.as_str(), &block.args));
-        let mut emitter = Emitter::new(blocks, shapes, exports);
+        let mut emitter = Emitter::new(dialect, blocks, shapes, exports);
         let extents = |input: &InputShape| input.extents().iter().map(|extent| extent.0).collect();
         emitter.start(model.classes, resolved.inputs.iter().map(|(name, input)| (name.as_str(), extents(input))));
         let y = resolved.body.iter().try_fold(Var(0), |x, layer| layer.emit(&mut emitter, x))?;

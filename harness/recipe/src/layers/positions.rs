@@ -41,11 +41,8 @@ impl Word for Positions {
         let x = at.x();
         let mut pieces = vec![Piece::Value(x, Binding::Sum), Piece::Text(" + ".into())];
         pieces.extend(child.pieces);
-        pieces.push(Piece::Text("(torch.arange(".into()));
-        pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".shape[1], device=".into()));
-        pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".device))".into()));
+        let arguments = vec![Code::of(x, ".shape[1]"), Code::named("device", Code::of(x, ".device"))];
+        pieces.push(Piece::List("(", vec![Code::call("torch.arange", arguments)], ")"));
         Ok(at.function(Code { pieces, binding: Binding::Sum }))
     }
 }

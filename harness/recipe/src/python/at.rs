@@ -5,7 +5,6 @@ use zoo_graph::Shape;
 
 use super::code::{Binding, Code, Piece, Var};
 use super::emitter::{Emitter, Home};
-use super::names::is_attribute;
 use super::number::{Kind, Number};
 use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
@@ -109,7 +108,7 @@ impl<'a> At<'_, 'a> {
 
     /// Notes a function that the program defines.
     pub fn helper(&mut self, text: &'static str) {
-        self.emitter.helpers.insert(text);
+        self.emitter.helper(text);
     }
 
     /// The path of the layer's module within the class.
@@ -120,12 +119,14 @@ impl<'a> At<'_, 'a> {
 
     pub(super) fn own_path(&mut self) -> Result<String, Diagnostic> {
         if !self.layer.is_module {
-            return Err(self.refuse("a layer named `.` has no form in PyTorch yet"));
+            return Err(self.refuse("a layer named `.` has no form as a module yet"));
         }
         match self.path() {
-            Some(path) if path.split('.').any(is_attribute) => Err(self.refuse(format!(
-                "every module of PyTorch has an attribute of a name in `{path}`: choose another name"
-            ))),
+            Some(path) if path.split('.').any(|name| self.emitter.dialect.is_attribute(name)) => {
+                let framework = self.emitter.dialect.name();
+                let message = "has an attribute of a name in";
+                Err(self.refuse(format!("every module of {framework} {message} `{path}`: choose another name")))
+            }
             Some(path) => Ok(path),
             None => Err(self.refuse("a module of another class cannot be called here")),
         }
@@ -200,6 +201,7 @@ impl<'a> At<'_, 'a> {
 
     /// Expressions with several results.
     pub fn functions(&mut self, code: Code, results: usize) -> Vec<Var> {
+        let code = self.emitter.worded(code);
         let targets: Vec<Var> = (0..results).map(|_| self.fresh()).collect();
         self.emitter.frame().statements.push(Statement { targets: targets.clone(), code, repeat: None });
         targets
@@ -235,8 +237,9 @@ impl<'a> At<'_, 'a> {
         let owner = self.emitter.frames.iter().rposition(|frame| full.starts_with(&frame.prefix));
         let Some(owner) = owner else { return Err(self.refuse(format!("`{full}` belongs to another class"))) };
         let innermost = owner + 1 == self.emitter.frames.len();
+        let spelt = self.emitter.spelt(full);
         let frame = &mut self.emitter.frames[owner];
-        let pieces = vec![Piece::Child(full[frame.prefix.len()..].to_owned())];
+        let pieces = vec![Piece::Child(spelt[frame.prefix.len()..].to_owned())];
         let code = Code { pieces, binding: Binding::Tight };
         if innermost {
             return Ok(code);
@@ -265,6 +268,7 @@ impl<'a> At<'_, 'a> {
 
     /// Declares that a parameter is another one under a second name.
     pub fn tie(&mut self, name: String, other: String) {
+        let other = self.emitter.spelt(&other);
         self.emitter.ties.push((name, other));
     }
 
@@ -337,6 +341,9 @@ impl Emitter<'_> {
         let mut at = At { emitter: self, layer, x, input, output: output.clone(), out: None };
         let y = write(&mut at)?;
         let out = at.out.take();
+        if let Some(reason) = at.emitter.refused.take() {
+            return Err(at.refuse(reason));
+        }
         if y.0 >= known && self.frame().values[y.0].dims.is_empty() {
             let dims = self.dims(x, &output, out);
             self.frame().values[y.0].dims = dims;

@@ -50,7 +50,7 @@ pub(crate) fn classes(uses: Vec<Usage>, name: &str, defined: &HashSet<String>) -
         groups.entry(stem(&usage.key).to_owned()).or_default().push(index);
     }
     let mut builder = Builder { makers: vec![None; uses.len()], uses, classes: Vec::new(), names: HashSet::new() };
-    let imported = ["Callable", "OrderedDict", "StochasticDepth", "Tensor", "None", "True", "False"];
+    let imported = ["Callable", "OrderedDict", "Parameter", "StochasticDepth", "Tensor", "None", "True", "False"];
     builder.names.extend(imported.map(str::to_owned).into_iter().chain([camel(name)]).chain(defined.iter().cloned()));
     let mut done = HashSet::new();
     for key in groups.keys() {

@@ -6,6 +6,8 @@ use indexmap::IndexMap;
 use zoo_graph::Shape;
 
 use super::code::{Binding, Code, Piece, Var};
+use super::dialect::Dialect;
+use super::mindspore;
 use super::number::{Kind, Number};
 use super::usage::{Child, Statement, Usage, Value};
 use crate::values::{Expression, Scalar};
@@ -24,6 +26,9 @@ pub(super) struct Home {
 
 /// The program that is being written.
 pub(crate) struct Emitter<'a> {
+    pub(super) dialect: Dialect,
+    /// Why the layer under way has no form in the dialect.
+    pub(super) refused: Option<String>,
     /// The arguments that blocks declare, with their defaults.
     pub(super) blocks: HashMap<&'a str, &'a IndexMap<String, Option<Scalar>>>,
     shapes: &'a [[Shape; 2]],
@@ -51,11 +56,14 @@ impl<'a> Emitter<'a> {
     /// A program without content. `shapes` are those of the input and the output of each layer, in the order of their
     /// calls; `exports` are what classes hand out.
     pub(crate) fn new(
+        dialect: Dialect,
         blocks: impl Iterator<Item = (&'a str, &'a IndexMap<String, Option<Scalar>>)>,
         shapes: &'a [[Shape; 2]],
         exports: Exports,
     ) -> Self {
         Self {
+            dialect,
+            refused: None,
             blocks: blocks.collect(),
             shapes,
             next: 0,
@@ -344,9 +352,46 @@ impl<'a> Emitter<'a> {
 
     /// An expression.
     pub fn function(&mut self, code: Code) -> Var {
+        let code = self.worded(code);
         let target = self.frame().value(Value { dims: Vec::new(), hint: None });
         self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
         target
+    }
+
+    /// An expression in the words of the dialect.
+    pub(super) fn worded(&mut self, code: Code) -> Code {
+        match self.dialect {
+            Dialect::PyTorch => code,
+            Dialect::MindSpore => match mindspore::code(&code) {
+                Ok((code, helpers)) => {
+                    self.helpers.extend(helpers);
+                    code
+                }
+                Err(reason) => {
+                    self.refused.get_or_insert(reason);
+                    code
+                }
+            },
+        }
+    }
+
+    /// The name of a parameter in the dialect.
+    pub(super) fn spelt(&self, parameter: &str) -> String {
+        match self.dialect {
+            Dialect::PyTorch => parameter.to_owned(),
+            Dialect::MindSpore => mindspore::parameter(parameter, &self.modules),
+        }
+    }
+
+    /// Notes a function that the program defines.
+    pub(super) fn helper(&mut self, text: &'static str) {
+        match self.dialect {
+            Dialect::PyTorch => _ = self.helpers.insert(text),
+            Dialect::MindSpore => match mindspore::helper(text) {
+                Ok(text) => _ = self.helpers.insert(text),
+                Err(reason) => _ = self.refused.get_or_insert(reason),
+            },
+        }
     }
 
     /// As [`Self::function`], for a result with the extents of another value.
@@ -374,8 +419,10 @@ impl<'a> Emitter<'a> {
     pub(super) fn register(&mut self, path: &str, code: Option<Code>, when: Option<String>) {
         if self.frame().children.iter().all(|child| child.path != path || child.when != when) {
             let full = format!("{}{path}", self.frame().prefix);
+            let code = code.map(|code| self.worded(code));
             if let Some(Piece::Text(class)) = code.as_ref().and_then(|code| code.pieces.first()) {
-                let whole = if class == "nn.Parameter" { code.as_ref().map(Code::flat) } else { None };
+                let is_parameter = class == self.dialect.style().parameter;
+                let whole = if is_parameter { code.as_ref().map(Code::flat) } else { None };
                 self.modules.insert(full, whole.unwrap_or_else(|| class.clone()));
             }
             self.frame().children.push(Child { path: path.to_owned(), code, when, parameter: false, repeat: None });

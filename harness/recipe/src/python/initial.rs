@@ -19,10 +19,58 @@ struct Rule {
     names: Vec<String>,
 }
 
-/// The lines of `initialize`, or none if PyTorch draws all values as the recipe does. `modules` are the classes of
-/// modules, and `nn.Parameter` with its constructor for parameters, by full name; `ties` are parameters that are others.
-pub(crate) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[(String, String)]) -> Vec<String> {
-    let rules = rules(graph, modules);
+/// How a framework writes them.
+pub(crate) struct Style {
+    pub framework: &'static str,
+    /// What a module is called.
+    pub module: &'static str,
+    /// The loop over all modules.
+    pub modules: &'static str,
+    /// The same with their names.
+    pub named: &'static str,
+    /// The loop over all parameters with their names.
+    pub parameters: &'static str,
+    /// The constructor of parameters.
+    pub parameter: &'static str,
+    /// The class of dense layers.
+    pub dense: &'static str,
+    /// Ends of the names of dense layers inside others that are of the same class and start in their own way; `modules`
+    /// are the classes of modules by full name.
+    pub hidden: fn(&BTreeMap<String, String>) -> Vec<String>,
+    /// What a parameter of a class is called, by its name in PyTorch.
+    pub leaf: for<'l> fn(&str, &'l str) -> &'l str,
+    /// How a constructor starts a parameter.
+    pub usual: fn(&str, &str) -> Option<Init>,
+    /// A statement that draws the values of a parameter.
+    pub statement: fn(&Init, &str) -> Result<String, String>,
+}
+
+/// PyTorch's way.
+pub(super) const PYTORCH: Style = Style {
+    framework: "PyTorch",
+    module: "module",
+    modules: "for module in self.modules():",
+    named: "for name, module in self.named_modules():",
+    parameters: "for name, parameter in self.named_parameters():",
+    parameter: "nn.Parameter",
+    dense: "nn.Linear",
+    hidden: |_| Vec::new(),
+    leaf: |_, leaf| leaf,
+    usual,
+    statement: |init, place| Ok(statement(init, place)),
+};
+
+/// The lines of `initialize`, or none if the framework draws all values as the recipe does. `modules` are the classes of
+/// modules, and the constructor of parameters, by full name; `ties` are parameters that are others.
+pub(crate) fn method(
+    style: &Style,
+    graph: &Graph,
+    modules: &BTreeMap<String, String>,
+    ties: &[(String, String)],
+) -> Result<Vec<String>, String> {
+    let rules = rules(style, graph, modules);
+    let hidden = (style.hidden)(modules);
+    let place = |class: &str, leaf: &str| format!("{}.{}", style.module, leafed(style, class, leaf));
     let mut of_all: IndexMap<(String, String), (Init, usize)> = IndexMap::new();
     for rule in rules.iter().filter(|rule| !rule.leaf.is_empty()) {
         let usual = of_all.entry((rule.class.clone(), rule.leaf.clone())).or_insert((rule.init.clone(), 0));
@@ -32,16 +80,16 @@ pub(crate) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
     }
     let mut by_class: IndexMap<&str, Vec<String>> = IndexMap::new();
     for ((class, leaf), (init, _)) in &of_all {
-        if Some(init) != usual(class, leaf).as_ref() {
+        if Some(init) != (style.usual)(class, leaf).as_ref() {
             let lines = by_class.entry(class).or_default();
             let with = rules.iter().filter(|rule| rule.class == *class && rule.leaf == *leaf);
             let with: usize = with.map(|rule| rule.names.len()).sum();
-            let call = statement(init, &format!("module.{leaf}"));
+            let call = (style.statement)(init, &place(class, leaf))?;
             let tied = |module: &str| ties.iter().any(|(name, _)| *name == format!("{module}.{leaf}"));
             let all = modules.iter().filter(|(name, other)| *other == class && !tied(name)).count();
             match all == with {
                 true => lines.push(call),
-                false => lines.extend([format!("if module.{leaf} is not None:"), format!("    {call}")]),
+                false => lines.extend([format!("if {} is not None:", place(class, leaf)), format!("    {call}")]),
             }
         }
     }
@@ -55,27 +103,29 @@ pub(crate) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
             let start = &modules[&rule.names[0]];
             if !matches!(rule.init, Init::Constant(value) if value == 0.0 || start.contains("full")) {
                 let lines = of_parameters.entry((String::new(), suffixes(rule, &rules))).or_default();
-                lines.push(statement(&rule.init, "parameter"));
+                lines.push((style.statement)(&rule.init, "parameter")?);
             }
         } else if of_all[&(rule.class.clone(), rule.leaf.clone())].0 != rule.init {
-            let class = format!("{} and ", of_type(&[&rule.class]));
+            let class = format!("{} and ", of_type(style, &[&rule.class]));
             let lines = of_modules.entry((class, suffixes(rule, &rules))).or_default();
-            lines.push(statement(&rule.init, &format!("module.{}", rule.leaf)));
+            lines.push((style.statement)(&rule.init, &place(&rule.class, &rule.leaf))?);
         }
     }
     if classes.is_empty() && of_modules.is_empty() && of_parameters.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut out = vec![String::new(), "    def initialize(self) -> None:".to_owned()];
-    out.push("        \"\"\"Draws the initial values, where they are not PyTorch's.\"\"\"".to_owned());
+    let framework = style.framework;
+    out.push(format!("        \"\"\"Draws the initial values, where they are not {framework}'s.\"\"\""));
     if !classes.is_empty() || !of_modules.is_empty() {
-        out.push(match of_modules.is_empty() {
-            true => "        for module in self.modules():".to_owned(),
-            false => "        for name, module in self.named_modules():".to_owned(),
-        });
+        let unnamed = of_modules.is_empty() && hidden.is_empty();
+        out.push(format!("        {}", if unnamed { style.modules } else { style.named }));
         for (index, (lines, classes)) in classes.iter().enumerate() {
             let start = if index == 0 { "if" } else { "elif" };
-            let of_class = of_type(classes);
+            let mut of_class = of_type(style, classes);
+            if classes.contains(&style.dense) && !hidden.is_empty() {
+                of_class += &format!(" and not {}", ends(&hidden).flat());
+            }
             let (condition, lines) = match &lines[..] {
                 [test, call] if test.starts_with("if ") => {
                     (format!("{of_class} and {}", &test[3..test.len() - 1]), vec![call.trim().to_owned()])
@@ -88,35 +138,48 @@ pub(crate) fn method(graph: &Graph, modules: &BTreeMap<String, String>, ties: &[
         exceptions(&of_modules, &mut out);
     }
     if !of_parameters.is_empty() {
-        out.push("        for name, parameter in self.named_parameters():".to_owned());
+        out.push(format!("        {}", style.parameters));
         exceptions(&of_parameters, &mut out);
     }
-    out
+    Ok(out)
+}
+
+/// The name of a parameter in its class, which may be in a module inside.
+fn leafed(style: &Style, class: &str, leaf: &str) -> String {
+    match leaf.rsplit_once('.') {
+        Some((inner, leaf)) => format!("{inner}.{}", (style.leaf)(style.dense, leaf)),
+        None => (style.leaf)(class, leaf).to_owned(),
+    }
 }
 
 /// A test of a module's type. Not `isinstance`: the output layer inside `nn.MultiheadAttention` is a subclass of
 /// `nn.Linear` that starts in its own way, and so are classes of the program.
-fn of_type(classes: &[&str]) -> String {
+fn of_type(style: &Style, classes: &[&str]) -> String {
     match classes {
-        [one] => format!("type(module) is {one}"),
-        several => format!("type(module) in ({})", several.join(", ")),
+        [one] => format!("type({}) is {one}", style.module),
+        several => format!("type({}) in ({})", style.module, several.join(", ")),
     }
 }
 
 /// Lines for modules or parameters whose names end like this.
 fn exceptions(rules: &IndexMap<(String, Vec<String>), Vec<String>>, out: &mut Vec<String>) {
     for ((class, suffixes), lines) in rules {
-        let texts: Vec<Code> = suffixes.iter().map(|suffix| Code::text(format!("\"{suffix}\""))).collect();
-        let ends = match <[Code; 1]>::try_from(texts) {
-            Ok([one]) => one,
-            Err(several) => Code::tuple(several),
-        };
-        Code::call("name.endswith", vec![ends]).lines(12, &format!("if {class}"), ":", out);
+        ends(suffixes).lines(12, &format!("if {class}"), ":", out);
         out.extend(lines.iter().map(|line| format!("                {line}")));
     }
 }
 
-fn rules(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
+/// A test of how a name ends.
+fn ends(suffixes: &[String]) -> Code {
+    let texts: Vec<Code> = suffixes.iter().map(|suffix| Code::text(format!("\"{suffix}\""))).collect();
+    let ends = match <[Code; 1]>::try_from(texts) {
+        Ok([one]) => one,
+        Err(several) => Code::tuple(several),
+    };
+    Code::call("name.endswith", vec![ends])
+}
+
+fn rules(style: &Style, graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for (_, variable) in graph.parameters() {
         let mut owner = variable.name.as_str();
@@ -130,8 +193,8 @@ fn rules(graph: &Graph, modules: &BTreeMap<String, String>) -> Vec<Rule> {
         let leaf = variable.name[owner.len()..].trim_start_matches('.');
         let (owner, leaf, class) = match leaf.rsplit_once('.').filter(|_| class == "nn.Sequential") {
             // The dense layers of a small network inside a layer.
-            Some((inner, leaf)) => (format!("{owner}.{inner}"), leaf, "nn.Linear"),
-            None if leaf.is_empty() => (owner.to_owned(), leaf, "nn.Parameter"),
+            Some((inner, leaf)) => (format!("{owner}.{inner}"), leaf, style.dense),
+            None if leaf.is_empty() => (owner.to_owned(), leaf, style.parameter),
             None => (owner.to_owned(), leaf, class.as_str()),
         };
         let (leaf, class) = (leaf.to_owned(), class.to_owned());

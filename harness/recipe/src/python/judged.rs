@@ -4,6 +4,8 @@ use zoo_graph::{Graph, Shape};
 
 use super::code::Code;
 use super::conditions::{condition, parameters};
+use super::dialect::Dialect;
+use super::mindspore;
 use super::number::real;
 use crate::diagnostic::Diagnostic;
 use crate::span::{ConfigPath, SpanTable};
@@ -11,6 +13,7 @@ use crate::values::{Part, Training};
 
 /// What a term of the loss writes itself with.
 pub(crate) struct Judged<'a> {
+    pub(crate) dialect: Dialect,
     pub(crate) graph: &'a Graph,
     pub(crate) spans: &'a SpanTable,
     /// What is trained differently from the rest.
@@ -50,6 +53,32 @@ impl Judged<'_> {
         self.terms.push((name.to_owned(), weight, code));
     }
 
+    /// Functions and terms since in the words of MindSpore.
+    fn worded(&mut self, (texts, terms): (usize, usize)) -> Result<(), Diagnostic> {
+        for place in texts..self.texts.len() {
+            self.texts[place] = mindspore::helper(self.texts[place]).map_err(|reason| self.refuse(reason))?;
+        }
+        for place in terms..self.terms.len() {
+            let (code, helpers) = mindspore::code(&self.terms[place].2).map_err(|reason| self.refuse(reason))?;
+            self.texts.extend(helpers);
+            self.terms[place].2 = code;
+        }
+        Ok(())
+    }
+
+    /// Writes a term in the words of the dialect.
+    pub(crate) fn written(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let before = (self.texts.len(), self.terms.len());
+        write(self)?;
+        match self.dialect {
+            Dialect::PyTorch => Ok(()),
+            Dialect::MindSpore => self.worded(before),
+        }
+    }
+
     /// Adds the term as a call of a function of it, on outputs, then inputs of the step, then numbers.
     pub fn call(
         &mut self,
@@ -86,11 +115,11 @@ impl Judged<'_> {
             tests.push(condition(&all, &chosen, &[]).flat());
         }
         let (names, of) = match tests.iter().any(|test| test.contains("name")) {
-            true => ("name, parameter", "named_parameters"),
-            false => ("parameter", "parameters"),
+            true => ("name, parameter", self.dialect.named_parameters()),
+            false => ("parameter", self.dialect.parameters()),
         };
         let test = if tests.is_empty() { String::new() } else { format!(" if {}", tests.join(" and ")) };
-        let sum = format!("parameter.square().sum() / 2 for {names} in network.{of}(){test}");
+        let sum = format!("parameter.square().sum() / 2 for {names} in {of}{test}");
         Code::call("sum", vec![Code::text(sum)])
     }
 }

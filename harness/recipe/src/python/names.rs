@@ -8,7 +8,8 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// What the functions of a program use under these names.
-const USED: [&str; 9] = ["self", "nn", "torch", "functional", "math", "range", "i", "stochastic_depth", "super"];
+const USED: [&str; 10] =
+    ["self", "nn", "torch", "functional", "ops", "math", "range", "i", "stochastic_depth", "super"];
 
 /// Attributes of every module (nn.Module of PyTorch 2.15, without those with an underscore), and methods of
 /// `nn.ModuleDict` and `nn.Sequential`: no module can have these names.
@@ -85,7 +86,7 @@ pub(super) fn is_taken(name: &str) -> bool {
     KEYWORDS.contains(&name) || USED.contains(&name)
 }
 
-/// Whether every module has an attribute of this name.
+/// Whether every module of PyTorch has an attribute of this name.
 pub(super) fn is_attribute(name: &str) -> bool {
     ATTRIBUTES.contains(&name)
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::classes::{Argument, Class, tight};
 use super::code::{COLUMNS, Code, Holder, Piece};
+use super::dialect::Frame;
 use super::forward::forward;
 use super::names::{is_identifier, legal};
 use super::number::{Kind, Number, plain};
@@ -13,6 +14,7 @@ use super::usage::{Child, Usage};
 /// The lines of a class. `doc` is its docstring, `defined` are the functions of the program, `more` are lines at the end
 /// of its constructor and methods after it.
 pub(crate) fn class(
+    frame: &'static Frame,
     class: &Class,
     doc: &str,
     root: bool,
@@ -20,7 +22,7 @@ pub(crate) fn class(
     (more, methods): (&[String], &[String]),
 ) -> Vec<String> {
     let sequential = class.content.as_sequential();
-    let base = if sequential.is_some() { "nn.Sequential" } else { "nn.Module" };
+    let base = if sequential.is_some() { frame.sequential } else { frame.module };
     let mut out = vec![format!("class {}({base}):", class.name)];
     docstring(doc, 4, &mut out);
     out.push(String::new());
@@ -35,7 +37,7 @@ pub(crate) fn class(
                 }
             });
         }
-        let mut row = row(Holder::Sequential, &items);
+        let mut row = frame.worded(row(Holder::Sequential, &items));
         row.pieces[0] = Piece::Text("super().__init__".to_owned());
         row.lines(8, "", "", &mut out);
         out.extend(more.iter().chain(methods).cloned());
@@ -47,7 +49,7 @@ pub(crate) fn class(
         out.push(format!("        self.{} = {}", attribute(&argument, &content), legal(&argument)));
     }
     content.numbers_mut(&mut |number| number.renamed(&legal));
-    let tree = Tree::of(&content.children);
+    let tree = Tree::of(frame, &content.children);
     tree.construct(&mut out);
     out.extend(more.iter().cloned());
     out.push(String::new());
@@ -56,7 +58,7 @@ pub(crate) fn class(
     let forward = forward(&content, &reference, code, root, defined);
     let names = forward.arguments.iter().map(|name| Code::text(format!("{name}: Tensor")));
     let arguments = std::iter::once(Code::text("self")).chain(names).collect();
-    Code::call("def forward", arguments).lines(4, "", &format!(" -> {returns}:"), &mut out);
+    Code::call(format!("def {}", frame.forward), arguments).lines(4, "", &format!(" -> {returns}:"), &mut out);
     for (start, code, repeat) in &forward.statements {
         match repeat {
             Some(repeat) => {
@@ -151,6 +153,7 @@ fn returned(usage: &Usage, root: bool) -> (Code, String) {
 
 /// Modules by their paths.
 struct Tree<'c> {
+    frame: &'static Frame,
     nodes: Vec<(String, Node<'c>)>,
 }
 
@@ -160,12 +163,12 @@ enum Node<'c> {
 }
 
 impl<'c> Tree<'c> {
-    fn of(children: &'c [Child]) -> Self {
+    fn of(frame: &'static Frame, children: &'c [Child]) -> Self {
         let paths: Vec<(&str, &Child)> = children.iter().map(|child| (child.path.as_str(), child)).collect();
-        Self::grown(&paths)
+        Self::grown(frame, &paths)
     }
 
-    fn grown(children: &[(&str, &'c Child)]) -> Self {
+    fn grown(frame: &'static Frame, children: &[(&str, &'c Child)]) -> Self {
         let mut nodes: Vec<(String, Node<'c>)> = Vec::new();
         for (path, child) in children {
             let Some((first, _)) = path.split_once('.') else {
@@ -178,10 +181,10 @@ impl<'c> Tree<'c> {
                     (name == first).then_some((rest, *child))
                 });
                 let inside: Vec<_> = inside.collect();
-                nodes.push((first.to_owned(), Node::Space(Self::grown(&inside))));
+                nodes.push((first.to_owned(), Node::Space(Self::grown(frame, &inside))));
             }
         }
-        Self { nodes }
+        Self { frame, nodes }
     }
 
     /// Whether it is a list of modules, without names.
@@ -191,10 +194,11 @@ impl<'c> Tree<'c> {
 
     /// Whether it can be written as one expression.
     fn is_plain(&self) -> bool {
-        self.nodes.iter().all(|(_, node)| match node {
-            Node::Leaf(child) => !child.parameter && child.when.is_none(),
-            Node::Space(tree) => tree.is_plain(),
-        })
+        (self.frame.dict.is_some() || self.is_list())
+            && self.nodes.iter().all(|(_, node)| match node {
+                Node::Leaf(child) => !child.parameter && child.when.is_none(),
+                Node::Space(tree) => tree.is_plain(),
+            })
     }
 
     fn construct(&self, out: &mut Vec<String>) {
@@ -205,7 +209,7 @@ impl<'c> Tree<'c> {
     fn assign_all(&self, text: &str, owner: &str, indent: usize, out: &mut Vec<String>) {
         for (index, (name, node)) in self.nodes.iter().enumerate() {
             let later = self.nodes[..index].iter().any(|(other, _)| other == name);
-            node.assign((&place(text, name), name, later), owner, indent, out);
+            node.assign(self.frame, (&self.place(text, name), name, later), owner, indent, out);
         }
     }
 
@@ -213,10 +217,10 @@ impl<'c> Tree<'c> {
     fn reference(&self, path: &str) -> String {
         let leaf = self.nodes.iter().find(|(name, _)| name == path).map(|(_, node)| node);
         if let Some(Node::Leaf(Child { repeat: Some(repeat), .. })) = leaf {
-            return format!("self.get_submodule(f\"{path}{}\")", counter(repeat.start));
+            return format!("self.{}(f\"{path}{}\")", self.frame.find, counter(repeat.start));
         }
         let mut parts = path.split('.');
-        let mut text = place("self", parts.next().unwrap_or_default());
+        let mut text = self.place("self", parts.next().unwrap_or_default());
         let mut tree = self;
         let mut name = path.split('.').next().unwrap_or_default();
         for part in parts {
@@ -227,11 +231,11 @@ impl<'c> Tree<'c> {
                     tree = inner;
                 }
                 Some(Node::Space(inner)) => {
-                    text = place(&text, part);
+                    text = self.place(&text, part);
                     tree = inner;
                 }
                 // Inside a module: its attribute.
-                Some(Node::Leaf(_)) | None => text = place(&text, part),
+                Some(Node::Leaf(_)) | None => text = self.place(&text, part),
             }
             name = part;
         }
@@ -251,26 +255,42 @@ impl<'c> Tree<'c> {
         };
         match self.is_list() {
             true => Code::call("nn.ModuleList", vec![Code::list(items(true))]),
-            false => Code::call("nn.ModuleDict", vec![tight(vec![Piece::List("{", items(false), "}")])]),
+            false => {
+                Code::call(self.frame.dict.unwrap_or_default(), vec![tight(vec![Piece::List("{", items(false), "}")])])
+            }
         }
+    }
+
+    fn place(&self, owner: &str, name: &str) -> String {
+        if is_identifier(name) { format!("{owner}.{name}") } else { format!("{owner}.{}(\"{name}\")", self.frame.find) }
     }
 }
 
 impl Node<'_> {
-    fn assign(&self, (place_, name, later): (&str, &str, bool), owner: &str, indent: usize, out: &mut Vec<String>) {
+    fn assign(
+        &self,
+        frame: &Frame,
+        (place, name, later): (&str, &str, bool),
+        owner: &str,
+        indent: usize,
+        out: &mut Vec<String>,
+    ) {
+        let add = format!("{owner}.{}", frame.add);
         let assign = |code: &Code, indent: usize, out: &mut Vec<String>| {
+            let code = frame.worded(code.clone());
             if is_identifier(name) {
-                code.lines(indent, &format!("{place_} = "), "", out);
+                code.lines(indent, &format!("{place} = "), "", out);
             } else {
-                let arguments = vec![Code::text(format!("\"{name}\"")), code.clone()];
-                Code::call(format!("{owner}.add_module"), arguments).lines(indent, "", "", out);
+                let arguments = vec![Code::text(format!("\"{name}\"")), code];
+                Code::call(add.clone(), arguments).lines(indent, "", "", out);
             }
         };
         match self {
             Node::Leaf(Child { code: Some(code), repeat: Some(repeat), .. }) => {
                 out.push(format!("{}for i in range({}):", " ".repeat(indent), repeat.count));
-                let arguments = vec![Code::text(format!("f\"{name}{}\"", counter(repeat.start))), rows(code)];
-                Code::call(format!("{owner}.add_module"), arguments).lines(indent + 4, "", "", out);
+                let code = frame.worded(rows(code));
+                let arguments = vec![Code::text(format!("f\"{name}{}\"", counter(repeat.start))), code];
+                Code::call(add, arguments).lines(indent + 4, "", "", out);
             }
             Node::Leaf(child) => {
                 let code = child.code.as_ref().map_or_else(|| Code::text("nn.Identity()"), rows);
@@ -287,8 +307,8 @@ impl Node<'_> {
             }
             Node::Space(tree) if tree.is_plain() => assign(&tree.code(), indent, out),
             Node::Space(tree) => {
-                assign(&Code::text("nn.Module()"), indent, out);
-                tree.assign_all(place_, place_, indent, out);
+                assign(&Code::text(format!("{}()", frame.module)), indent, out);
+                tree.assign_all(place, place, indent, out);
             }
         }
     }
@@ -297,10 +317,6 @@ impl Node<'_> {
 /// The number of a repeated module, in a formatted text.
 fn counter(start: usize) -> String {
     if start == 0 { "{i}".to_owned() } else { format!("{{i + {start}}}") }
-}
-
-fn place(owner: &str, name: &str) -> String {
-    if is_identifier(name) { format!("{owner}.{name}") } else { format!("{owner}.get_submodule(\"{name}\")") }
 }
 
 /// With modules in a row written out.

@@ -7,9 +7,10 @@ use crate::losses::further_path;
 use crate::python::{Binding, Code, Judged, Piece};
 
 /// Adds the loss.
-pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     let recipe = program.recipe;
     let mut judged = Judged {
+        dialect: program.dialect,
         graph: program.graph,
         spans: &recipe.spans,
         parts: &recipe.train.parts,
@@ -21,21 +22,21 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     };
     for (tag, term) in recipe.loss.terms() {
         judged.path = format!("loss.{tag}");
-        term.emit(&mut judged)?;
+        judged.written(|judged| term.emit(judged))?;
     }
     for (name, term) in &recipe.loss.cross_entropies {
         judged.path = further_path(name);
-        term.emit_as(name, &mut judged)?;
+        judged.written(|judged| term.emit_as(name, judged))?;
     }
     for (name, term) in &recipe.loss.formulas {
         judged.path = format!("loss.formulas.{name}.formula");
-        term.emit(name, &mut judged)?;
+        judged.written(|judged| term.emit(name, judged))?;
     }
     let Judged { texts, terms, network, .. } = judged;
     texts.into_iter().for_each(|text| program.add(text));
     let kind = if program.graph.outputs.len() == 1 { "Tensor" } else { "dict[str, Tensor]" };
     let mut arguments = vec![Code::text(format!("outputs: {kind}")), Code::text("batch: dict[str, Tensor]")];
-    arguments.extend(network.then(|| Code::text("network: nn.Module")));
+    arguments.extend(network.then(|| Code::text(format!("network: {}", program.dialect.frame().module))));
     let mut lines = Vec::new();
     Code::call("def loss", arguments).lines(0, "", " -> dict[str, Tensor]:", &mut lines);
     match &terms[..] {
