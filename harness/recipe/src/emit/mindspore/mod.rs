@@ -1,6 +1,7 @@
 //! MindSpore: its words for what layers, losses and optimizers write in PyTorch's.
 //!
-//! [`words`] is the table, `helpers` and `rules` have whole functions. What it does not list is refused where a recipe needs it.
+//! [`words`] is the table, `helpers` and `rules` have whole functions. What they do not list is refused where a recipe
+//! needs it.
 
 mod calls;
 mod data;
@@ -154,6 +155,7 @@ pub(super) fn imports(text: &str) -> Vec<String> {
     }
     names.extend(["Tensor", "nn"]);
     names.extend(text.contains("ops.").then_some("ops"));
+    imports.extend(text.contains("np.").then(|| "import numpy as np".to_owned()));
     imports.push(format!("from mindspore import {}", names.join(", ")));
     if text.contains(" fill(") {
         let starts = initial::INITIALIZERS.into_iter().filter(called);
