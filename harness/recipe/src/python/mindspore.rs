@@ -1,6 +1,6 @@
 //! MindSpore's words for what layers, losses and optimizers write in PyTorch's.
 //!
-//! [`words`] is the table, `helpers` and `rules` have whole functions. What it does not list is refused where a recipe
+//! [`words`] is the table, `helpers` and `rules` have whole functions. What they do not list is refused where a recipe
 //! needs it.
 
 mod calls;

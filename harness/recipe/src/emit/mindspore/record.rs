@@ -60,6 +60,7 @@ class Recording:
             self.keep(f"grad/{name}", gradient)
         self.state("param1", "buffer1")
         slots = {"moments": "momentum", "moment1": "exp_avg", "moment2": "exp_avg_sq"}
+        slots |= {"mean_square": "square_avg", "mean_grad": "grad_avg"}
         for slot in training.rule.slots:
             for name, kept in zip(own, slot, strict=True):
                 self.keep(f"{slots[kept.name.split('.')[0]]}1/{name}", kept)

@@ -8,6 +8,8 @@ pub(super) fn named(name: &str) -> Option<&'static str> {
         "masked_attention" => MASKED,
         "causal_mask" => CAUSAL,
         "crop_like" => CROP_LIKE,
+        "crop" => CROP,
+        "rotate" => ROTARY,
         "LayerNorm2d" => LAYER_NORM_2D,
         "mixed" => MIXED,
         "balanced_bce" => BALANCED_BCE,
@@ -99,6 +101,58 @@ def crop_like(x: Tensor, like: Tensor) -> Tensor:
     """The centre of a map, with the height and width of another."""
     top, left = (x.shape[-2] - like.shape[-2]) // 2, (x.shape[-1] - like.shape[-1]) // 2
     return x[:, :, top : top + like.shape[-2], left : left + like.shape[-1]]
+"#;
+
+const CROP: &str = r#"
+def crop(x: Tensor, margin: int, narrower_than: int | None = None) -> Tensor:
+    """Removes a margin on all sides, of maps that are narrower than a limit if there is one."""
+    if margin == 0 or (narrower_than is not None and x.shape[-1] >= narrower_than):
+        return x
+    return x[:, :, margin:-margin, margin:-margin]
+"#;
+
+const ROTARY: &str = r#"
+def rotate(x: Tensor, base: float) -> Tensor:
+    """Rotates pairs of channels by angles that grow with the position (arXiv 2104.09864)."""
+    half = x.shape[-1] // 2
+    angles = np.arange(x.shape[-2])[:, None] * base ** (-np.arange(half) / half)
+    cosines, sines = (Tensor(np.tile(table, 2), x.dtype) for table in (np.cos(angles), np.sin(angles)))
+    return x * cosines + ops.cat([-x[..., half:], x[..., :half]], axis=-1) * sines
+"#;
+
+/// PyTorch's `nn.RMSNorm`.
+pub(super) const RMS_NORM: &str = r#"
+class RmsNorm(nn.Cell):
+    """Division by the root of the mean square of the last axis."""
+
+    def __init__(self, channels: int, eps: float) -> None:
+        super().__init__()
+        self.weight = Parameter(ops.ones((channels,)))
+        self.eps = eps
+
+    def construct(self, x: Tensor) -> Tensor:
+        return x * ops.rsqrt((x * x).mean(-1, keep_dims=True) + self.eps) * self.weight
+"#;
+
+/// torchvision's.
+pub(super) const DEPTH: &str = r#"
+def stochastic_depth(x: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
+    """Drops a branch, of each sample (`row`) or of all, and makes the others larger."""
+    if not training or p == 0:
+        return x
+    samples = x.shape[0] if mode == "row" else 1
+    return x * ops.dropout(ops.ones((samples, *[1] * (x.ndim - 1)), x.dtype), p)
+
+
+class StochasticDepth(nn.Cell):
+    """`stochastic_depth` as a module."""
+
+    def __init__(self, p: float, mode: str) -> None:
+        super().__init__()
+        self.p, self.mode = p, mode
+
+    def construct(self, x: Tensor) -> Tensor:
+        return stochastic_depth(x, self.p, self.mode, self.training)
 "#;
 
 /// PyTorch's `nn.LayerNorm` without a bias.

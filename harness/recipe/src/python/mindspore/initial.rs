@@ -103,8 +103,10 @@ fn statement(init: &Init, place: &str) -> Result<String, String> {
         Init::XavierUniform(xavier) => format!("XavierUniform({})", gain(xavier)),
         Init::Uniform(uniform) => format!("Uniform({})", number(uniform.bound)),
         Init::Normal(normal) => format!("Normal({})", number(normal.std)),
-        // Its limits count in deviations.
-        Init::TruncatedNormal(normal) => format!("TruncatedNormal({})", number(normal.std)),
+        Init::TruncatedNormal(normal) => {
+            let most = number(2.0 * normal.std);
+            format!("TruncatedNormal({}, a=-{most}, b={most})", number(normal.std))
+        }
         Init::Constant(value) if *value == 0.0 => "Zero()".to_owned(),
         Init::Constant(value) if *value == 1.0 => "One()".to_owned(),
         Init::Constant(value) => format!("Constant({})", number(*value)),

@@ -6,6 +6,7 @@ pub(crate) fn optimizer(class: &str) -> Result<(&'static str, Option<&'static st
         "torch.optim.SGD" => Ok(("Sgd", Some(SGD))),
         "torch.optim.Adam" => Ok(("Adam", Some(ADAM))),
         "torch.optim.AdamW" => Ok(("AdamW", Some(ADAMW))),
+        "torch.optim.RMSprop" => Ok(("RmsProp", Some(RMSPROP))),
         "Lamb" => Ok(("Lamb", Some(LAMB))),
         other => Err(super::unwritten(other)),
     }
@@ -93,6 +94,40 @@ class AdamW(Rule):
         root = ops.sqrt(second) / math.sqrt(1 - beta2**self.done) + self.eps
         decayed = parameter * (1 - group["lr"] * group["weight_decay"])
         ops.assign(parameter, decayed - group["lr"] / (1 - beta1**self.done) * first / root)
+"#;
+
+const RMSPROP: &str = r#"
+class RmsProp(Rule):
+    """Gradients by the root of their average square, eps beside the root; the decay is a part of the gradient."""
+
+    def __init__(
+        self,
+        params: Sequence,
+        lr: float,
+        alpha: float,
+        eps: float,
+        momentum: float = 0.0,
+        centered: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
+        slots = ["mean_square", *["moments"] * (momentum > 0), *["mean_grad"] * centered]
+        super().__init__(params, lr, weight_decay, slots)
+        self.alpha, self.eps, self.momentum, self.centered = alpha, eps, momentum, centered
+
+    def update(self, group: dict, parameter: Parameter, gradient: Tensor, *slots: Parameter) -> None:
+        gradient = gradient + group["weight_decay"] * parameter
+        square, *others = slots
+        ops.assign(square, self.alpha * square + (1 - self.alpha) * gradient * gradient)
+        spread = square
+        if self.centered:
+            mean = others.pop()
+            ops.assign(mean, mean + (1 - self.alpha) * (gradient - mean))
+            spread = square - mean * mean
+        step = gradient / (ops.sqrt(spread) + self.eps)
+        for moments in others:
+            ops.assign(moments, self.momentum * moments + step)
+            step = moments
+        ops.assign(parameter, parameter - group["lr"] * step)
 "#;
 
 const LAMB: &str = r#"

@@ -1,6 +1,6 @@
 //! The table: what MindSpore calls the modules, functions and methods of PyTorch, and their arguments.
 
-use super::helpers::{ATTENTION, CROSS_ENTROPY, LAYER_NORM};
+use super::helpers::{ATTENTION, CROSS_ENTROPY, DEPTH, LAYER_NORM, RMS_NORM};
 use crate::python::code::{Binding, Code, Piece};
 
 /// A call, argument by argument.
@@ -58,12 +58,22 @@ const WORDS: &[Word] = &[
     word("nn.Sigmoid", "nn.Sigmoid", &[]),
     word("nn.Tanh", "nn.Tanh", &[]),
     word("nn.SiLU", "nn.SiLU", &[]),
+    word("nn.Hardswish", "nn.HSwish", &[]),
+    word("nn.Hardsigmoid", "nn.HSigmoid", &[]),
+    other("nn.RMSNorm", "RmsNorm", &["eps"], rms_norm),
+    other("StochasticDepth", "StochasticDepth", &[], depth),
+    other("stochastic_depth", "stochastic_depth", &[], depth),
     other("nn.GELU", "nn.GELU", &["approximate"], gelu),
     word("nn.Softmax", "nn.Softmax", &["dim=axis"]),
     word("nn.Parameter", "Parameter", &[]),
     word("functional.relu", "ops.relu", &[]),
     word("functional.relu6", "ops.relu6", &[]),
     word("functional.silu", "ops.silu", &[]),
+    word("functional.hardswish", "ops.hardswish", &[]),
+    word("functional.hardsigmoid", "ops.hardsigmoid", &[]),
+    other("functional.avg_pool2d", "ops.avg_pool2d", POOL, window),
+    other("functional.max_pool2d", "ops.max_pool2d", POOL, window),
+    word("functional.pad", "ops.pad", &["mode", "value"]),
     word("functional.gelu", "ops.gelu", &["approximate"]),
     word("functional.dropout", "ops.dropout", &[]),
     word("functional.linear", "ops.dense", &[]),
@@ -83,6 +93,7 @@ const WORDS: &[Word] = &[
     word(".transpose", ".swapaxes", &[]),
     other(".expand", ".broadcast_to", &[], size),
     word(".split", ".split", &["dim=axis"]),
+    word(".repeat_interleave", ".repeat_interleave", &["dim"]),
     word(".reshape", ".reshape", &[]),
     word(".permute", ".permute", &[]),
     word(".square", ".square", &[]),
@@ -200,12 +211,18 @@ fn convolution(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String>
     Ok(())
 }
 
-/// A pool moves by one unless it is told.
-fn pool(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String> {
-    if call.get("stride").is_none() {
-        let kernel = call.positional[0].clone();
+/// A window moves by one unless it is told.
+fn window(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String> {
+    let kernel = call.positional.last().filter(|_| call.get("stride").is_none());
+    if let Some(kernel) = kernel.cloned() {
         call.named.insert(0, ("stride".to_owned(), kernel));
     }
+    Ok(())
+}
+
+/// As [`window`]; padding is a mode.
+fn pool(call: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String> {
+    window(call, helpers)?;
     if call.get("padding").is_some() || call.get("ceil_mode").is_some() {
         call.named.insert(1, ("pad_mode".to_owned(), Code::text("\"pad\"")));
     }
@@ -247,6 +264,16 @@ fn layer_norm(call: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), St
             call.add(key, Code::text(format!("-{count}")));
         }
     }
+    Ok(())
+}
+
+fn rms_norm(_: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String> {
+    helpers.push(RMS_NORM);
+    Ok(())
+}
+
+fn depth(_: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String> {
+    helpers.push(DEPTH);
     Ok(())
 }
 
