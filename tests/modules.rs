@@ -1,5 +1,5 @@
 //! The order of modules inside crates: no circles among the modules of a folder, and no module imports what stands above
-//! it, in a module that contains it.
+//! it, in a module that contains it. A module with parts is `name.rs` beside the folder `name`.
 //!
 //! Imports are all paths that begin with `crate` or `super`, in uses and in expressions. A path to a re-export leads to
 //! the module that defines the item. Tests are left out.
@@ -20,6 +20,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "harness/onnx/src",
     "harness/pages/src",
     "harness/ranks/src",
+    "harness/recipe/src",
     "harness/tensors/src",
     "harness/train/src",
 ];
@@ -197,7 +198,7 @@ impl Modules {
                 continue;
             }
             let mut module = around.clone();
-            if !["lib", "mod"].contains(&stem.as_str()) {
+            if stem != "lib" {
                 module.push(stem);
             }
             if path.is_dir() {
@@ -313,6 +314,33 @@ fn modules_are_in_order() {
         let [_, circles] = faults(folder);
         assert!(circles.is_empty(), "{folder}:\n{}", circles.join("\n"));
     }
+}
+
+/// The files `mod.rs` below a folder, except of modules that tests share: to Cargo, each file in `tests` is a test.
+fn mod_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.ends_with("target") {
+            found.extend(mod_files(&path));
+        } else if path.ends_with("mod.rs") && !folder.parent().is_some_and(|around| around.ends_with("tests")) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn modules_stand_beside_their_folders() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found: Vec<_> =
+        ["datasets", "harness", "tests", "zoo"].iter().flat_map(|name| mod_files(&root.join(name))).collect();
+    assert!(found.is_empty(), "name.rs instead: {found:?}");
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["a", "tests/b", "tests/b/c"] {
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        fs::write(dir.path().join(folder).join("mod.rs"), "").unwrap();
+    }
+    assert_eq!(mod_files(dir.path()).len(), 2);
 }
 
 #[test]

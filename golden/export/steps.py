@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from zoo_golden import airbench, bert, detection, language, segmentation, text, tracking
-from zoo_golden.__main__ import main
+from zoo_golden.goldens import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
 FIXTURES = GOLDEN.parent / "tests" / "fixtures" / "golden"

@@ -30,6 +30,27 @@ fn a_program_is_written_into_a_new_folder() {
 }
 
 #[test]
+fn a_program_in_mindspore_has_its_weights_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("tiny");
+    let folder = out.to_str().unwrap();
+    let text = emit(&["tiny", "--to", "mindspore", "--no-data", "-o", folder]).expect(0).out;
+    assert!(text.contains("weights.py") && text.contains("rules.py"), "{text}");
+    let model = fs::read_to_string(out.join("model.py")).unwrap();
+    assert!(model.contains("class Tiny(nn.Cell):") && model.contains("def construct("), "{model}");
+    let about: serde_json::Value = serde_json::from_slice(&fs::read(out.join("emitted.json")).unwrap()).unwrap();
+    assert_eq!(about["framework"], "mindspore");
+    assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("--to mindspore --no-data"));
+    // What MindSpore has no word for is refused with its line, and nothing is written.
+    let other = dir.path().join("other");
+    let refused =
+        said(command().args(["emit", "swin_t", "--to", "mindspore", "--no-data", "-o", other.to_str().unwrap()]));
+    let refused = refused.expect(2);
+    assert!(refused.err.contains("swin_t.yaml:") && refused.err.contains("MindSpore yet"), "{}", refused.err);
+    assert!(!other.exists());
+}
+
+#[test]
 fn nothing_is_written_by_halves() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("mine.txt"), "mine").unwrap();
@@ -38,7 +59,7 @@ fn nothing_is_written_by_halves() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let out = dir.path().join("out");
     let unknown = emit(&["tiny", "--to", "keras", "-o", out.to_str().unwrap()]).expect(2);
-    assert!(unknown.err.contains("possible values: pytorch"), "{}", unknown.err);
+    assert!(unknown.err.contains("possible values: pytorch, mindspore"), "{}", unknown.err);
     emit(&["tiny", "-o", out.to_str().unwrap()]).expect(2);
     let generated = emit(&["tiny", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
     assert!(

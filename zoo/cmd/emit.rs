@@ -14,13 +14,15 @@ use zoo_recipe::emit;
 /// Write a recipe as a program for another framework.
 ///
 /// The folder gets `model.py`, the network as a careful author would write it, with the names of the state_dict;
-/// `train.py`, its training on a CPU, a GPU or an NPU, alone or with others by torchrun; `recipe.yaml`, the recipe with all values; `emitted.json`, what was written from what; and `README.md`. The program
-/// does not need zoo. `python -m zoo_golden prove DIR` proves that it is the recipe. What the framework cannot express
+/// `train.py`, its training on a CPU, a GPU or an NPU, in PyTorch alone or with others by torchrun; `recipe.yaml`, the
+/// recipe with all values; `emitted.json`, what was written from what; and `README.md`. In MindSpore, `weights.py` reads
+/// and writes weights by their names in the state_dict. The program does not need zoo. `python -m zoo_golden prove DIR` proves that it is the recipe. What the framework cannot express
 /// is refused with its line, and nothing is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo emit resnet50 --to pytorch -o my_resnet50
+  zoo emit resnet50 --to mindspore -o my_resnet50
   zoo emit gpt2 --to pytorch --profile mini -o small_gpt2
   zoo emit siammask --to pytorch --no-data -o my_siammask     without a training loop
   zoo emit vit_b_16 --to pytorch --set model.classes=10 -o my_vit")]
@@ -45,6 +47,9 @@ enum Framework {
     /// PyTorch 2.4 or later.
     #[value(name = "pytorch")]
     PyTorch,
+    /// MindSpore 2.7 or later.
+    #[value(name = "mindspore")]
+    MindSpore,
 }
 
 #[derive(Serialize)]
@@ -68,9 +73,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         version: env!("CARGO_PKG_VERSION"),
         hash: zoo_datasets::hash::fnv1a64,
     };
-    let files = match args.to {
-        Framework::PyTorch => emit::pytorch(&recipe, &recipe.resolve()?, origin)?,
+    let dialect = match args.to {
+        Framework::PyTorch => emit::Dialect::PyTorch,
+        Framework::MindSpore => emit::Dialect::MindSpore,
     };
+    let files = emit::program(dialect, &recipe, &recipe.resolve()?, origin)?;
     output::write_folder(&args.out, &files, context)?;
     let files = files.iter().map(|(name, text)| (*name, text.lines().count())).collect();
     let report = Report { recipe: &recipe.name, to: args.to, out: &args.out, files };

@@ -15,10 +15,10 @@ try:
     from torch import nn
 
     from zoo_golden import Input, cross_entropy, export, gain_rules, image, labels
-    from zoo_golden.__main__ import main, parse
     from zoo_golden.compare import compare
     from zoo_golden.document import Recording
     from zoo_golden.exporter import _Exact
+    from zoo_golden.goldens import main, parse
     from zoo_golden.hashes import fnv1a64, hashes, sample_positions, signed
     from zoo_golden.networks import load
 except ModuleNotFoundError as missing:

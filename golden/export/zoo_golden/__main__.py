@@ -1,221 +1,34 @@
-"""python -m zoo_golden --model torchvision:resnet18 --lr 0.1 --momentum 0.9 -o ../resnet18/step"""
+"""The command: `port ...` ports a network, `prove ...` proves an emitted program; anything else makes a golden.
 
-import argparse
+PyTorch is imported where it is needed: programs in MindSpore are proven without it.
+"""
+
 import sys
-import warnings
-from functools import partial
-from pathlib import Path
-
-import torch
-from torch import nn
-
-from . import cross_entropy, export, gain_rules, grouped
-from .batch import Batch
-from .conditions import NORMALISATIONS
-from .networks import StillFunctions, load
-from .optimizers import optimizer_class, usual
-
-OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb")
-
-
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="zoo_golden",
-        description="Record three training steps of a classifier of images or tokens as a golden. "
-        "For other losses, inputs or optimizers call zoo_golden.export.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--model", required=True, help="torchvision:NAME, timm:NAME, transformers:CLASS or MODULE:FACTORY; dropout is set to 0")
-    add("--name", help="name of the model in the golden; by default the name of the model")
-    add("--lr", type=float, required=True)
-    add("-o", "--output", required=True, help="path without extension")
-    training_options(parser)
-    return checked(parser, parser.parse_args(arguments))
-
-
-def training_options(parser: argparse.ArgumentParser) -> None:
-    """What the step is: batch, loss, optimizer, initial values."""
-    add = parser.add_argument
-    add("--batch", type=int, default=4)
-    add("--classes", type=int, default=1000)
-    add("--image-size", "--size", type=int, default=224)
-    add("--channels", type=int, default=3, help="number of image channels")
-    add(
-        "--tokens",
-        type=int,
-        metavar="N",
-        help="samples are N tokens of --classes kinds, and the network gives scores for each token; by default images",
-    )
-    add(
-        "--indices",
-        metavar="NAME=N",
-        action="append",
-        default=[],
-        type=_indices,
-        help="with --tokens, a further argument of the network: an index below N for each token",
-    )
-    add("--salt", default="", help="prefix of every hashed name, except those of samples")
-    add(
-        "--gain",
-        metavar="PATTERN=VALUE",
-        action="append",
-        default=[],
-        type=_gain,
-        help="scale of initial parameters by shell pattern; the last match wins",
-    )
-    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="optimizer of torch; rmsprop_tf (TensorFlow's form) and lamb are those of timm")
-    add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop; 0.9 if port is not told")
-    add("--nesterov", action="store_true", help="use Nesterov momentum (SGD)")
-    add("--alpha", type=float, help="alpha of RMSprop; by default that of the optimizer")
-    add("--centered", action="store_true", help="divide by the deviation of the gradient (RMSprop)")
-    add("--beta1", type=float, help="by default that of the optimizer (Adam, AdamW, LAMB)")
-    add("--beta2", type=float, help="the same")
-    add("--lr-decay", type=float, help="decay of the learning rate in Adagrad")
-    add("--initial-accumulator-value", type=float, help="start of the sum of squares in Adagrad")
-    add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")
-    add("--weight-decay", type=float, help="by default that of the optimizer")
-    add(
-        "--no-decay",
-        default="",
-        help="parameters without weight decay, comma-separated: bn (normalisations), bias (whose names end with bias, normalisations too), dense (dense layers), positions (tables of relative positions)",
-    )
-    add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters in the loss")
-    add("--label-smoothing", type=float, default=0.0)
-    add("--clip-grad-norm", type=float)
-    add("--samples", type=int, default=64, help="number of stored values per tensor with more than 64 elements")
-    add("--no-lifted", action="store_true", help="omit the variant `lifted`, for networks in which its gradients vanish")
-    add("--threads", type=int, default=2)
-
-
-def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
-    """Options that go together."""
-    options.no_decay = set(filter(None, options.no_decay.split(",")))
-    if options.no_decay - {"bn", "bias", "dense", "positions"}:
-        parser.error("--no-decay takes bn, bias, dense and positions")
-    if options.indices and not options.tokens:
-        parser.error("--indices is for --tokens")
-    for setting, takers in SETTINGS.items():
-        if getattr(options, setting) and options.optimizer not in takers:
-            parser.error(f"--{_flag(setting)} is for {' and '.join(takers)}")
-    if options.weight_decay is None:
-        options.weight_decay = usual(options.optimizer, "weight_decay")
-    for setting in ("eps", "clip_grad_norm"):
-        if (value := getattr(options, setting)) is not None and value <= 0:
-            parser.error(f"--{_flag(setting)} must be above 0")
-    for setting in ("momentum", "alpha", "beta1", "beta2", "label_smoothing"):
-        if not 0 <= (getattr(options, setting) or 0) < 1:
-            parser.error(f"--{_flag(setting)} must be at least 0 and below 1")
-    for setting in ("weight_decay", "lr_decay", "initial_accumulator_value"):
-        if (getattr(options, setting) or 0) < 0:
-            parser.error(f"--{_flag(setting)} must not be negative")
-    return options
-
-
-def _flag(setting: str) -> str:
-    return setting.replace("_", "-")
-
-
-def optimizer(options: argparse.Namespace, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that the options describe: the only source of its settings, for golden and recipe."""
-
-    def decays(module: nn.Module, local: str) -> bool:
-        if isinstance(module, NORMALISATIONS) and "bn" in options.no_decay:
-            return False
-        if isinstance(module, nn.Linear) and "dense" in options.no_decay:
-            return False
-        if local == "relative_position_bias_table":
-            return "positions" not in options.no_decay
-        return not (local.endswith("bias") and "bias" in options.no_decay)
-
-    groups = grouped(network, options.lr, options.weight_decay, decays)
-    given = {name: getattr(options, name) for name, takers in SETTINGS.items() if options.optimizer in takers}
-    settings = {name: value for name, value in given.items() if value is not None}
-    own = usual(options.optimizer, "betas")
-    betas = tuple(settings.pop(name, default) for name, default in zip(("beta1", "beta2"), own or ()))
-    settings |= {"betas": betas} if own else {}
-    settings |= {"max_grad_norm": None} if options.optimizer == "lamb" else {}
-    return optimizer_class(options.optimizer)(groups, **settings)
-
-
-SETTINGS = {
-    "momentum": ("sgd", "rmsprop", "rmsprop_tf"),
-    "nesterov": ("sgd",),
-    "alpha": ("rmsprop", "rmsprop_tf"),
-    "centered": ("rmsprop", "rmsprop_tf"),
-    "beta1": ("adam", "adamw", "lamb"),
-    "beta2": ("adam", "adamw", "lamb"),
-    "lr_decay": ("adagrad",),
-    "initial_accumulator_value": ("adagrad",),
-    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb"),
-}
-"""Which optimizers have a setting, beside learning rate and decay."""
-
-
-def _indices(text: str) -> tuple[str, int]:
-    name, _, count = text.partition("=")
-    return name, int(count)
-
-
-def _gain(text: str) -> tuple[str, float]:
-    pattern, _, value = text.rpartition("=")
-    return pattern, float(value)
-
-
-def main(arguments: list[str] | None = None) -> dict:
-    options = parse(arguments)
-    return golden(options, load(options.model, options.classes), options.output)
-
-
-def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, **moves) -> dict:
-    """Writes the golden of a network that leaves nothing to chance; `moves`: `moved_runs` and `last_place` of `export`."""
-    torch.set_num_threads(options.threads)
-    warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
-    has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
-
-    hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
-    hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
-    batch = Batch.of(network, options, options.batch)
-    with StillFunctions():
-        document = export(
-            path,
-            network,
-            cross_entropy(options.label_smoothing, options.l2_in_loss),
-            partial(optimizer, options),
-            batch.all(),
-            forward=batch.forward,
-            name=options.name or options.model.rpartition(":")[2],
-            salt=options.salt,
-            gain=gain_rules(options.gain),
-            clip_grad_norm=options.clip_grad_norm,
-            hyper=hyper,
-            samples=options.samples,
-            lifted_variant=not options.no_lifted,
-            **moves,
-        )
-    losses = ", ".join(f"{step['loss']:.6f}" for step in document["losses_f64"])
-    print(f"{path}: losses {losses}", file=sys.stderr)
-    for kind, floor in document["noise_floor"].items():
-        print(f"  {kind:14} f32 floor: median {floor['median']:.1e}, max {floor['max']:.1e} at {floor['max_at']}", file=sys.stderr)
-    return document
 
 
 def run(arguments: list[str]) -> int:
-    """`port ...` ports a network, `prove ...` proves an emitted program; anything else makes a golden."""
-    if arguments[:1] == ["prove"]:
-        from .prove import main as prove
+    """The exit code of a command line."""
+    command, rest = arguments[:1], arguments[1:]
+    if command == ["prove"]:
+        from .program import framework
 
-        return prove(arguments[1:])
-    if arguments[:1] == ["random"]:
+        if framework(rest) == "mindspore":
+            from .prove_mindspore import main as prove
+        else:
+            from .prove import main as prove
+        return prove(rest)
+    if command == ["random"]:
         from .random.command import main as random
 
-        return random(arguments[1:])
-    if arguments[:1] != ["port"]:
-        main(arguments)
-        return 0
-    from .port import main as port
+        return random(rest)
+    if command == ["port"]:
+        from .port import main as port
 
-    return port(arguments[1:])
+        return port(rest)
+    from .goldens import main
+
+    main(arguments)
+    return 0
 
 
 def console() -> None:

@@ -28,6 +28,7 @@ from .recording import describe, described, of_step
 
 _SLOTS = {
     "moments": "momentum", "accum": "momentum",
+    "mean_square": "square_avg", "mean_grad": "grad_avg",
     "moment1": "exp_avg", "moment2": "exp_avg_sq", "adam_m": "exp_avg", "adam_v": "exp_avg_sq",
 }  # fmt: skip
 """What optimizers of MindSpore call what they keep of a parameter, and what goldens call it."""

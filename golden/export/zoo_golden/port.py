@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from .__main__ import SETTINGS, checked, golden, optimizer, training_options
 from .batch import Batch
+from .goldens import SETTINGS, checked, golden, optimizer, training_options
 from .networks import build, exact_buffers, still
 from .optimizers import section
 from .trace import TraceError, batch_sizes, trace

@@ -5,7 +5,6 @@ golden, training steps in f64 under its conditions must give its outputs, losses
 """
 
 import argparse
-import importlib.util
 import inspect
 import json
 import math
@@ -14,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +29,7 @@ from .exporter import _Exact, _hooks
 from .hashes import sample_positions, signed
 from .networks import StillFunctions, still
 from .port import constant, on_meta
+from .program import DIFFERS, MISSING, PASSED, WRONG, Program, ProofError, goldens
 from .trace import TraceError, batch_sizes, trace
 
 TOLERANCE = 1e-9
@@ -37,54 +37,6 @@ TOLERANCE = 1e-9
 
 CONDITIONED = 10.0
 """How many times the distance of the golden's moved run an error may be, as of `zoo check`."""
-
-PASSED, DIFFERS, WRONG, MISSING = 0, 1, 2, 3
-
-
-class ProofError(Exception):
-    """Why nothing can be proven."""
-
-
-@dataclass
-class Program:
-    """The folder of an emitted program."""
-
-    folder: Path
-    about: dict
-
-    @classmethod
-    def read(cls, folder: Path) -> "Program":
-        try:
-            about = json.loads((folder / "emitted.json").read_text())
-        except (OSError, ValueError) as error:
-            raise ProofError(f"{folder} is no emitted program: {error}") from error
-        return cls(folder, about)
-
-    @property
-    def inputs(self) -> dict[str, dict]:
-        """The arguments of the network, in their order: kind, type and shape without the batch."""
-        return {described["name"]: described for described in self.about["inputs"]}
-
-    def module(self, name: str) -> ModuleType:
-        """One of its Python files; another program's of the same name is forgotten."""
-        path = self.folder / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None or not path.exists():
-            raise ProofError(f"{path} is not there")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise ProofError(f"{path} fails: {type(error).__name__}: {error}") from error
-        return module
-
-    def network(self) -> nn.Module:
-        """The network."""
-        kind = getattr(self.module("model"), self.about["class"], None)
-        if kind is None:
-            raise ProofError(f"{self.folder / 'model.py'} has no class {self.about['class']}")
-        return kind()
 
 
 @dataclass
@@ -355,16 +307,6 @@ def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program
 def _written(described: dict, shape: list[int]) -> str:
     text = json.dumps(shape)
     return text if described["kind"] == "image" else f"{{{described['kind']}: {text}}}"
-
-
-def goldens(program: Program, given: str | None) -> Iterator[Path]:
-    """Where the golden may be."""
-    manifest = program.about["golden"]
-    if given is not None:
-        yield Path(given)
-    elif manifest is not None:
-        folders = [Path.cwd(), *Path.cwd().parents, program.folder.resolve(), *program.folder.resolve().parents]
-        yield from (folder / "golden" / manifest for folder in folders)
 
 
 def prove(options: argparse.Namespace) -> int:

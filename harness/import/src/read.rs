@@ -124,7 +124,9 @@ impl Reader<'_> {
         let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
         if body.is_empty()
             && !given.is_empty()
-            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_) | Seen::Computed(_) | Seen::Scores(_))))
+            && given
+                .iter()
+                .all(|value| matches!(self.seen(*value), Some(Seen::Picked(_) | Seen::Computed(_) | Seen::Scores(_))))
         {
             return Ok(None);
         }

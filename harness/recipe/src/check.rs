@@ -3,15 +3,17 @@
 
 mod preprocess;
 
+use crate::builder::LOGITS;
 use crate::diagnostic::{Diagnostic, Severity, suggest, suggest_or};
+use crate::lints::Lints;
 use crate::losses::further_path;
-use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Period, Recipe, Shapes, Source, TextScenes, Videos,
-    Warmup, WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Recipe, Shapes, Source, TextScenes, Videos, Warmup,
+    WarmupShape,
 };
 use crate::span::ConfigPath;
+use crate::values::Period;
 use crate::{ResolvedLayer, ResolvedModel};
 use zoo_graph::{
     Op,
@@ -377,32 +379,14 @@ impl Check<'_> {
     fn layers(&mut self, model: &ResolvedModel) {
         let mut open: Vec<&ResolvedLayer> = model.body.iter().collect();
         while let Some(layer) = open.pop() {
-            layer.kind.lint(&mut Lints { recipe: self.recipe, layer, found: &mut self.found });
+            layer.kind.lint(&mut Lints {
+                batch: self.recipe.train.batch,
+                parts: &self.recipe.train.parts,
+                spans: &self.recipe.spans,
+                path: layer.path.key(layer.kind.tag()),
+                found: &mut self.found,
+            });
             open.extend(layer.kind.describe().inside().into_iter().flatten());
         }
-    }
-}
-
-/// Where a layer reports unusual settings.
-pub(crate) struct Lints<'a> {
-    pub(crate) recipe: &'a Recipe,
-    layer: &'a ResolvedLayer,
-    found: &'a mut Vec<Diagnostic>,
-}
-
-impl Lints<'_> {
-    /// Warns of the value of one of the layer's keys.
-    pub(crate) fn warn(&mut self, key: &str, message: String, hint: &str) {
-        let path = self.layer.path.key(self.layer.kind.tag()).key(key);
-        self.push(path, message, hint);
-    }
-
-    /// Warns of another value of the recipe.
-    pub(crate) fn warn_at(&mut self, path: &str, message: String, hint: &str) {
-        self.push(ConfigPath::from(path), message, hint);
-    }
-
-    fn push(&mut self, path: ConfigPath, message: String, hint: &str) {
-        self.found.push(Diagnostic::warning(self.recipe.span_of(&path), path, message).with_hint(hint));
     }
 }

@@ -1,13 +1,12 @@
 //! Diagnostics: mistakes in a recipe, their positions, and suggestions.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::span::{ConfigPath, Span};
+use crate::span::{ConfigPath, Sources, Span, skipped};
 use zoo_graph::did_you_mean;
 
 /// How bad it is.
@@ -92,15 +91,8 @@ impl Serialize for Diagnostic {
     }
 }
 
-/// An excerpt has at most this many characters.
-const EXCERPT_WIDTH: usize = 120;
 /// Most mistakes that are listed; a file that is not a recipe at all has one on every line.
 const MOST: usize = 500;
-
-/// Number of characters of a line that are omitted before the excerpt.
-fn skipped(span: &Span) -> usize {
-    (span.column - 1).saturating_sub(EXCERPT_WIDTH * 3 / 4)
-}
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,30 +195,6 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
-
-/// The texts that spans point into.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(HashMap<Arc<str>, Arc<str>>);
-
-impl Sources {
-    pub(crate) fn insert(&mut self, file: Arc<str>, text: Arc<str>) {
-        self.0.insert(file, text);
-    }
-
-    /// Number of characters on the line between a position and a following text.
-    pub(crate) fn characters_before(&self, span: &Span, text: &str) -> Option<usize> {
-        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
-        let rest: String = line.chars().skip(span.column - 1).collect();
-        Some(rest[..rest.find(text)?].chars().count())
-    }
-
-    fn excerpt(&self, span: &Span) -> Option<Arc<str>> {
-        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
-        let printable = |c: char| if c.is_control() { ' ' } else { c };
-        let shown = line.chars().skip(skipped(span)).take(EXCERPT_WIDTH);
-        Some(shown.map(printable).collect::<String>().into())
-    }
-}
 
 /// "did you mean", or else a list of the keys that there are.
 pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_yaml::with::singleton_map_recursive;
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Sources};
-use crate::shape::Shapes;
-use crate::span::{ConfigPath, Span, SpanTable};
-use crate::validate::{Extent, validate};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::layers::shapes_of;
+use crate::span::{ConfigPath, Sources, Span, SpanTable};
+use crate::validate::{Completeness, validate};
 use crate::{source, tree};
 
 /// A document of one type, and where everything in it was written.
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned + JsonSchema> Document<T> {
         let (name, text) = source::read(path).map_err(|error| lone(error, &sources))?;
         sources.insert(name.clone(), text.clone());
         let mut root = tree::parse(&text, &name).map_err(|error| lone(error, &sources))?;
-        let errors = validate(&mut root, &Shapes::of::<T>(&[]), &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut root, &shapes_of::<T>(&[]), &ConfigPath::default(), Completeness::Whole);
         if !errors.is_empty() {
             return Err(Diagnostics::new(errors, &sources));
         }

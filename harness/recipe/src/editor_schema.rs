@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::layers::schema_of;
-use crate::schema::Recipe;
-use crate::shared_blocks::BlockFile;
+use crate::schema::{BlockFile, Recipe};
 
 /// Suffix of definitions in which nothing is required, for profiles and for files with `extends`.
 const FRAGMENT: &str = "Fragment";

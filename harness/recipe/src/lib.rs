@@ -16,6 +16,7 @@
 //! # Ok::<(), zoo_recipe::Diagnostics>(())
 //! ```
 
+mod builder;
 mod check;
 mod diagnostic;
 mod document;
@@ -23,29 +24,33 @@ mod editor_schema;
 pub mod emit;
 pub mod layers;
 mod library;
+mod lints;
 mod losses;
 mod lower;
 mod merge;
 mod optimizer;
 mod overrides;
+mod python;
 mod reference;
 pub mod resolve;
 mod schedule;
 pub mod schema;
 mod shape;
-mod shared_blocks;
+mod site;
 mod source;
 mod span;
 mod tree;
 mod validate;
+mod values;
 
+pub use builder::{BuildOptions, LABEL, LABEL_SHARE, MIXED_LABEL, Mode, ROOT};
 pub use check::{NAMES, is_name};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use document::Document;
 pub use editor_schema::{block_file_schema, document_schema, json_schema};
 pub use layers::Layer;
 pub use library::{Library, LoadOptions, Loaded};
-pub use lower::{BuildOptions, LABEL, LABEL_SHARE, MIXED_LABEL, Mode, ROOT, across, build, stages};
+pub use lower::{across, build, stages};
 pub use overrides::texts_of;
 pub use reference::{Page, reference};
 pub use resolve::{ResolvedLayer, ResolvedModel};

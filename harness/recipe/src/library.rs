@@ -1,5 +1,7 @@
 //! Finds recipes, merges inherited recipes, applies profiles and overrides, and reads the result.
 
+mod shared_blocks;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -9,17 +11,18 @@ use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
 use zoo_graph::did_you_mean;
 
+use shared_blocks::{FOLDER, merge_recipes, without_sources};
+
 use crate::check::{check, is_name};
-use crate::diagnostic::{Diagnostic, Diagnostics, Sources, suggest};
+use crate::diagnostic::{Diagnostic, Diagnostics, suggest};
 use crate::merge::Removal;
 use crate::overrides::Override;
 use crate::schema::Recipe;
-use crate::shape::{FILE_KEYS, Shapes};
-use crate::shared_blocks::{FOLDER, merge_recipes, without_sources};
+use crate::shape::FILE_KEYS;
 use crate::source;
-use crate::span::{ConfigPath, Span, SpanTable};
+use crate::span::{ConfigPath, Sources, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
-use crate::validate::{Extent, validate};
+use crate::validate::{Completeness, validate};
 
 /// Most recipes that refer to each other in a row.
 const MOST_IN_A_ROW: usize = 16;
@@ -128,7 +131,7 @@ impl Library {
     }
 
     /// The file of a recipe; `from` is the file that extends it.
-    pub(crate) fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
+    fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
         if is_yaml || name.contains(['/', '\\']) {
@@ -143,14 +146,14 @@ impl Library {
     }
 
     /// The block file that the file `from` refers to.
-    pub(crate) fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
+    fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
         let file = format!("{name}.yaml");
         let mut files = self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER).join(&file));
         files.find(|path| is_name(name) && path.is_file())
     }
 
     /// Names and files of the files of blocks that the file `from` can ask for.
-    pub(crate) fn block_files(&self, from: &Path) -> Vec<(String, PathBuf)> {
+    fn block_files(&self, from: &Path) -> Vec<(String, PathBuf)> {
         yaml_files(self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER)))
     }
 
@@ -181,8 +184,8 @@ fn yaml_files(dirs: impl Iterator<Item = PathBuf>) -> Vec<(String, PathBuf)> {
 }
 
 /// A recipe file with all it inherits.
-pub(crate) struct Joined {
-    pub(crate) base: Node,
+struct Joined {
+    base: Node,
     profiles: IndexMap<String, Profile>,
 }
 
@@ -217,14 +220,14 @@ type Parts = (Recipe, PathBuf, Node, Vec<String>, Vec<ConfigPath>);
 struct Failure(Option<Diagnostic>);
 
 /// One call of [`Library::load`].
-pub(crate) struct Loading<'a> {
-    pub(crate) library: &'a Library,
-    pub(crate) sources: Sources,
-    pub(crate) found: Vec<Diagnostic>,
+struct Loading<'a> {
+    library: &'a Library,
+    sources: Sources,
+    found: Vec<Diagnostic>,
     /// The chain of files that are being read: their identities and names.
     chain: Vec<(PathBuf, String)>,
     /// The blocks of files that others have taken some from.
-    pub(crate) blocks: HashMap<PathBuf, Rc<Map>>,
+    blocks: HashMap<PathBuf, Rc<Map>>,
 }
 
 impl From<Diagnostic> for Failure {
@@ -245,7 +248,7 @@ impl<'a> Loading<'a> {
         for (name, profile) in joined.profiles.iter().filter(|_| fragments == Fragments::Unchecked) {
             let path = ConfigPath::from("profiles").key(name);
             let mut fragment = without_sources(profile.fragment.clone());
-            self.found.extend(validate(&mut fragment, Shapes::get(), &path, Extent::Partial));
+            self.found.extend(validate(&mut fragment, Recipe::shapes(), &path, Completeness::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -279,7 +282,7 @@ impl<'a> Loading<'a> {
         self.found.extend(errors.into_iter().filter_map(Result::err));
         let mut changed = root.clone();
         let overridden = self.apply(&mut changed, &overrides);
-        let errors = validate(&mut changed, Shapes::get(), &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut changed, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole);
         self.found.extend(errors);
         if !self.found.is_empty() {
             return Err(Failure(None));
@@ -289,7 +292,7 @@ impl<'a> Loading<'a> {
             let mut without = root.clone();
             let others = overrides.iter().enumerate().filter(|(other, _)| *other != index);
             let applied = others.map(|(_, other)| other.apply(&mut without)).all(|outcome| outcome.is_ok());
-            let errors = validate(&mut without, Shapes::get(), &ConfigPath::default(), Extent::Whole);
+            let errors = validate(&mut without, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole);
             if applied && errors.is_empty() && typed(&without).is_ok_and(|other| other == recipe) {
                 self.found.push(change.warning("this override changes nothing"));
             }
@@ -308,7 +311,7 @@ impl<'a> Loading<'a> {
         changed
     }
 
-    pub(crate) fn not_found(&self, name: &str) -> Diagnostic {
+    fn not_found(&self, name: &str) -> Diagnostic {
         let start = Span { file: name.into(), line: 0, column: 0 };
         if Path::new(name).is_dir() {
             let error = Diagnostic::error(start, ConfigPath::default(), format!("`{name}` is a folder, not a recipe"));
@@ -326,7 +329,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Why the file that is being read cannot refer to the one at `path`; `verb` describes the kind of reference.
-    pub(crate) fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
+    fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
         let known = identity(path);
         if let Some(start) = self.chain.iter().position(|(path, _)| *path == known) {
             let mut names: Vec<_> = self.chain[start..].iter().map(|(_, name)| name.as_str()).collect();
@@ -338,7 +341,7 @@ impl<'a> Loading<'a> {
     }
 
     /// Does something with the file at `path` that may ask for other files.
-    pub(crate) fn within<T>(
+    fn within<T>(
         &mut self,
         path: &Path,
         read: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
@@ -350,7 +353,7 @@ impl<'a> Loading<'a> {
     }
 
     /// The file at `path`, merged with the recipe that it extends and with shared blocks.
-    pub(crate) fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
+    fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
         self.within(path, |loading| loading.join_within(path))
     }
 
@@ -461,7 +464,7 @@ impl<'a> Loading<'a> {
 }
 
 /// A path that is the same however a file is called.
-pub(crate) fn identity(path: &Path) -> PathBuf {
+fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
@@ -477,7 +480,8 @@ impl Recipe {
         let changed = || -> Result<Self, Diagnostic> {
             let mut root = tree::parse(&self.to_yaml().map_err(unwritten)?, &file)?;
             Override::from_argument(set, 0)?.apply(&mut root)?;
-            match validate(&mut root, Shapes::get(), &ConfigPath::default(), Extent::Whole).into_iter().next() {
+            match validate(&mut root, Recipe::shapes(), &ConfigPath::default(), Completeness::Whole).into_iter().next()
+            {
                 Some(error) => Err(error),
                 None => Ok(Self { spans: self.spans.clone(), ..typed(&root)? }),
             }
@@ -489,7 +493,7 @@ impl Recipe {
 /// Deserialises a validated tree. Layers are deserialised later, so their defaults are filled in here.
 fn typed(root: &Node) -> Result<Recipe, Diagnostic> {
     let mut whole = root.clone();
-    let shapes = Shapes::get();
+    let shapes = Recipe::shapes();
     if let (Value::Map(map), Some(shape)) = (&mut whole.value, shapes.key(shapes.root, "model"))
         && let Some(model) = map.get_mut("model")
     {

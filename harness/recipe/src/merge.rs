@@ -1,6 +1,7 @@
 //! Merges one tree into another, for `extends` and profiles.
 
-use crate::shape::{Shape, ShapeId, Shapes};
+use crate::schema::Recipe;
+use crate::shape::{Shape, ShapeId};
 use crate::tree::{Map, Node, Value};
 
 /// What `~` over an inherited key leaves behind.
@@ -17,7 +18,7 @@ pub(crate) enum Removal {
 /// Maps are merged key by key; `~` removes a key; lists and scalars are replaced. If the shape is a choice with one key
 /// (an optimizer, a schedule), another choice replaces the inherited one. Every value keeps its source position.
 pub(crate) fn merge(under: Node, over: Node, id: ShapeId, removal: Removal) -> Node {
-    let shapes = Shapes::get();
+    let shapes = Recipe::shapes();
     let id = shapes.choose(id, &over).unwrap_or(id);
     let is_choice = matches!(shapes.shape(id), Shape::Union { .. });
     let value = match (under.value, over.value) {
@@ -30,7 +31,7 @@ pub(crate) fn merge(under: Node, over: Node, id: ShapeId, removal: Removal) -> N
 }
 
 fn merge_maps(mut below: Map, above: Map, id: ShapeId, removal: Removal) -> Map {
-    let shapes = Shapes::get();
+    let shapes = Recipe::shapes();
     for (key, mut entry) in above {
         let shape = shapes.key(id, &key);
         let null_is_a_value =

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, suggest, suggest_or};
+use crate::schema::Recipe;
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
@@ -66,9 +67,9 @@ impl Override {
     /// # Errors
     /// The path leads nowhere, or to several places.
     pub(crate) fn apply(&self, recipe: &mut Node) -> Result<ConfigPath, Diagnostic> {
-        let steps = self.steps()?;
-        let walk = Walk { shapes: Shapes::get(), change: self };
-        walk.descend(recipe, walk.shapes.root, ConfigPath::default(), &steps)
+        let segments = self.segments()?;
+        let walk = Walk { shapes: Recipe::shapes(), change: self };
+        walk.descend(recipe, walk.shapes.root, ConfigPath::default(), &segments)
     }
 
     /// A warning about this override.
@@ -80,34 +81,34 @@ impl Override {
         Diagnostic::error(self.path_span.clone(), at.clone(), message)
     }
 
-    fn steps(&self) -> Result<Vec<Step>, Diagnostic> {
+    fn segments(&self) -> Result<Vec<Segment>, Diagnostic> {
         let fail = || {
             let error = self.error(&ConfigPath::default(), format!("`{}` is not a path", self.path.escape_debug()));
             error.with_hint("paths look like `train.batch`, `model.conv1.stride` or `model.body[3].kernel`")
         };
-        let mut steps = Vec::new();
+        let mut segments = Vec::new();
         for part in self.path.split('.') {
             let (name, mut indices) = part.split_at(part.find('[').unwrap_or(part.len()));
             if name.is_empty() {
                 return Err(fail());
             }
-            steps.push(Step::Name(name.to_owned()));
+            segments.push(Segment::Name(name.to_owned()));
             while let Some(rest) = indices.strip_prefix('[') {
                 let (index, tail) = rest.split_once(']').ok_or_else(fail)?;
-                steps.push(Step::Index(index.parse().map_err(|_| fail())?));
+                segments.push(Segment::Index(index.parse().map_err(|_| fail())?));
                 indices = tail;
             }
             if !indices.is_empty() {
                 return Err(fail());
             }
         }
-        Ok(steps)
+        Ok(segments)
     }
 }
 
-/// One step down a path.
+/// A part of a path.
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum Segment {
     Name(String),
     Index(usize),
 }
@@ -120,18 +121,18 @@ struct Walk<'a> {
 type Outcome = Result<ConfigPath, Diagnostic>;
 
 impl Walk<'_> {
-    fn descend(&self, node: &mut Node, id: ShapeId, path: ConfigPath, steps: &[Step]) -> Outcome {
-        let Some((step, rest)) = steps.split_first() else {
+    fn descend(&self, node: &mut Node, id: ShapeId, path: ConfigPath, segments: &[Segment]) -> Outcome {
+        let Some((segment, rest)) = segments.split_first() else {
             *node = self.change.value.clone();
             return Ok(path);
         };
         let id = self.container(id, node);
-        match (self.shapes.shape(id), step) {
-            (Shape::Struct(fields), Step::Name(name)) => match fields.get(name) {
+        match (self.shapes.shape(id), segment) {
+            (Shape::Struct(fields), Segment::Name(name)) => match fields.get(name) {
                 Some(field) => self.enter(node, name, field.shape, &path, rest),
                 None => self.search(node, id, path, name, rest),
             },
-            (Shape::Dict(value), Step::Name(name)) => {
+            (Shape::Dict(value), Segment::Name(name)) => {
                 if rest.is_empty() || node.get(name).is_some() {
                     return self.enter(node, name, *value, &path, rest);
                 }
@@ -139,16 +140,16 @@ impl Walk<'_> {
                 let hint = suggest_or(name, known.collect::<Vec<_>>(), format!("`{path}` is empty"));
                 Err(self.unknown(&path, name, hint))
             }
-            (Shape::Union { .. }, _) => self.choice(node, id, path, steps),
-            (Shape::List { item, .. }, Step::Index(index)) => {
+            (Shape::Union { .. }, _) => self.choice(node, id, path, segments),
+            (Shape::List { item, .. }, Segment::Index(index)) => {
                 let length = if let Value::List(list) = &node.value { list.len() } else { 0 };
                 let Value::List(list) = &mut node.value else { return Err(self.no_element(&path, *index, length)) };
                 let Some(element) = list.get_mut(*index) else { return Err(self.no_element(&path, *index, length)) };
                 self.descend(element, *item, path.index(*index), rest)
             }
-            (Shape::List { .. }, Step::Name(name)) => self.search(node, id, path, name, rest),
-            (_, Step::Index(_)) => Err(self.change.error(&path, format!("`{path}` is not a list"))),
-            (_, Step::Name(name)) => {
+            (Shape::List { .. }, Segment::Name(name)) => self.search(node, id, path, name, rest),
+            (_, Segment::Index(_)) => Err(self.change.error(&path, format!("`{path}` is not a list"))),
+            (_, Segment::Name(name)) => {
                 Err(self.change.error(&path.key(name), format!("`{path}` is a plain value, so it has no `{name}`")))
             }
         }
@@ -171,7 +172,7 @@ impl Walk<'_> {
     }
 
     /// Goes down a key, which is made if need be, or taken away if the new value is `~`.
-    fn enter(&self, node: &mut Node, key: &str, id: ShapeId, path: &ConfigPath, rest: &[Step]) -> Outcome {
+    fn enter(&self, node: &mut Node, key: &str, id: ShapeId, path: &ConfigPath, rest: &[Segment]) -> Outcome {
         let span = self.change.path_span.clone();
         if node.value == Value::Null {
             *node = Node::empty_map(span.clone());
@@ -190,9 +191,11 @@ impl Walk<'_> {
     }
 
     /// At a choice with one key, which the path can name or omit.
-    fn choice(&self, node: &mut Node, id: ShapeId, path: ConfigPath, steps: &[Step]) -> Outcome {
-        let Shape::Union { variants, .. } = self.shapes.shape(id) else { return self.descend(node, id, path, steps) };
-        let Some(Step::Name(name)) = steps.first() else {
+    fn choice(&self, node: &mut Node, id: ShapeId, path: ConfigPath, segments: &[Segment]) -> Outcome {
+        let Shape::Union { variants, .. } = self.shapes.shape(id) else {
+            return self.descend(node, id, path, segments);
+        };
+        let Some(Segment::Name(name)) = segments.first() else {
             return Err(self.change.error(&path, format!("`{path}` is not a list")));
         };
         let present = match &node.value {
@@ -202,12 +205,12 @@ impl Walk<'_> {
         };
         let present = present.and_then(|tag| variants.get(&tag).map(|content| (tag, *content)));
         let (tag, content, rest) = match (&present, variants.get(name)) {
-            (Some((tag, content)), _) if tag == name => (tag, *content, &steps[1..]),
-            (Some((tag, content)), _) if self.shapes.key(*content, name).is_some() => (tag, *content, steps),
+            (Some((tag, content)), _) if tag == name => (tag, *content, &segments[1..]),
+            (Some((tag, content)), _) if self.shapes.key(*content, name).is_some() => (tag, *content, segments),
             // A layer does not turn into another kind by a path that happens to name one.
-            (Some((tag, content)), _) if path.as_str().ends_with(']') => (tag, *content, steps),
-            (_, Some(content)) => (name, *content, &steps[1..]),
-            (Some((tag, content)), None) => (tag, *content, steps),
+            (Some((tag, content)), _) if path.as_str().ends_with(']') => (tag, *content, segments),
+            (_, Some(content)) => (name, *content, &segments[1..]),
+            (Some((tag, content)), None) => (tag, *content, segments),
             (None, None) => return Err(self.unknown(&path, name, suggest(name, variants.keys().map(String::as_str)))),
         };
         if node.get(tag).is_none() {
@@ -217,18 +220,18 @@ impl Walk<'_> {
     }
 
     /// Looks for a layer called `name` in the lists below `node`.
-    fn search(&self, node: &mut Node, id: ShapeId, path: ConfigPath, name: &str, rest: &[Step]) -> Outcome {
+    fn search(&self, node: &mut Node, id: ShapeId, path: ConfigPath, name: &str, rest: &[Segment]) -> Outcome {
         let mut layers = Vec::new();
         named_layers(node, path.as_str().ends_with(".sequential"), &[], &mut layers);
         // An unknown key is searched for too, so a route that begins with one would lead back to here.
         if let Shape::Struct(fields) = self.shapes.shape(id) {
-            layers.retain(|(_, route)| matches!(route.first(), Some(Step::Name(key)) if fields.contains_key(key)));
+            layers.retain(|(_, route)| matches!(route.first(), Some(Segment::Name(key)) if fields.contains_key(key)));
         }
         let mut routes = layers.iter().filter(|(layer, _)| layer == name).map(|(_, route)| route);
         match (routes.next(), routes.count()) {
             (Some(route), 0) => {
-                let steps = [route.as_slice(), rest].concat();
-                self.descend(node, id, path, &steps)
+                let segments = [route.as_slice(), rest].concat();
+                self.descend(node, id, path, &segments)
             }
             (Some(_), more) => {
                 let error = self.change.error(&path.key(name), format!("{} layers are called `{name}`", more + 1));
@@ -264,19 +267,19 @@ fn last_key(path: &ConfigPath) -> &str {
     path.as_str().rfind('.').map_or("", |dot| &path.as_str()[dot..])
 }
 
-/// Layers in the lists below `node` and the steps that lead to them; looks inside unnamed containers. An unnamed layer
+/// Layers in the lists below `node`, with the way to each; looks inside unnamed containers. An unnamed layer
 /// is addressed by its index if `indexed`, otherwise by its kind.
-fn named_layers(node: &Node, indexed: bool, route: &[Step], out: &mut Vec<(String, Vec<Step>)>) {
-    let step = |step: Step| [route, &[step]].concat();
+fn named_layers(node: &Node, indexed: bool, route: &[Segment], out: &mut Vec<(String, Vec<Segment>)>) {
+    let with = |segment: Segment| [route, &[segment]].concat();
     match &node.value {
         Value::Map(map) => {
             for (key, entry) in map.iter().filter(|(_, entry)| matches!(entry.node.value, Value::List(_))) {
-                named_layers(&entry.node, indexed, &step(Step::Name(key.clone())), out);
+                named_layers(&entry.node, indexed, &with(Segment::Name(key.clone())), out);
             }
         }
         Value::List(list) => {
             for (index, element) in list.iter().enumerate() {
-                let route = step(Step::Index(index));
+                let route = with(Segment::Index(index));
                 let Some((tag, content)) = element.as_map().and_then(|map| map.first()) else {
                     let bare = element.as_text().map(|tag| if indexed { index.to_string() } else { tag.to_owned() });
                     match bare {
@@ -289,7 +292,7 @@ fn named_layers(node: &Node, indexed: bool, route: &[Step], out: &mut Vec<(Strin
                     Some(name) => out.push((name.to_owned(), route)),
                     None if indexed => out.push((index.to_string(), route)),
                     None => {
-                        let inside = [route.as_slice(), &[Step::Name(tag.clone())]].concat();
+                        let inside = [route.as_slice(), &[Segment::Name(tag.clone())]].concat();
                         named_layers(&content.node, tag == "sequential", &inside, out);
                         out.push((tag.clone(), route));
                     }

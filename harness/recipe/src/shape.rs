@@ -1,17 +1,13 @@
-//! The JSON Schema of a recipe, compiled for the loader.
+//! The JSON Schema of a kind of file, compiled for the loader.
 //!
-//! [`crate::schema`] is the source; schemars turns it into JSON Schema, which is written for editors
+//! [`crate::schema`] is the source of that of recipes; schemars turns it into JSON Schema, which is written for editors
 //! ([`crate::editor_schema`]) and compiled here for merging, overrides and validation.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde_json::{Map as JsonMap, Value as Json};
 
-use crate::layers::schema_of;
-use crate::schema::Recipe;
 use crate::tree::{Entry, Map, Node, Value};
 
 /// The allowed values at a position of a recipe.
@@ -103,18 +99,8 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shapes of [`Recipe`], compiled once.
-    pub(crate) fn get() -> &'static Self {
-        static SHAPES: OnceLock<Shapes> = OnceLock::new();
-        SHAPES.get_or_init(|| Self::of::<Recipe>(&FILE_KEYS))
-    }
-
-    /// The shapes of a type.
-    pub(crate) fn of<T: JsonSchema>(file_keys: &'static [&'static str]) -> Self {
-        Self::compile(&schema_of::<T>(), file_keys)
-    }
-
-    fn compile(schema: &Json, file_keys: &'static [&'static str]) -> Self {
+    /// The shapes of a schema.
+    pub(crate) fn of(schema: &Json, file_keys: &'static [&'static str]) -> Self {
         let mut compiler = Compiler { all: Vec::new(), known: HashMap::new(), root: schema };
         let root = compiler.compile(schema);
         let layer = compiler.known.get("#/$defs/Layer").copied();
@@ -434,7 +420,7 @@ mod tests {
     /// Every field of the types has a documented shape.
     #[test]
     fn the_schema_is_understood() {
-        let shapes = Shapes::get();
+        let shapes = crate::Recipe::shapes();
         let Shape::Struct(fields) = shapes.shape(shapes.root) else { panic!() };
         assert!(fields["model"].required && !fields["golden"].required);
         assert!(!shapes.all.iter().any(|shape| matches!(shape, Shape::Any)));

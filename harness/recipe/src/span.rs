@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 pub use zoo_graph::Span;
 
-use crate::diagnostic::Sources;
-
 /// Path of a node in the configuration as diagnostics print it, for example `model.body[3].conv.kernel`.
 /// The empty path is the whole recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,5 +112,37 @@ impl SpanTable {
 impl PartialEq for SpanTable {
     fn eq(&self, _: &Self) -> bool {
         true
+    }
+}
+
+/// An excerpt has at most this many characters.
+const EXCERPT_WIDTH: usize = 120;
+
+/// Number of characters of a line that are omitted before the excerpt.
+pub(crate) fn skipped(span: &Span) -> usize {
+    (span.column - 1).saturating_sub(EXCERPT_WIDTH * 3 / 4)
+}
+
+/// The texts that spans point into.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(HashMap<Arc<str>, Arc<str>>);
+
+impl Sources {
+    pub(crate) fn insert(&mut self, file: Arc<str>, text: Arc<str>) {
+        self.0.insert(file, text);
+    }
+
+    /// Number of characters on the line between a position and a following text.
+    pub(crate) fn characters_before(&self, span: &Span, text: &str) -> Option<usize> {
+        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
+        let rest: String = line.chars().skip(span.column - 1).collect();
+        Some(rest[..rest.find(text)?].chars().count())
+    }
+
+    pub(crate) fn excerpt(&self, span: &Span) -> Option<Arc<str>> {
+        let line = self.0.get(&span.file)?.lines().nth(span.line.checked_sub(1)?)?;
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let shown = line.chars().skip(skipped(span)).take(EXCERPT_WIDTH);
+        Some(shown.map(printable).collect::<String>().into())
     }
 }

@@ -2,15 +2,15 @@
 //! `relu: {}`, `1/32768` to the number), so that serde can read the result.
 
 use crate::diagnostic::{Diagnostic, suggest};
-use crate::schema::{Expression, Period};
 use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
+use crate::values::{Expression, Period};
 use zoo_graph::did_you_mean;
 
 /// Whether everything must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum Completeness {
     /// A whole recipe.
     Whole,
     /// A fragment that is merged over another (a profile).
@@ -18,15 +18,20 @@ pub(crate) enum Extent {
 }
 
 /// Checks `node`, a whole document or a fragment at `path`, against the shapes of its kind.
-pub(crate) fn validate(node: &mut Node, shapes: &Shapes, path: &ConfigPath, extent: Extent) -> Vec<Diagnostic> {
-    let mut walker = Walker { shapes, extent, found: Vec::new() };
+pub(crate) fn validate(
+    node: &mut Node,
+    shapes: &Shapes,
+    path: &ConfigPath,
+    completeness: Completeness,
+) -> Vec<Diagnostic> {
+    let mut walker = Walker { shapes, completeness, found: Vec::new() };
     walker.node(node, shapes.root, path);
     walker.found
 }
 
 struct Walker<'s> {
     shapes: &'s Shapes,
-    extent: Extent,
+    completeness: Completeness,
     found: Vec<Diagnostic>,
 }
 
@@ -99,7 +104,7 @@ impl Walker<'_> {
                 }
             }
         }
-        if self.extent == Extent::Partial {
+        if self.completeness == Completeness::Partial {
             return;
         }
         for (name, field) in fields {

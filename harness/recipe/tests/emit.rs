@@ -1,18 +1,34 @@
 //! Programs for other frameworks: what they look like. That they compute the same is proven by `zoo_golden prove`.
 
-use std::path::Path;
-use zoo_recipe::{Library, LoadOptions, emit};
+use std::path::{Path, PathBuf};
+use zoo_recipe::emit::{self, Dialect};
+use zoo_recipe::{Library, LoadOptions, Recipe};
 
 fn model(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
-    model_in(&folder, name)
+    model_in(&recipes(), name)
+}
+
+fn recipes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes")
+}
+
+fn loaded(folder: &Path, name: &str) -> Recipe {
+    let loaded = Library::new([folder]).load(name, &LoadOptions::default());
+    loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe
 }
 
 fn model_in(folder: &Path, name: &str) -> String {
-    let loaded = Library::new([folder]).load(name, &LoadOptions::default());
-    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    let recipe = loaded(folder, name);
     let resolved = recipe.resolve().unwrap();
-    emit::model(&recipe, &resolved).unwrap_or_else(|errors| panic!("{errors}"))
+    emit::model(Dialect::PyTorch, &recipe, &resolved).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The program of a recipe in MindSpore, or why there is none.
+fn mindspore(folder: &Path, name: &str, rules_alone: bool) -> Result<Vec<(&'static str, String)>, String> {
+    let recipe = loaded(folder, name);
+    let hash: fn(&[u8]) -> u64 = |_| 0;
+    let origin = emit::Origin { recipe: name, profile: None, sets: &[], rules_alone, version: "0", hash };
+    emit::program(Dialect::MindSpore, &recipe, &recipe.resolve().unwrap(), origin).map_err(|errors| errors.to_string())
 }
 
 /// The classes of a recipe with these blocks and this body, on images of 3 x 8 x 8.
@@ -50,6 +66,91 @@ fn all_recipes_have_a_program() {
         }
     }
     assert!(count >= 43, "{count}");
+}
+
+#[test]
+fn networks_read_in_mindspore_as_an_author_would_write_them() {
+    for name in ["resnet18", "gpt_shakespeare"] {
+        let files = mindspore(&recipes(), name, false).unwrap();
+        insta::assert_snapshot!(format!("mindspore_{name}"), files[0].1);
+    }
+}
+
+/// Those whose data `train.py` cannot read have their rules.
+#[test]
+fn recipes_have_a_program_in_mindspore() {
+    for (name, trains) in [
+        ("lenet", true),
+        ("alexnet", true),
+        ("resnet18", true),
+        ("resnet50", true),
+        ("mobilenetv2", true),
+        ("vgg11_bn", true),
+        ("gpt2", true),
+        ("gpt_shakespeare", true),
+        ("vit_b_16", false),
+        ("bert_base", false),
+        ("db_resnet", false),
+        ("unet_medical", false),
+    ] {
+        let files = mindspore(&recipes(), name, !trains).unwrap();
+        let names: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
+        let training = if trains { "train.py" } else { "rules.py" };
+        assert_eq!(names, ["model.py", "weights.py", training, "README.md", "recipe.yaml", "emitted.json"]);
+        for (file, text) in files.iter().filter(|(file, _)| file.ends_with(".py")) {
+            assert_eq!(text.lines().find(|line| line.chars().count() > 120), None, "{name}/{file}");
+            assert_eq!(text.matches(['(', '[', '{']).count(), text.matches([')', ']', '}']).count(), "{name}/{file}");
+            assert!(!text.contains("torch.") && !text.contains("functional."), "{name}/{file}:\n{text}");
+        }
+        if !trains {
+            let refused = mindspore(&recipes(), name, false).unwrap_err();
+            assert!(
+                refused.contains("-->") && refused.contains("MindSpore yet") || refused.contains("NumPy"),
+                "{refused}"
+            );
+        }
+    }
+}
+
+/// Where MindSpore means something else by the same word, it is said.
+#[test]
+fn arguments_are_those_of_mindspore() {
+    let text = "name: r\nmodel:\n  inputs: {image: [3, 8, 8]}\n  classes: 10\n  body:\n    - conv: {name: c, out: 4, kernel: \
+                3, pad: [1, 1, 0, 0]}\n    - bn: {name: b, momentum: 0.01}\n    - max_pool: {name: p, kernel: 2}\n    - \
+                dropout: {name: d, rate: 0.25}\n    - global_avg_pool\n    - flatten\n    - linear: {name: fc, out: 10}\n\
+                data: {source: {characters: {}}}\nloss: {softmax_cross_entropy: {}}\noptimizer: sgd\nschedule: {constant: \
+                {base_lr: 0.1}}\ntrain: {batch: 32, epochs: 1}\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let model = mindspore(folder.path(), "r", true).unwrap().remove(0).1;
+    for line in [
+        "nn.Conv2d(3, 4, kernel_size=3, pad_mode=\"pad\", padding=(1, 1, 0, 0), has_bias=True)",
+        "nn.BatchNorm2d(4, momentum=0.99)",
+        "nn.MaxPool2d(2, stride=2)",
+        "nn.Dropout(p=0.25)",
+        "nn.Dense(4, 10)",
+    ] {
+        assert!(model.contains(line), "{line}\n{model}");
+    }
+}
+
+#[test]
+fn what_mindspore_has_no_word_for_is_refused_with_its_line() {
+    let text = "name: r\nmodel:\n  inputs: {image: [4, 8, 8]}\n  classes: 10\n  body:\n    - conv: {name: c, out: 4, kernel: \
+                1}\n    - pixel_shuffle: {name: up, by: 2}\n    - global_avg_pool\n    - flatten\n    - linear: {name: fc, out: \
+                10}\ndata: {source: {characters: {}}}\nloss: {softmax_cross_entropy: {}}\noptimizer: sgd\nschedule: {constant: \
+                {base_lr: 0.1}}\ntrain: {batch: 32, epochs: 1}\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let error = mindspore(folder.path(), "r", true).unwrap_err();
+    assert!(
+        error.contains("r.yaml:7:") && error.contains("`nn.PixelShuffle` is not written in MindSpore yet"),
+        "{error}"
+    );
+    let cell = text.replace("pixel_shuffle: {name: up, by: 2}", "relu: {name: phase}");
+    std::fs::write(folder.path().join("r.yaml"), cell).unwrap();
+    let error = mindspore(folder.path(), "r", true).unwrap_err();
+    assert!(error.contains("r.yaml:7:") && error.contains("every module of MindSpore has an attribute"), "{error}");
 }
 
 /// The channels of the operand and what a use changes are arguments; a module that an argument switches is there in each.
@@ -113,7 +214,7 @@ fn modules_cannot_hide_attributes_of_modules() {
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("r.yaml"), text).unwrap();
     let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
-    let error = emit::model(&recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
+    let error = emit::model(Dialect::PyTorch, &recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
     assert!(error.contains("r.yaml:5:") && error.contains("choose another name"), "{error}");
 }
 
@@ -126,6 +227,6 @@ fn what_pytorch_cannot_say_is_refused_with_its_line() {
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("r.yaml"), text).unwrap();
     let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
-    let error = emit::model(&recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
+    let error = emit::model(Dialect::PyTorch, &recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
     assert!(error.contains("r.yaml:6:") && error.contains("removes as much before as behind"), "{error}");
 }

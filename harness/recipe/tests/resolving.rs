@@ -174,7 +174,7 @@ fn expressions_are_computed_from_left_to_right() {
     unit: {args: {w: ~, g: 4}, body: [conv: {name: c, out: 2*$w/$g*3, kernel: $g, groups: $g}]}
   body: [block: {name: u, use: unit, args: {w: $classes*8}}]",
     );
-    let Layer::Block(unit) = &layers[0].kind else { panic!() };
+    let Layer::UseBlock(unit) = &layers[0].kind else { panic!() };
     let conv = conv(&unit.body.layers[0]);
     assert_eq!((conv.out, conv.kernel, conv.groups), (Size(2 * 80 / 4 * 3), Pair([4, 4]), Size(4)));
 }

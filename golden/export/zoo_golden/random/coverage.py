@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from ..__main__ import OPTIMIZERS, SETTINGS
+from ..goldens import OPTIMIZERS, SETTINGS
 from .draw import VALUES, Case, Source
 from .program import Node, Program, Unfit, Value, Written, extend
 from .structures import draw_node

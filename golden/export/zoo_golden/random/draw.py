@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..__main__ import OPTIMIZERS, SETTINGS
+from ..goldens import OPTIMIZERS, SETTINGS
 from . import maps, planted, pointwise, rows, shapes, structures, tokens  # noqa: F401
 from .program import HEAD, Node, Program, Unfit, Value, Written, extend
 from .structures import draw_node

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from .. import port
-from ..__main__ import golden
+from ..goldens import golden
 from ..networks import build, still
 from ..rounding import LAST_PLACE, Rounding, moves
 from ..trace import TraceError

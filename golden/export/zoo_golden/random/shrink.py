@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..__main__ import SETTINGS
+from ..goldens import SETTINGS
 from .draw import VALUES, Case, Source
 from .outcome import Outcome
 from .pipeline import Pipeline

@@ -1,8 +1,8 @@
 //! Checks of the preprocessing: contradictions, and likely mistakes.
 
 use super::Check;
+use crate::builder::LABEL;
 use crate::losses::FormulaTerm;
-use crate::lower::LABEL;
 use crate::schema::{Levels, Mix, Normalize, SampleKind, Step};
 use zoo_graph::formula::names;
 

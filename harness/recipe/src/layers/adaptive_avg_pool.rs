@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Pair;
+use crate::python::{At, Code, Var};
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// Mean of windows that are chosen to give the output a certain size (PyTorch's AdaptiveAvgPool2d).

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Var};
 
 /// Adds the value of a tap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

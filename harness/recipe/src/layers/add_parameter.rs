@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula};
 
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
+use crate::python::{At, Binding, Code, Piece, Var};
 
 zoo_settings::settings! {
     /// Adds a learned value to each element, the same for all samples (the positions of vision transformers). Its name

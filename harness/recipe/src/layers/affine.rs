@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// alpha * x + beta for each element of the last axis of `[T, E]`, which takes the place of a normalisation (Aff of

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 /// Calls an earlier named module again, with the same parameters (a siamese network). Its taps then refer to this call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,11 +31,12 @@ impl Word for Again {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.again(&self.called, x)
+        at.again(|at| self.called.lower(at, x))
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.body(&self.called, at.x())
+        let x = at.x();
+        self.called.emit(at.emitter(), x)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

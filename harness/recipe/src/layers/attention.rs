@@ -3,12 +3,12 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
 
 use super::dot_product_attention::{Beside, Heads};
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
-use crate::schema::{Size, WeightInit};
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
     /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`

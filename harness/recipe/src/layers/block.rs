@@ -3,17 +3,16 @@
 use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::Scalar;
+use crate::python::{At, Var};
+use crate::values::Scalar;
 
 zoo_settings::settings! {
     /// A block used once, as one module.
-    #[schemars(rename = "UseBlock")]
-    pub struct Block {
+    pub struct UseBlock {
         /// Name of a block in `model.blocks`.
         #[serde(rename = "use")]
         pub block: String,
@@ -29,7 +28,7 @@ zoo_settings::settings! {
     }
 }
 
-impl Word for Block {
+impl Word for UseBlock {
     const MODULE: Module = Module::Container;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
@@ -39,12 +38,12 @@ impl Word for Block {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.body(&self.body, x)
+        self.body.lower(at, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let given = self.args.iter().map(|(name, value)| (name.clone(), (*value, "args".to_owned()))).collect();
-        at.block(&self.block, &given, &self.body)
+        at.block(&self.block, &given, |emitter, x| self.body.emit(emitter, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

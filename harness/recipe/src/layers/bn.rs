@@ -2,13 +2,13 @@
 
 use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Module, Word};
-use crate::check::Lints;
+use crate::builder::{Builder, Mode};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Mode};
-use crate::resolve::Place;
-use crate::schema::{BnInit, Statistics};
+use crate::lints::Lints;
+use crate::python::{At, Code, Var};
+use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {
     /// Batch normalisation over batch, height and width; normalises with the biased variance and stores the unbiased
@@ -82,10 +82,9 @@ impl Word for Bn {
             lints.warn("eps", message, "1e-5 in PyTorch and MindSpore, 1e-3 in Keras");
         }
         // Statistics of two or three samples are noise: arXiv 1803.08494, figure 1.
-        let train = &lints.recipe.train;
-        if train.batch < 4 && train.parts.is_empty() {
+        if lints.batch < 4 && lints.parts.is_empty() {
             let message =
-                format!("the statistics of batch normalisation over {} samples are mostly noise", train.batch);
+                format!("the statistics of batch normalisation over {} samples are mostly noise", lints.batch);
             let hint = "use 16 or more per device; the error rises below (arXiv 1803.08494, figure 1)";
             lints.warn_at("train.batch", message, hint);
         }

@@ -1,14 +1,21 @@
-//! Lists of layers.
+//! Lists of layers: as written, under a name, and resolved.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zoo_graph::{GraphError, ValueId};
 
 use super::Layer;
-use crate::resolve::ResolvedLayer;
-use crate::schema::Expression;
+use crate::builder::Builder;
+use crate::diagnostic::Diagnostic;
+use crate::python::{Emitter, Var};
+use crate::site::Site;
+use crate::span::{ConfigPath, Span};
 use crate::tree::Node;
+use crate::values::{Expression, InitDefaults, Scalar};
 
 /// A list of layers: as written, with expressions, until it is resolved; then the resolved layers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +25,42 @@ pub struct Body {
     pub layers: Vec<ResolvedLayer>,
     /// Modules that arguments of the block switch off.
     pub(crate) off: Vec<Off>,
+}
+
+zoo_settings::settings! {
+    /// A part of a network with arguments.
+    pub struct Block {
+        /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub args: IndexMap<String, Option<Scalar>> = IndexMap::new(),
+        /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
+        #[serde(skip_serializing_if = "InitDefaults::is_empty")]
+        pub init: InitDefaults = InitDefaults::default(),
+        /// The layers.
+        #[schemars(length(min = 1))]
+        pub body: Body,
+    }
+}
+
+/// One layer that is switched on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedLayer {
+    /// Full name of the module, as in state_dict (`layer1.0.conv1`); `None` for a plain function.
+    /// Layers with parameters always have one, and it is theirs alone.
+    pub name: Option<String>,
+    /// Whether its output is the output of the module `name`. It is not for a layer called `.`, which only owns the
+    /// parameters of the enclosing module.
+    pub is_module: bool,
+    /// Its path in the recipe, for example `model.blocks.bottleneck.body[0].residual.main[3]`.
+    pub path: ConfigPath,
+    /// Where that was written.
+    pub span: Span,
+    /// What it does.
+    pub kind: Layer,
+    /// Taps that it returns to its caller, by key, if it returns more than its last value.
+    pub returns: IndexMap<String, String>,
+    /// The expressions of block arguments in it, by the keys that lead there (`out`, `args.width`).
+    pub expressions: BTreeMap<String, Expression>,
 }
 
 /// A module that an argument of its block switches off.
@@ -31,7 +74,42 @@ pub(crate) struct Off {
     pub when: Expression,
 }
 
+impl ResolvedLayer {
+    /// What is known of it, whatever it does.
+    pub(crate) fn site(&self) -> Site<'_> {
+        let Self { name, is_module, path, span, kind: _, returns, expressions } = self;
+        Site { name: name.as_deref(), is_module: *is_module, path, span, returns, expressions }
+    }
+
+    /// Adds its nodes, from the value `x`.
+    pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.layer(self.site(), x, |at| self.kind.build(at, x))
+    }
+
+    /// Writes it as PyTorch, from the value `x`; returns its result.
+    pub(crate) fn emit(&self, emitter: &mut Emitter<'_>, x: Var) -> Result<Var, Diagnostic> {
+        emitter.layer(self.site(), x, |at| self.kind.emit(at))
+    }
+}
+
 impl Body {
+    /// Adds the nodes of its layers, from the value `x`.
+    pub(crate) fn lower(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        self.layers.iter().try_fold(x, |x, layer| layer.lower(at, x))
+    }
+
+    /// Writes its layers as PyTorch, from the value `x`; returns the result of the last.
+    pub(crate) fn emit(&self, emitter: &mut Emitter<'_>, mut x: Var) -> Result<Var, Diagnostic> {
+        let off = |emitter: &mut Emitter<'_>, before: usize, x: Var| {
+            self.off.iter().filter(|off| off.before == before).fold(x, |x, off| emitter.off(&off.name, &off.when, x))
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = off(emitter, index, x);
+            x = layer.emit(emitter, x)?;
+        }
+        Ok(off(emitter, self.layers.len(), x))
+    }
+
     /// Layers with everything decided.
     pub fn resolved(layers: Vec<ResolvedLayer>) -> Self {
         Self { written: Vec::new(), layers, off: Vec::new() }

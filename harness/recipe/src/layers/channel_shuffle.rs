@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::python::{At, Binding, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Interleaves the channels of several groups: the first of each group, the second of each, ... (arXiv 1707.01083;

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Concatenates several branches of the same input along an axis, in order.
@@ -47,7 +47,7 @@ impl Word for Concat {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let parts = self.branches.iter().map(|branch| at.body(branch, x)).collect::<Result<Vec<_>, _>>()?;
+        let parts = self.branches.iter().map(|branch| branch.lower(at, x)).collect::<Result<Vec<_>, _>>()?;
         let axis = match self.axis {
             Axis::Channel | Axis::Token => 1,
             Axis::Height => 2,
@@ -63,7 +63,7 @@ impl Word for Concat {
             Axis::Width => 3,
         };
         at.inside(|inner, x| {
-            let parts = self.branches.iter().map(|branch| inner.row(branch, x)).collect::<Result<Vec<_>, _>>()?;
+            let parts = self.branches.iter().map(|branch| branch.emit(inner, x)).collect::<Result<Vec<_>, _>>()?;
             Ok(inner.concatenated(&parts, axis))
         })
     }

@@ -4,12 +4,12 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, Gather, Indices, MatMul, Reshape};
 use zoo_graph::{GraphError, TensorType, ValueId, VariableRole};
 
+use super::resolve::Place;
 use super::{Module, RelativePositionBias, Word, relative_position_bias};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
-use crate::schema::{Pair, Size, WeightInit};
+use crate::python::{At, Code, Var};
+use crate::values::{Pair, Size, WeightInit};
 
 zoo_settings::settings! {
     /// Makes a bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap for

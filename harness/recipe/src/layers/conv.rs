@@ -2,13 +2,13 @@
 
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::window::{self, one};
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Padding, Pair, Size, WeightInit};
+use crate::python::{At, Code, Var};
+use crate::values::{Padding, Pair, Size, WeightInit};
 
 zoo_settings::settings! {
     /// 2-D convolution of `[C, H, W]` with a weight `[out, C/groups, kernel h, kernel w]`.

@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Count, Size, WeightInit};
+use crate::python::{At, Code, Var};
+use crate::values::{Count, Size, WeightInit};
 
 zoo_settings::settings! {
     /// 1-D convolution of `[C, L]` with a weight `[out, C/groups, kernel]` (PyTorch's Conv1d).

@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Padding, Pair, Size, WeightInit};
+use crate::python::{At, Code, Var};
+use crate::values::{Padding, Pair, Size, WeightInit};
 
 zoo_settings::settings! {
     /// Transposed 2-D convolution (the input gradient of a convolution) with a weight `[in, out, kernel h, kernel w]`.

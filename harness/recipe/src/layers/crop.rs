@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::Size;
+use crate::python::{At, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.

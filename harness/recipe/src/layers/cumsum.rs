@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Count;
+use crate::python::{At, Code, Var};
+use crate::values::Count;
 
 zoo_settings::settings! {
     /// Sums along an axis: each element becomes the sum of the elements up to and including its own (PyTorch's cumsum).

@@ -4,13 +4,13 @@ use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName, MatMul};
 use zoo_graph::{GraphError, Phase, ValueId};
 
+use super::resolve::Place;
 use super::rotary::Rotary;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Kind, Number, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::Size;
+use crate::python::{At, Binding, Code, Kind, Number, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention):

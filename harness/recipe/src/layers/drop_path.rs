@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Sets whole samples to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation

@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
-use crate::check::Lints;
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::lints::Lints;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.

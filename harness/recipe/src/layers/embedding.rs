@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::{Count, Size};
+use crate::python::{At, Code, Var};
+use crate::values::{Count, Size};
 
 zoo_settings::settings! {
     /// A learned row for each index: `[T]` token ids to `[T, size]` (PyTorch's Embedding). Parameter `weight`, `[rows,

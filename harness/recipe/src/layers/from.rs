@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 /// Continues from the value of a tap or an input of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

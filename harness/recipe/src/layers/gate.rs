@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv
@@ -27,14 +27,14 @@ impl Word for Gate {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let factor = at.body(&self.body, x)?;
+        let factor = self.body.lower(at, x)?;
         let formula = Formula::define(0, |[x, factor]| [x * factor]);
         at.formula_part("mul", formula, DeviceName::new("Mul", "MulGrad"), &[x, factor])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.inside(|inner, x| {
-            let factor = inner.row(&self.body, x)?;
+            let factor = self.body.emit(inner, x)?;
             Ok(inner.function_like(Code::operation(x, "*", factor), x))
         })
     }

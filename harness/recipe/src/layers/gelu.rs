@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// x times the cumulative distribution function of the normal distribution (arXiv 1606.08415; PyTorch's GELU).

@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.

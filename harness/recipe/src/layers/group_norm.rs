@@ -4,10 +4,10 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::layer_norm::normalised;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::{BnInit, Size};
+use crate::python::{At, Code, Var};
+use crate::values::{BnInit, Size};
 
 zoo_settings::settings! {
     /// Normalises each group of channels of each sample with its mean and biased variance, with a scale and a shift per

@@ -4,9 +4,9 @@ use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
 use super::layer_norm::normalised;
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Normalises each channel of each sample with its mean and biased variance, without parameters (arXiv 1607.08022;

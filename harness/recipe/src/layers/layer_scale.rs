@@ -7,9 +7,9 @@ use zoo_graph::{
 };
 
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
+use crate::python::{At, Binding, Code, Piece, Var};
 
 zoo_settings::settings! {
     /// Multiplies each channel of `[C, H, W]`, or each element of the last axis of other shapes, by a learned factor

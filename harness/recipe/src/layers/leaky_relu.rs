@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// x where x > 0, else slope * x (PyTorch's LeakyReLU).

@@ -4,12 +4,12 @@ use zoo_graph::formula::Formula;
 use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
-use crate::schema::{Size, WeightInit};
+use crate::python::{At, Code, Var};
+use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
     /// Dense layer on `[features]` with a weight `[out, in]`, or `[in, out]` if it is `transposed`.

@@ -3,12 +3,12 @@
 use zoo_graph::formula::Formula;
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
+use super::resolve::Place;
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
-use crate::schema::Size;
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Makes a learned factor `[heads, 1, 1]` for the scores of cosine attention, e^min(x, ln(most)) of a parameter x

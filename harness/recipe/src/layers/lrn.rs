@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::python::{At, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Local response normalisation across channels (AlexNet, NIPS 2012, section 3.3): x / (k + alpha/size * sum of

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::formula::parse;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 /// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the current value; taps are
 /// further operands, with broadcasting as in NumPy.

@@ -2,12 +2,12 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Padding, Pair};
+use crate::python::{At, Code, Var};
+use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
     /// Maximum of each window; positions outside the image are ignored.

@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Number, Var};
-use crate::lower::Builder;
-use crate::schema::Pair;
+use crate::python::{At, Code, Number, Var};
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by

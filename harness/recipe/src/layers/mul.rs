@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Var};
 
 /// Multiplies by the value of a tap, which is broadcast along axes of one element (`[C, 1, 1]` gates `[C, H, W]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

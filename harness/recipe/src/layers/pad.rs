@@ -4,10 +4,10 @@ use zoo_graph::{GraphError, ValueId, ops};
 use zoo_settings::PadMode;
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Padding;
+use crate::python::{At, Code, Var};
+use crate::values::Padding;
 
 zoo_settings::settings! {
     /// Padding as a separate operator. zoo can fold zeros into the following convolution.

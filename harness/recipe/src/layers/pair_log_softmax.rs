@@ -7,9 +7,9 @@ use zoo_graph::{
 };
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.

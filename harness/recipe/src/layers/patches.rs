@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::{Padding, Pair};
+use crate::python::{At, Code, Var};
+use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
     /// Extracts windows of a map as a batch of maps (PyTorch's unfold, TensorFlow's extract_image_patches): all windows

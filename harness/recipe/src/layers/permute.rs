@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Permutes the axes of each sample (PyTorch's permute, without the batch): `- permute: {order: [1, 2, 0]}` turns

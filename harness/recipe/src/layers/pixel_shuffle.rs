@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::python::{At, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block become the pixels of a square (arXiv 1609.05158;

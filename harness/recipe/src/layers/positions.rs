@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, init::NormalInit, ops};
 
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
-use crate::schema::{Count, Size};
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::{Count, Size};
 
 zoo_settings::settings! {
     /// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is
@@ -45,15 +45,13 @@ impl Word for Positions {
         let x = at.x();
         let mut pieces = vec![Piece::Value(x, Binding::Sum), Piece::Text(" + ".into())];
         pieces.extend(child.pieces);
-        pieces.push(Piece::Text("(torch.arange(".into()));
-        pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".shape[1], device=".into()));
-        pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".device)".into()));
+        let arguments = vec![Code::of(x, ".shape[1]"), Code::named("device", Code::of(x, ".device"))];
+        let mut places = Code::call("torch.arange", arguments);
         if self.from.0 > 0 {
-            pieces.extend(Code::number(at.size("from", self.from.0)).around(" + ", "", Binding::Sum).pieces);
+            places.pieces.extend(Code::number(at.size("from", self.from.0)).around(" + ", "", Binding::Sum).pieces);
+            places.binding = Binding::Sum;
         }
-        pieces.push(Piece::Text(")".into()));
+        pieces.push(Piece::List("(", vec![places], ")"));
         Ok(at.function(Code { pieces, binding: Binding::Sum }))
     }
 }

@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
+use crate::python::{At, Binding, Code, Piece, Var};
 
 zoo_settings::settings! {
     /// Prepends a learned token to `[T, E]` (the class token of vision transformers). Its name is the name of the
@@ -33,9 +33,8 @@ impl Word for Prepend {
         let token = at.parameter(start)?;
         let x = at.x();
         let mut pieces = token.pieces;
-        pieces.push(Piece::Text(".expand(".into()));
-        pieces.push(Piece::Value(x, Binding::Tight));
-        pieces.push(Piece::Text(".shape[0], -1, -1)".into()));
+        let sizes = vec![Code::of(x, ".shape[0]"), Code::text("-1"), Code::text("-1")];
+        pieces.extend([Piece::Text(".expand".into()), Piece::List("(", sizes, ")")]);
         let each = Code { pieces, binding: Binding::Tight };
         let arguments = vec![Code::list(vec![each, Code::value(x)]), Code::text("dim=1")];
         Ok(at.function(Code::call("torch.cat", arguments)))

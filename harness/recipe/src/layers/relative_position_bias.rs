@@ -3,12 +3,12 @@
 use zoo_graph::ops::{Gather, Indices, Reshape};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
+use super::resolve::Place;
 use super::{Module, Word};
+use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::{Builder, Gives};
-use crate::resolve::Place;
-use crate::schema::{Pair, Size};
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::{Pair, Size};
 
 zoo_settings::settings! {
     /// Makes a learned bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a

@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// min(max(x, 0), 6).

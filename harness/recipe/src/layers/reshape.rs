@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::python::{At, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Changes the shape of each sample, in row-major order: `- reshape: {to: [64, 49]}`.

@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Sum of two branches of the same input: main(x) + shortcut(x).
@@ -30,15 +30,15 @@ impl Word for Residual {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let main = at.body(&self.main, x)?;
-        let shortcut = at.body(&self.shortcut, x)?;
+        let main = self.main.lower(at, x)?;
+        let shortcut = self.shortcut.lower(at, x)?;
         at.add_part("add", ops::Add, &[main, shortcut])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         at.inside(|inner, x| {
-            let main = inner.row(&self.main, x)?;
-            let shortcut = inner.row(&self.shortcut, x)?;
+            let main = self.main.emit(inner, x)?;
+            let shortcut = self.shortcut.emit(inner, x)?;
             let sum = if shortcut == x { [shortcut, main] } else { [main, shortcut] };
             Ok(inner.function_like(Code::operation(sum[0], "+", sum[1]), main))
         })

@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// x / sqrt(mean of x^2 along the last axis + eps), with a scale per element (arXiv 1910.07467; PyTorch's RMSNorm).

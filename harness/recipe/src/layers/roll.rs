@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, Phase, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Shifts the elements of each sample along its axes with wrap-around (PyTorch's roll): `- roll: {by: [-3, -3]}`

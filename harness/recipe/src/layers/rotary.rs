@@ -8,9 +8,9 @@ use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{GraphError, Phase, TensorType, ValueId};
 
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::builder::Builder;
+use crate::python::{At, Code, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// Rotary positions (arXiv 2104.09864): of the first `width` channels of a head, the pair `i` is rotated by

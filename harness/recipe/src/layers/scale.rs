@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::Builder;
+use crate::python::{At, Binding, Code, Piece, Var};
 
 zoo_settings::settings! {
     /// Multiplies by a number.

@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::{Layer, Module};
-use crate::schema::Expression;
+use crate::shape::Shapes;
+use crate::values::Expression;
 
 /// The schema of a kind of file from schemars, completed for layers.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
@@ -14,6 +15,11 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
         complete(definitions);
     }
     schema
+}
+
+/// The shapes of a kind of file.
+pub(crate) fn shapes_of<T: JsonSchema>(file_keys: &'static [&'static str]) -> Shapes {
+    Shapes::of(&schema_of::<T>(), file_keys)
 }
 
 fn complete(definitions: &mut Map<String, Value>) {

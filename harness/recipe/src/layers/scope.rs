@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Layers under a common name that is not called as a module itself.
@@ -28,11 +28,12 @@ impl Word for Scope {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.body(&self.body, x)
+        self.body.lower(at, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.body(&self.body, at.x())
+        let x = at.x();
+        self.body.emit(at.emitter(), x)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's
@@ -33,11 +33,11 @@ impl Word for Sequential {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.body(&self.body, x)
+        self.body.lower(at, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.inside(|inner, x| inner.row(&self.body, x))
+        at.inside(|inner, x| self.body.emit(inner, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

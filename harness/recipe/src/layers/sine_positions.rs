@@ -3,9 +3,9 @@
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
 use super::{Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): channel 2i

@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::Builder;
-use crate::schema::{Count, Size};
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::{Count, Size};
 
 zoo_settings::settings! {
     /// A range of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's `x[:, 16:64]`).

@@ -3,12 +3,12 @@
 use indexmap::IndexMap;
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Layer, Module, Sequential, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Given, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Repeat, Scalar};
+use crate::python::{At, Given, Var};
+use crate::values::{Repeat, Scalar};
 
 zoo_settings::settings! {
     /// A block repeated several times, as modules `name.0`, `name.1`, ..., or with other names by `item`.
@@ -60,7 +60,7 @@ impl Word for Stack {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.body(&self.uses, x)
+        self.uses.lower(at, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
@@ -80,9 +80,9 @@ impl Word for Stack {
             if index == 0 {
                 give(&self.first, "first");
             }
-            items.push((item, given, &use_.body));
+            items.push((item.site(), given, &use_.body));
         }
-        at.stack(&self.block, &items)
+        at.stack(&self.block, &items, |body, emitter, x| body.emit(emitter, x))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

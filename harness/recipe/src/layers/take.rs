@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Binding, Code, Piece, Var};
-use crate::lower::Builder;
-use crate::schema::Count;
+use crate::python::{At, Binding, Code, Piece, Var};
+use crate::values::Count;
 
 zoo_settings::settings! {
     /// Selects one index of an axis and removes the axis: `- take: {index: 0}` gives the first token of `[T, E]`.

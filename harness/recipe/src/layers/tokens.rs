@@ -3,10 +3,10 @@
 use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Piece, Var};
-use crate::lower::Builder;
-use crate::schema::Size;
+use crate::python::{At, Code, Piece, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
     /// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.

@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Number, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Number, Var};
 
 zoo_settings::settings! {
     /// The product of `[T, E]` with the table of an earlier embedding: a score for each of its rows (tied weights,

@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId};
 
+use super::resolve::Place;
 use super::{Body, Description, Module, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Var};
 
 zoo_settings::settings! {
     /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
@@ -26,12 +26,12 @@ impl Word for Unused {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.declare(&self.body, x)?;
+        at.declare(|at| self.body.lower(at, x))?;
         Ok(x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.unused(&self.body)?;
+        at.unused(|emitter, x| self.body.emit(emitter, x))?;
         Ok(at.x())
     }
 

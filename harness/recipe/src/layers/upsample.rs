@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::window::one;
 use super::{Description, Module, Step, Word, Work, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::Pair;
+use crate::python::{At, Code, Var};
+use crate::values::Pair;
 
 zoo_settings::settings! {
     /// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.

@@ -2,9 +2,9 @@
 
 use zoo_graph::ops;
 
-use crate::emit::{At, Code, Var};
-use crate::resolve::Place;
-use crate::schema::{Padding, Pair};
+use super::resolve::Place;
+use crate::python::{At, Code, Var};
+use crate::values::{Padding, Pair};
 
 /// A window as the graph has it.
 pub(super) fn window(kernel: Pair, stride: Pair, pad: Padding) -> ops::Window {

@@ -2,13 +2,13 @@
 
 use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
 
+use super::resolve::Place;
 use super::roll::rolled;
 use super::{Body, Description, Module, Word, window};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
-use crate::schema::{Count, Pair};
+use crate::python::{At, Code, Var};
+use crate::values::{Count, Pair};
 
 zoo_settings::settings! {
     /// Applies layers to each window of a map. The input `[H, W, C]` is cut into windows, the layers inside process
@@ -166,7 +166,7 @@ impl Word for Windows {
             at.keep(tap, segments);
         }
         let windows = grid.cut(at, "windows", y)?;
-        let windows = at.body(&self.body, windows)?;
+        let windows = self.body.lower(at, windows)?;
         let mut y = grid.joined(at, windows)?;
         for axis in [0, 1].into_iter().filter(|axis| shift[*axis] > 0) {
             y = rolled(at, &format!("shift_back_{axis}"), axis + 1, shift[axis], y)?;
@@ -194,7 +194,7 @@ impl Word for Windows {
             at.shaped(segments, &[1, count, h * w]);
             at.keep(tap, segments);
         }
-        let y = at.body(&self.body, windows)?;
+        let y = self.body.emit(at.emitter(), windows)?;
         let shape = Code::of(x, ".shape");
         Ok(at.function(Code::applied("join_windows", y, vec![shape, size, shift])))
     }

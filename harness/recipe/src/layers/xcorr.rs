@@ -2,11 +2,11 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word};
+use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::emit::{At, Code, Var};
-use crate::lower::Builder;
-use crate::resolve::Place;
+use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
     /// Depth-wise cross-correlation with a tap, without padding: each channel of the current value with the same

@@ -9,7 +9,7 @@ use zoo_graph::{
 };
 
 use super::{Diagnostic, Judged, Terms};
-use crate::lower::LABEL;
+use crate::builder::LABEL;
 
 zoo_settings::settings! {
     /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
@@ -99,8 +99,8 @@ pub(super) fn class_numbers(
     whole: &Shape,
     ignored: Option<u32>,
 ) -> Result<ValueId, GraphError> {
-    let places = at.classes().max(ignored.map_or(0, |label| label as usize + 1));
-    let labels = at.labels(LABEL, whole, (at.classes(), ignored))?;
+    let places = at.classes.max(ignored.map_or(0, |label| label as usize + 1));
+    let labels = at.labels(LABEL, whole, (at.classes, ignored))?;
     if places > MOST_PLACES {
         let message = format!("labels as numbers are below {MOST_PLACES}, but {} is ignored", places - 1);
         return Err(at.refuse(message));

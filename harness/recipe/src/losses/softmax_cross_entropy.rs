@@ -9,7 +9,7 @@ use zoo_graph::{
 };
 
 use super::{Code, Diagnostic, Judged, LossTerm, Terms};
-use crate::lower::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
+use crate::builder::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
 
 zoo_settings::settings! {
     /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
@@ -67,7 +67,7 @@ impl SoftmaxCrossEntropy {
                 &[logits],
             )?;
         }
-        let (width, classes) = (at.shape(logits).last().copied(), at.classes());
+        let (width, classes) = (at.shape(logits).last().copied(), at.classes);
         if let Some(width) = width.filter(|width| *width < classes && is_label(&self.label)) {
             return Err(at.refuse(format!(
                 "the network has {width} logits for {classes} classes: set `out: $classes` in its last layer"
@@ -81,7 +81,7 @@ impl SoftmaxCrossEntropy {
             SmoothingOver::OtherClasses => ops::SmoothingOver::OtherClasses,
         };
         let op = ops::SoftmaxCrossEntropy { smoothing: self.label_smoothing, over, ignored: self.ignore };
-        if !(at.mixed() && is_label(&self.label)) {
+        if !(at.mixed && is_label(&self.label)) {
             at.term((name, self.weight), op, &[logits, labels])?;
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl SoftmaxCrossEntropy {
             arguments.extend((smoothing != 0.0).then(|| Code::named("label_smoothing", Code::real(smoothing))));
             Code::call("functional.cross_entropy", arguments)
         };
-        let code = match at.mixed() && is_label(&self.label) {
+        let code = match at.mixed && is_label(&self.label) {
             false => entropy(&self.label),
             true => {
                 at.function(MIXED);

@@ -7,7 +7,7 @@ use zoo_graph::{
 };
 
 use super::{Code, Diagnostic, Judged, LossTerm, Terms, formula::class_numbers};
-use crate::lower::LOGITS;
+use crate::builder::LOGITS;
 
 term! {
     /// One minus the soft Dice coefficient of each class in each sample, mean over both (arXiv 1606.04797; MONAI's

@@ -3,8 +3,9 @@
 use super::section;
 use crate::{
     Recipe, did_you_mean,
-    optimizer::{Slot, matches},
-    schema::{Clip, Init, Training},
+    optimizer::Slot,
+    schema::Clip,
+    values::{Init, Training, matches},
 };
 use zoo_graph::{
     EMA, Graph, GraphError, Phase, ValueId, Variable, VariableId, VariableRole,

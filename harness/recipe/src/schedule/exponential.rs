@@ -3,7 +3,7 @@
 
 use super::{Clock, Curve, Finding, Per, Warmup, real};
 use crate::diagnostic::Severity;
-use crate::schema::Period;
+use crate::values::Period;
 
 zoo_settings::settings! {
     /// base_lr * gamma^(t/every), where t counts from the start of training. For drops every few epochs, use `step`.

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::{Clock, Curve, Warmup, real};
-use crate::schema::Period;
+use crate::values::Period;
 
 zoo_settings::settings! {
     /// Warm-up from `lr_init` to `lr_max`; then lr_max * (linear*cosine + 1e-5) with linear = (total - i)/(total -

@@ -2,7 +2,7 @@
 
 use super::{Clock, Curve, Finding, Warmup, real};
 use crate::diagnostic::Severity;
-use crate::schema::Period;
+use crate::values::Period;
 
 zoo_settings::settings! {
     /// base_lr * gamma^(number of milestones up to t), where t counts from the start of training.

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::time::part;
+use super::decay::part;
 use super::{Clock, Curve, Warmup, real};
 
 zoo_settings::settings! {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::real;
 use super::time::{Clock, Per};
-use crate::schema::Period;
+use crate::values::Period;
 
 zoo_settings::settings! {
     /// Rise of the learning rate to `base_lr` at the beginning.

@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitDefaults, Scalar};
+use super::InitDefaults;
+pub use crate::layers::Block;
 use crate::layers::Body;
 
 zoo_settings::settings! {
@@ -126,17 +127,14 @@ impl InputShape {
 #[serde(transparent)]
 pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
 
-zoo_settings::settings! {
-    /// A part of a network with arguments.
-    pub struct Block {
-        /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
-        #[serde(skip_serializing_if = "IndexMap::is_empty")]
-        pub args: IndexMap<String, Option<Scalar>> = IndexMap::new(),
-        /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
-        #[serde(skip_serializing_if = "InitDefaults::is_empty")]
-        pub init: InitDefaults = InitDefaults::default(),
-        /// The layers.
-        #[schemars(length(min = 1))]
-        pub body: Body,
-    }
+/// A file of shared blocks, in the folder `blocks` next to recipes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockFile {
+    /// What these are, in a sentence or two.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The blocks. A recipe takes one with `model.blocks.NAME.from`.
+    #[schemars(length(min = 1))]
+    pub blocks: IndexMap<String, Block>,
 }

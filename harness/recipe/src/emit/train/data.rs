@@ -4,7 +4,7 @@ use super::program::Program;
 use super::real;
 use super::transforms::transforms;
 use crate::diagnostic::Diagnostic;
-use crate::emit::code::Code;
+use crate::python::Code;
 use crate::schema::{ImageFolder, Mix, Source, TextFile};
 
 /// Adds the data sets: `Varied` for training, `HeldOut`, and `samples` that opens both.

@@ -27,7 +27,12 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
         None => program.first_output(&program.call("network")),
     };
     program.add(&text.replace("CALL", &call));
-    let Some(target) = &recipe.target else { return Ok(()) };
+    target(program)
+}
+
+/// Adds the target.
+pub(in crate::emit) fn target(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+    let Some(target) = &program.recipe.target else { return Ok(()) };
     let mut goals = Vec::new();
     for goal in target.goals() {
         let known = match goal.metric {
@@ -53,7 +58,7 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
             | Metric::NextSentenceAccuracy => false,
         };
         if !known {
-            let message = format!("the metric {} is not written in PyTorch yet", goal.metric);
+            let message = format!("the metric {} is not written in {} yet", goal.metric, program.dialect.name());
             return Err(program.refuse("target", message));
         }
         let test = match goal.metric.better() {

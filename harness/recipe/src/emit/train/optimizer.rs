@@ -2,19 +2,28 @@
 
 use std::fmt::Write;
 
-use super::conditions::{Parameter, condition, parameters};
 use super::program::Program;
 use super::real;
-use crate::emit::code::Code;
-use crate::optimizer::matches;
-use crate::schema::Training;
+use crate::diagnostic::Diagnostic;
+use crate::python::{Code, Dialect, Parameter, condition, mindspore, parameters};
+use crate::values::{Training, matches};
 
 /// Weight decay, and factor on the learning rate.
 type Settings = (f64, f64);
 
 /// Adds the optimizer.
-pub(super) fn write(program: &mut Program<'_>) {
-    let written = program.recipe.optimizer.emit();
+pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
+    let mut written = program.recipe.optimizer.emit();
+    let dialect = program.dialect;
+    let (module, rule, kind) = match dialect {
+        Dialect::PyTorch => ("nn.Module", "torch.optim.Optimizer", "nn.Parameter"),
+        Dialect::MindSpore => ("nn.Cell", "Rule", "Parameter"),
+    };
+    if dialect == Dialect::MindSpore {
+        let refused = |reason| program.refuse("optimizer", reason);
+        (written.class, written.text) = mindspore::optimizer(written.class).map_err(refused)?;
+        program.add(mindspore::RULE);
+    }
     if let Some(text) = written.text {
         program.add(text);
     }
@@ -30,7 +39,7 @@ pub(super) fn write(program: &mut Program<'_>) {
         [] | [_] => {
             let (decay, _) = distinct.first().copied().unwrap_or((0.0, 1.0));
             arguments.push(Code::named("weight_decay", Code::text(real(decay))));
-            "network.parameters()"
+            dialect.parameters()
         }
         _ => {
             program.add(&chosen(program, &all, &settings, &distinct, scaled));
@@ -39,7 +48,7 @@ pub(super) fn write(program: &mut Program<'_>) {
     };
     arguments.insert(0, Code::text(groups));
     let mut lines = vec![
-        "def optimizer(network: nn.Module) -> torch.optim.Optimizer:".to_owned(),
+        format!("def optimizer(network: {module}) -> {rule}:"),
         format!("    \"\"\"The update rule: {}.\"\"\"", program.recipe.optimizer.tag()),
     ];
     if groups == "groups" {
@@ -47,14 +56,15 @@ pub(super) fn write(program: &mut Program<'_>) {
             true => ("tuple[float, float]", "\"weight_decay\": decay, \"factor\": factor} for (decay, factor), own"),
             false => ("float", "\"weight_decay\": decay} for decay, own"),
         };
-        lines.push(format!("    parts: dict[{keys}, list[nn.Parameter]] = {{}}"));
-        lines.push("    for name, parameter in network.named_parameters():".to_owned());
+        lines.push(format!("    parts: dict[{keys}, list[{kind}]] = {{}}"));
+        lines.push(format!("    for name, parameter in {}:", dialect.named_parameters()));
         lines.push("        parts.setdefault(settings(name, parameter), []).append(parameter)".to_owned());
         lines.push(format!("    groups = [{{\"params\": own, {entry} in parts.items()]"));
     }
     Code::call(written.class, arguments).lines(4, "return ", "", &mut lines);
     program.add(&lines.join("\n"));
-    program.add(if scaled { SCALED } else { PLAIN });
+    program.add(&(if scaled { SCALED } else { PLAIN }).replace("torch.optim.Optimizer", rule));
+    Ok(())
 }
 
 const PLAIN: &str = r#"

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::program::Program;
 use crate::diagnostic::Diagnostic;
-use crate::schema::Statistics;
+use crate::values::Statistics;
 
 /// Whether parts are frozen, or trained in some epochs only.
 pub(super) fn change(program: &Program<'_>) -> bool {
@@ -28,7 +28,7 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
         return Err(program.refuse("train.init_from", message));
     }
     if stored(program) {
-        let listed = |part: &crate::schema::Part| part.modules.iter().map(|module| format!("\"{module}\"")).collect();
+        let listed = |part: &crate::values::Part| part.modules.iter().map(|module| format!("\"{module}\"")).collect();
         let names: Vec<String> = parts
             .iter()
             .filter(|part| part.statistics == Statistics::Stored)

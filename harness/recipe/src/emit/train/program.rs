@@ -4,10 +4,13 @@ use zoo_graph::Graph;
 
 use crate::Recipe;
 use crate::diagnostic::Diagnostic;
-use crate::emit::classes::camel;
+use crate::python::Dialect;
+use crate::python::classes::camel;
 
 /// Imports, by what needs them: a text of the program. In the order of the file; an empty line divides sections.
-const IMPORTS: &[(&str, &str)] = &[
+type Imports = &'static [(&'static str, &'static str)];
+
+const PYTORCH: Imports = &[
     ("argparse.", "import argparse"),
     ("copy.", "import copy"),
     ("importlib.", "import importlib"),
@@ -37,11 +40,37 @@ const IMPORTS: &[(&str, &str)] = &[
     ("", ""),
 ];
 
+/// As [`PYTORCH`], with MindSpore.
+const MINDSPORE: Imports = &[
+    ("argparse.", "import argparse"),
+    ("json.", "import json"),
+    ("math.", "import math"),
+    ("os.", "import os"),
+    ("sys.", "import sys"),
+    ("time.", "import time"),
+    ("Counter(", "from collections import Counter, deque"),
+    ("[", ABSTRACT),
+    ("ThreadPoolExecutor(", "from concurrent.futures import Future, ThreadPoolExecutor"),
+    ("fnmatchcase(", "from fnmatch import fnmatchcase"),
+    ("Path(", "from pathlib import Path"),
+    ("TextIO", "from typing import TextIO"),
+    ("", ""),
+    ("mindspore.", "import mindspore"),
+    ("np.", "import numpy as np"),
+    ("ParameterTuple(", "from mindspore import Parameter, ParameterTuple, Tensor, nn, ops"),
+    ("Image.", "from PIL import Image"),
+    ("save_file(", "from safetensors.numpy import save_file"),
+    ("Tokenizer.", "from tokenizers import Tokenizer"),
+    ("", ""),
+];
+
 /// What is completed with the names that the program uses.
 const ABSTRACT: &str = "from collections.abc import ";
 
 /// A program, section by section.
-pub(super) struct Program<'a> {
+pub(in crate::emit) struct Program<'a> {
+    /// The framework.
+    pub dialect: Dialect,
     /// The recipe.
     pub recipe: &'a Recipe,
     /// The graph of its step, for two samples.
@@ -51,8 +80,8 @@ pub(super) struct Program<'a> {
 
 impl<'a> Program<'a> {
     /// A program without content.
-    pub fn new(recipe: &'a Recipe, graph: &'a Graph) -> Self {
-        Self { recipe, graph, sections: Vec::new() }
+    pub fn new(dialect: Dialect, recipe: &'a Recipe, graph: &'a Graph) -> Self {
+        Self { dialect, recipe, graph, sections: Vec::new() }
     }
 
     /// Adds a function, a class, or constants.
@@ -100,10 +129,15 @@ impl<'a> Program<'a> {
             false => format!("\"\"\"Loss, optimizer and learning rate of {}.\"\"\"", self.recipe.name),
         };
         let mut lines = vec![about, String::new()];
-        let abstract_ =
-            ["Callable", "Iterable", "Iterator"].into_iter().filter(|name| body.contains(&format!("{name}[")));
+        let abstract_ = ["Callable", "Iterable", "Iterator", "Sequence"]
+            .into_iter()
+            .filter(|name| body.contains(&format!("{name}[")));
         let abstract_ = format!("{ABSTRACT}{}", abstract_.collect::<Vec<_>>().join(", "));
-        for (needle, line) in IMPORTS {
+        let imports = match self.dialect {
+            Dialect::PyTorch => PYTORCH,
+            Dialect::MindSpore => MINDSPORE,
+        };
+        for (needle, line) in imports {
             let line = if *line == ABSTRACT { abstract_.as_str() } else { line };
             let standard = lines.len() > 2;
             let again = !standard && line.is_empty()
@@ -113,10 +147,21 @@ impl<'a> Program<'a> {
                 lines.push(line.to_owned());
             }
         }
-        if body.contains(&format!("{}()", self.network())) {
-            lines.push(format!("from model import {}", self.network()));
-        } else {
-            lines.pop();
+        let mut own = Vec::new();
+        own.extend(
+            body.contains(&format!("{}()", self.network())).then(|| format!("from model import {}", self.network())),
+        );
+        if self.dialect == Dialect::MindSpore {
+            let used = ["load", "parameters", "state"];
+            let used = used.into_iter().filter(|name| {
+                body.contains(&format!(" {name}(network")) || body.contains(&format!("{name}(self.network"))
+            });
+            let used: Vec<&str> = used.collect();
+            own.extend((!used.is_empty()).then(|| format!("from weights import {}", used.join(", "))));
+        }
+        match own.is_empty() {
+            true => _ = lines.pop(),
+            false => lines.extend(own),
         }
         format!("{}\n\n{body}\n", lines.join("\n"))
     }

@@ -4,7 +4,7 @@ use super::parts;
 use super::program::Program;
 use super::{real, record};
 use crate::diagnostic::Diagnostic;
-use crate::emit::code::Code;
+use crate::python::Code;
 use crate::schema::{Clip, LossScale, Precision, SampleKind, Source};
 
 /// Adds the numbers at the top.

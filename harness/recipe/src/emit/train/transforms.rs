@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::real;
 use crate::diagnostic::Diagnostic;
-use crate::emit::code::Code;
+use crate::python::Code;
 use crate::schema::{ChannelOrder, Filter, ImageSize, Levels, PadMode, Step};
 
 /// The steps at a path of the recipe as transforms, and how likely the images of the first epoch are mirrored, if each
