@@ -6,7 +6,6 @@ use zoo_recipe::schema::{Size, WeightInit};
 
 use crate::Refusal;
 use crate::arguments::{At, NAMED};
-use crate::constant::Constant;
 use crate::operation::{Tensor, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
@@ -38,13 +37,7 @@ impl Reader<'_> {
         }
         scores.causal = causal;
         if let Some(mask) = mask {
-            let Some(mask) = self.trace.constant(mask).map(Constant::added) else {
-                return Err(at.refuse(
-                    "its mask depends on inputs or parameters",
-                    "`dot_product_attention` has `causal`, `window`, and a `mask` for padding tokens",
-                ));
-            };
-            scores = self.with_mask(at, scores, &mask)?;
+            scores = self.with_any_mask(at, scores, mask)?;
         }
         scores.is_softmax = true;
         scores.dropout = dropout;

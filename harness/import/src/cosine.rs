@@ -6,6 +6,7 @@ use zoo_recipe::layers::LogitScale;
 
 use crate::Refusal;
 use crate::arguments::At;
+use crate::functions::CHOICE;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What};
 use crate::reader::{REPEATED, Reader, Seen};
@@ -33,6 +34,10 @@ pub(crate) enum Computed {
     Bias(String, Vec<bool>),
     /// What a small network makes of offsets.
     Offsets(Offsets),
+    /// By sample and key, whether an input is not 0 there.
+    Seen(Tensor),
+    /// What that adds to scores: 0, or minus infinity.
+    Hides(Tensor),
     /// Channels that constants mix.
     Turned(Turned),
     /// A number for each row.
@@ -71,6 +76,8 @@ impl Computed {
                 Some(Self::Grouped { of: *of, group: *group, columns: !columns })
             }
             Self::Turned(turned) => turned.viewed(views).filter(|turned| turned.shape == made.shape).map(Self::Turned),
+            // Further axes are those of heads and queries.
+            Self::Seen(_) | Self::Hides(_) => Some(self.clone()),
             Self::Bounded(..)
             | Self::Factor(..)
             | Self::Bias(..)
@@ -91,6 +98,7 @@ impl Computed {
             Self::Bias(name, _) => {
                 (format!("it sets a part of the parameter `{name}` to 0"), "`linear` has `bias_of`, for its own bias")
             }
+            Self::Seen(_) | Self::Hides(_) => ("it compares numbers".to_owned(), CHOICE),
             Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
             Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),
             Self::Shifted(name, _) => {

@@ -108,7 +108,8 @@ pub fn compare(trace: &Trace, recipe: &Recipe) -> Result<Proof, ImportError> {
         modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
     }
     let model = recipe.resolve().map_err(|errors| ImportError::Invalid(Box::new(errors)))?;
-    let proof = proof::same(&network, &model)?;
+    let shapes = zoo_recipe::layer_shapes(recipe, &model).map_err(|error| error::unbuildable(recipe, error))?;
+    let proof = proof::same(&network, &model, shapes)?;
     let parameters = proof::shapes(trace, recipe, &model)?.len();
     Ok(Proof { parameters, evaluation: evaluation.is_some(), ..proof })
 }
@@ -129,7 +130,7 @@ fn proven(
     let invalid = |errors| ImportError::Invalid(Box::new(errors));
     let recipe = recipe.map_err(invalid)?.recipe;
     let model = recipe.resolve().map_err(invalid)?;
-    let proof = proof::same(network, &model)?;
+    let proof = proof::same(network, &model, Vec::new())?;
     let roles = proof::shapes(trace, &recipe, &model)?;
     let proof = Proof { parameters: roles.len(), ..proof };
     Ok((Imported { text, proof }, roles))

@@ -198,6 +198,7 @@ pub struct Network {
     pub inputs: Vec<(String, Tensor)>,
     /// The key under which it returns its result, if there is one.
     pub output: Option<String>,
-    /// The first module that is called more than once, if there is one.
-    pub repeated: Option<Refusal>,
+    /// The first part that can be compared with a recipe, and not yet written as one: a module that is called more than
+    /// once, a mask that is an input.
+    pub unwritten: Option<Refusal>,
 }

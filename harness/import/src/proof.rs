@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
-use zoo_recipe::layers::{Axis, Description, DotProductAttention};
+use zoo_graph::Shape;
+use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Pad, PadMode, Slice, Upsample};
+use zoo_recipe::schema::{Count, Padding, Pair, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
 use crate::decay::Roles;
@@ -68,7 +70,7 @@ impl Numbers {
 }
 
 /// The operations of a network, by canonical numbers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Account {
     operations: BTreeMap<usize, usize>,
     /// In the order in which modules return.
@@ -149,6 +151,8 @@ struct Written<'p> {
     numbers: &'p mut Numbers,
     account: Account,
     taps: HashMap<String, usize>,
+    /// Shapes of operand and result of the next layers, if they are known.
+    shapes: std::vec::IntoIter<[Shape; 2]>,
 }
 
 impl Written<'_> {
@@ -177,7 +181,43 @@ impl Written<'_> {
         layers.iter().fold(x, |x, layer| self.layer(layer, x))
     }
 
+    /// An operation without a name.
+    fn operation(&mut self, layer: Layer, operands: Vec<usize>) -> usize {
+        let number = self.numbers.of(&What::Layer(Word::of(&layer)), None, operands);
+        self.account.operation(number)
+    }
+
     fn layer(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
+        let shapes = self.shapes.next();
+        match (&layer.kind, shapes) {
+            // Parts of a map by their sizes, as the trace has them.
+            (Layer::Crop(_), Some([from, to])) => {
+                return (2..from.len()).fold(x, |x, axis| match from[axis] == to[axis] {
+                    true => x,
+                    false => {
+                        let start = Count((from[axis] - to[axis]) / 2);
+                        let slice = Slice { axis: Count(axis - 1), from: start, size: Size(to[axis]) };
+                        self.operation(Layer::Slice(slice), vec![x])
+                    }
+                });
+            }
+            (Layer::Upsample(own), Some([_, to])) if own.size.is_none() => {
+                let size = to.nchw().map(|[_, _, height, width]| Pair([height, width]));
+                let sized = Upsample { scale: None, like: None, size, ..own.clone() };
+                let kind = Layer::Upsample(sized);
+                return self.kind(&ResolvedLayer { kind, ..layer.clone() }, x);
+            }
+            (Layer::Conv(own), Some(_)) if !matches!(own.pad.0, [t, b, l, r] if (t, l) == (b, r)) => {
+                let x = self.operation(Layer::Pad(Pad { size: own.pad, mode: PadMode::Zeros }), vec![x]);
+                let kind = Layer::Conv(Conv { pad: Padding::default(), ..own.clone() });
+                return self.kind(&ResolvedLayer { kind, ..layer.clone() }, x);
+            }
+            _ => {}
+        }
+        self.kind(layer, x)
+    }
+
+    fn kind(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
         let name = layer.name.as_deref();
         match &layer.kind {
             Layer::Windows(windows) => return self.windows(windows, x),
@@ -196,7 +236,13 @@ impl Written<'_> {
             }
             Description::From(tap) => (self.taps.get(tap).copied().unwrap_or(usize::MAX), false),
             Description::Row(body) | Description::Again(body) => (self.row(body, x), true),
-            Description::Unused(_) => (x, false),
+            Description::Unused(body) => {
+                // Their shapes are among the others.
+                let (account, taps) = (self.account.clone(), self.taps.clone());
+                self.row(body, x);
+                (self.account, self.taps) = (account, taps);
+                (x, false)
+            }
             Description::Branches { lanes, .. } => {
                 let operands: Vec<usize> = lanes.iter().map(|lane| self.row(lane, x)).collect();
                 let what = match &layer.kind {
@@ -217,8 +263,8 @@ impl Written<'_> {
                     Layer::Mul(_) => What::Mul,
                     // Keys and values are operands.
                     Layer::DotProductAttention(layer) => {
-                        let [key, value, segments, bias, cosine] = [const { None }; 5];
-                        let layer = DotProductAttention { key, value, segments, bias, cosine, ..layer.clone() };
+                        let [key, value, mask, segments, bias, cosine] = [const { None }; 6];
+                        let layer = DotProductAttention { key, value, mask, segments, bias, cosine, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
                     other => What::Layer(Word::of(other)),
@@ -257,11 +303,12 @@ fn beside(layer: &Layer) -> Option<(String, Layer)> {
     Some((std::mem::take(tap), own))
 }
 
-/// Compares a recipe with the traced network.
+/// Compares a recipe with the traced network. shapes: of operand and result of each layer of the recipe, if sizes that it
+/// says otherwise are compared.
 ///
 /// # Errors
 /// The first difference.
-pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportError> {
+pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -> Result<Proof, ImportError> {
     let mut numbers = Numbers::default();
     let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
@@ -274,7 +321,7 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     let traced = traced.account;
     let taps: HashMap<String, usize> = model.inputs.keys().map(|name| (name.clone(), numbers.input(name))).collect();
     let first = model.inputs.keys().next().and_then(|name| taps.get(name).copied()).unwrap_or(usize::MAX);
-    let mut written = Written { numbers: &mut numbers, account: Account::default(), taps };
+    let mut written = Written { numbers: &mut numbers, account: Account::default(), taps, shapes: shapes.into_iter() };
     let last = written.row(&model.body, first);
     let tap = |tap: &String| written.taps.get(tap).copied().unwrap_or(usize::MAX);
     written.account.outputs = match model.outputs.len() {

@@ -21,8 +21,8 @@ use crate::{ImportError, Refusal};
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     let network = read_any(trace)?;
-    if let Some(repeated) = network.repeated {
-        return Err(repeated.into());
+    if let Some(unwritten) = network.unwritten {
+        return Err(unwritten.into());
     }
     if network.root.returns.len() > 1 {
         let what = format!("it gives {} tensors", network.root.returns.len());
@@ -31,7 +31,7 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     Ok(network)
 }
 
-/// As [`read`], for a network that may give several tensors and call modules several times.
+/// As [`read`], for a network that may give several tensors, and have parts that are compared alone.
 ///
 /// # Errors
 /// As [`read`].
@@ -70,7 +70,7 @@ fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     if root.returns.len() == 1 {
         root.returns.clear();
     }
-    Ok(Network { root, inputs, output, repeated: reader.repeated })
+    Ok(Network { root, inputs, output, unwritten: reader.unwritten })
 }
 
 fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {
@@ -247,7 +247,7 @@ impl Reader<'_> {
 
     fn repeats(&mut self, call: &ModuleCall, what: &str) {
         let refusal = refuse_module(self.trace, call, what);
-        self.repeated.get_or_insert(refusal);
+        self.unwritten.get_or_insert(refusal);
     }
 
     /// Whether these views only make one axis of samples and tokens.

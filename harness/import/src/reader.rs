@@ -72,8 +72,8 @@ pub(crate) struct Reader<'t> {
     made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
     real: Option<String>,
-    /// The first module that is called more than once.
-    pub(crate) repeated: Option<Refusal>,
+    /// The first part that no recipe is written of.
+    pub(crate) unwritten: Option<Refusal>,
     next: Tensor,
 }
 
@@ -90,7 +90,7 @@ impl<'t> Reader<'t> {
             masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
-            repeated: None,
+            unwritten: None,
             next: 0,
         };
         reader.next = reader.largest(&trace.root) + 1;
@@ -125,6 +125,7 @@ impl Reader<'_> {
             Seen::Computed(computed) => match &**computed {
                 Computed::OfLengthOne(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
                 Computed::Offsets(offsets) => Some(offsets.shape.clone()),
+                Computed::Seen(_) | Computed::Hides(_) => self.made(value).map(|made| made.shape.clone()),
                 Computed::Turned(turned) => Some(turned.shape.clone()),
                 Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
                 Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,

@@ -65,6 +65,8 @@ pub(crate) struct Scores {
     segments: bool,
     pub causal: bool,
     window: Option<usize>,
+    /// The input that is 0 for keys that are not seen.
+    mask: Option<Tensor>,
     /// What is added to scores that are not seen, if they have a weight.
     masked: Option<f64>,
     pub is_softmax: bool,
@@ -256,6 +258,7 @@ impl Reader<'_> {
             segments: false,
             causal: false,
             window: None,
+            mask: None,
             masked: None,
             is_softmax: false,
             dropout: 0.0,
@@ -300,6 +303,7 @@ impl Reader<'_> {
                     segments: false,
                     causal: false,
                     window: None,
+                    mask: None,
                     masked: None,
                     is_softmax: false,
                     dropout: 0.0,
@@ -466,8 +470,69 @@ impl Reader<'_> {
         }
     }
 
+    /// Scores with a mask of an input, constants, or both.
+    pub(crate) fn with_any_mask(&mut self, at: &At<'_>, scores: Scores, mask: &Argument) -> Result<Scores, Refusal> {
+        let unknown = at.refuse(
+            "its mask depends on inputs or parameters",
+            "`dot_product_attention` has `causal`, `window`, and a `mask` for padding tokens",
+        );
+        match (self.trace.constant(mask).map(Constant::added), self.computed(Some(mask))) {
+            (Some(mask), _) => self.with_mask(at, scores, &mask),
+            (None, Some(Computed::Seen(of) | Computed::Hides(of))) if scores.mask.is_none() => {
+                let mask = Some(*of);
+                self.unwritten.get_or_insert(unknown);
+                Ok(Scores { mask, ..scores })
+            }
+            _ => Err(unknown),
+        }
+    }
+
+    /// Whether an input is not 0. `None` if something else is compared.
+    pub(crate) fn compared(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (input, other) = (at.input(), at.argument(1, &["other"]));
+        let of = match self.given(input) {
+            Some(Seen::Of(tensor, views)) if views.is_empty() => Some(*tensor),
+            _ => None,
+        };
+        let of = of.filter(|tensor| self.trace.inputs.values().any(|made| made.value == *tensor));
+        match (of, other.and_then(|other| self.one_number(other))) {
+            (Some(tensor), Some(0.0)) => self.is_computed(at, Computed::Seen(tensor)),
+            _ => Err(at.refuse("it compares numbers", CHOICE)),
+        }
+    }
+
+    /// What is seen by two masks, of which one is a constant that hides nothing.
+    pub(crate) fn both_seen(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let operands = [at.input(), at.argument(1, &["other"])];
+        let all = |argument: Option<&Argument>| {
+            argument
+                .and_then(|one| self.trace.constant(one))
+                .is_some_and(|mask| mask.values().all(|value| value == 1.0))
+        };
+        let seen = |argument| match self.computed(argument) {
+            Some(Computed::Seen(of)) => Some(*of),
+            _ => None,
+        };
+        match operands.map(seen) {
+            [Some(of), None] if all(operands[1]) => self.is_computed(at, Computed::Seen(of)),
+            [None, Some(of)] if all(operands[0]) => self.is_computed(at, Computed::Seen(of)),
+            _ => Err(at.refuse("it combines masks", "`dot_product_attention` has `causal` beside a `mask`")),
+        }
+    }
+
     /// Scores where a constant is not 0, and a small number elsewhere.
     pub(crate) fn chosen(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if let Some(Computed::Seen(of)) = self.computed(at.argument(0, &["condition"])) {
+            let of = *of;
+            let mut value = |place, names: &[&str]| match at.argument(place, names)? {
+                Argument::Other(text) if text == "-inf" => Some(f64::NEG_INFINITY),
+                other => self.one_number(other),
+            };
+            return match (value(1, &["input", "self"]), value(2, &["other"])) {
+                (Some(0.0), Some(hidden)) if hidden <= UNSEEN => self.is_computed(at, Computed::Hides(of)),
+                _ => Err(at.refuse("it chooses between two tensors by a third", CHOICE)),
+            };
+        }
         let (condition, first) = (at.argument(0, &["condition"]), at.argument(1, &["input", "self"]));
         let other = at.argument(2, &["other"]);
         let value = other.and_then(|other| self.one_number(other));
@@ -506,7 +571,7 @@ impl Reader<'_> {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
         let Scores { queries, keys, bias, segments, causal, window, masked, dropout, cosine, .. } = scores;
-        let (rotary, shared, softcap) = (scores.rotary, scores.shared, scores.bounded);
+        let (rotary, shared, softcap, mask) = (scores.rotary, scores.shared, scores.bounded, scores.mask);
         // softcap * tanh(score / softcap)
         let scale = scores.scale * softcap.unwrap_or(1.0);
         let own_scale = (cosine.is_none() && !is_usual(scale, d)).then_some(scale);
@@ -554,7 +619,7 @@ impl Reader<'_> {
             masked,
             dropout,
         };
-        let beside: Vec<Tensor> = segments.into_iter().chain(bias).chain(cosine).collect();
+        let beside: Vec<Tensor> = mask.into_iter().chain(segments).chain(bias).chain(cosine).collect();
         self.attend(at, layer, [queries, keys, values], [n, t, s, d], &beside)
     }
 

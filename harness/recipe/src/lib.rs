@@ -50,7 +50,7 @@ pub use document::Document;
 pub use editor_schema::{block_file_schema, document_schema, json_schema};
 pub use layers::Layer;
 pub use library::{Library, LoadOptions, Loaded};
-pub use lower::{across, build, stages};
+pub use lower::{across, build, layer_shapes, stages};
 pub use overrides::texts_of;
 pub use reference::{Page, reference};
 pub use resolve::{ResolvedLayer, ResolvedModel};

@@ -56,6 +56,15 @@ pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<(Graph, V
     Ok((graph, shapes))
 }
 
+/// The shapes of the input and the output of each layer for one sample, batch included, in the order of their calls;
+/// containers come before what is inside.
+///
+/// # Errors
+/// Layers that do not fit each other.
+pub fn layer_shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<Vec<[Shape; 2]>, GraphError> {
+    Ok(shapes(recipe, model)?.1)
+}
+
 /// An error if `train.parts` or `train.whiten` names nothing of the network.
 fn refuse_unknown_modules(graph: &Graph, recipe: &Recipe) -> Result<(), GraphError> {
     let variables = || graph.variables.iter().map(|variable| variable.name.as_str());
