@@ -75,6 +75,7 @@ def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:
     rules = program.module("rules")
     rule = rules.optimizer(network)
     rules.set_rate(rule, rate(rules, rule, program.module("weights").parameters(network), conditions))
+    average = rules.Average(network) if hasattr(rules, "Average") else None
     given = [batch[name] for name in program.inputs]
     further = [network] if "network" in rules.loss.__code__.co_varnames[: rules.loss.__code__.co_argcount] else []
     names: list[str] = []
@@ -92,6 +93,11 @@ def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:
                 capture.loss(term, name)
             capture.gradients(gradients)
             rule(rules.clipped(gradients) if hasattr(rules, "clipped") else gradients)
+            if average is not None:
+                average.follow(rule.done)
+                for kept, own in zip(average.kept, average.own, strict=True):
+                    kept.name = own.name
+                capture.average(average.kept)
 
 
 def still(network: nn.Cell) -> None:

@@ -38,7 +38,6 @@ pub(super) const COMMANDS: &str = "\nTrain it on a CPU or an Ascend:\n\n```\npyt
 /// Weights by their names in a state_dict.
 const WEIGHTS: &str = r#""""Parameters and running statistics by their names in a state_dict of PyTorch."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +54,9 @@ NAMES = {
 """What parameters of cells are called there."""
 
 
-def named(network: nn.Cell) -> Iterator[tuple[str, str, Parameter]]:
-    """All with their names there and here; what several cells share has its name in the first."""
+def state(network: nn.Cell) -> dict[str, Parameter]:
+    """Parameters and running statistics; what several cells share has its name in the first."""
+    found: dict[str, Parameter] = {}
     known = set()
     for prefix, cell in network.cells_and_names():
         names = next((names for kind, names in NAMES.items() if isinstance(cell, kind)), {})
@@ -64,17 +64,13 @@ def named(network: nn.Cell) -> Iterator[tuple[str, str, Parameter]]:
             if id(parameter) not in known:
                 known.add(id(parameter))
                 name = names.get(local, local)
-                yield f"{prefix}.{name}" if prefix else name, local, parameter
-
-
-def state(network: nn.Cell) -> dict[str, Parameter]:
-    """Parameters and running statistics."""
-    return {name: parameter for name, _, parameter in named(network)}
+                found[f"{prefix}.{name}" if prefix else name] = parameter
+    return found
 
 
 def parameters(network: nn.Cell) -> dict[str, Parameter]:
-    """Parameters alone."""
-    return {name: parameter for name, local, parameter in named(network) if not local.startswith("moving_")}
+    """Those that are trained."""
+    return {name: parameter for name, parameter in state(network).items() if parameter.requires_grad}
 
 
 def load(network: nn.Cell, path: Path) -> None:
@@ -122,6 +118,13 @@ fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     loss::write(program)?;
     rule::write(program)?;
     rate(program);
+    if let Some(decay) = train.ema {
+        let decay = match train.ema_warmup {
+            true => format!("min({}, (1 + done) / (10 + done))", real(decay)),
+            false => real(decay),
+        };
+        program.add(&rules::AVERAGE.replace("DECAY", &decay));
+    }
     for clip in &program.recipe.gradients.clip {
         program.add(&match clip {
             Clip::Norm(bound) => rules::CLIPPED_NORM.replace("BOUND", &real(*bound)),

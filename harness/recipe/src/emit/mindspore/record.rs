@@ -44,9 +44,11 @@ class Recording:
         return hook
 
     def state(self, parameters_: str, statistics: str) -> None:
-        trained = parameters(self.network)
         for name, parameter in state(self.network).items():
-            self.keep(f"{parameters_ if name in trained else statistics}/{name}", parameter)
+            if name.endswith(("running_mean", "running_var")):
+                self.keep(f"{statistics}/{name}", parameter)
+            elif parameter.requires_grad or parameters_ == "start":
+                self.keep(f"{parameters_}/{name}", parameter)
 
     def write(self, training: Training, terms: dict[str, Tensor], gradients: list[Tensor], scale: float) -> None:
         """Ends the recording with losses, gradients, the new parameters and what the update rule keeps."""
