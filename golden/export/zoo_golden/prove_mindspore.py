@@ -6,6 +6,7 @@ judges the outputs of all modules, the losses, the gradients and the parameters.
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -32,10 +33,23 @@ def prove(options: argparse.Namespace) -> int:
         command = [options.zoo, "golden", "inputs", recipe, "--golden", golden, "-o", begin, "--as", "npz", "--quiet"]
         if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
             raise ProofError("the golden's step cannot be started")
-        record(fitting(program, begin, options.zoo, Path(folder)), begin, recorded, options.steps)
+        # In a process of its own, so that the judge has the memory.
+        recorder = multiprocessing.get_context("spawn").Process(target=fit_and_record, args=(program, begin, recorded, options.zoo, options.steps))
+        recorder.start()
+        recorder.join()
+        if recorder.exitcode:
+            raise ProofError("the program fails")
         judge = [options.zoo, "judge", recipe, recorded, "--golden", golden]
         print(f"MindSpore {mindspore.__version__} on {mindspore.get_context('device_target')}", flush=True)
         return subprocess.run(judge, check=False).returncode
+
+
+def fit_and_record(program: Program, begin: Path, recorded: Path, zoo: str, steps: int) -> None:
+    """Records a program for the sizes of the golden."""
+    try:
+        record(fitting(program, begin, zoo, begin.parent), begin, recorded, steps)
+    except ProofError as error:
+        sys.exit(str(error))
 
 
 def fitting(program: Program, begin: Path, zoo: str, folder: Path) -> Program:
