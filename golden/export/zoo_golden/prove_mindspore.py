@@ -86,7 +86,7 @@ def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:
     program.module("weights").load(network, begin / "weights.npz")
     batch = inputs(begin / "inputs.npz")
     conditions = json.loads((begin / "step.json").read_text())
-    rules = program.module("rules")
+    rules = program.module("train" if (program.folder / "train.py").exists() else "rules")
     rule = rules.optimizer(network)
     rules.set_rate(rule, rate(rules, rule, program.module("weights").parameters(network), conditions))
     average = rules.Average(network) if hasattr(rules, "Average") else None

@@ -5,8 +5,17 @@ use crate::emit::train::program::Program;
 
 /// Adds the recorder.
 pub(super) fn write(program: &mut Program<'_>) {
-    program.add(&RECORD.replace("PEAK", &real(program.recipe.schedule.peak_lr())));
+    let mixed = match &program.recipe.preprocess.mix {
+        None => "",
+        Some(_) => MIXED,
+    };
+    let peak = real(program.recipe.schedule.peak_lr());
+    program.add(&RECORD.replace("    # mixed\n", mixed).replace("PEAK", &peak));
 }
+
+/// Samples that are not mixed: each label counts whole.
+const MIXED: &str = "    batch = {\"mixed_label\": batch[\"label\"], \"label_share\": ops.ones(len(batch[\"label\"])), \
+                     **batch}\n";
 
 const RECORD: &str = r#"
 class Recording:
@@ -93,6 +102,7 @@ def record(options: argparse.Namespace, network: nn.Cell) -> None:
         arrays = {name: values[name] for name in values.files}
     whole = {name for name, array in arrays.items() if np.issubdtype(array.dtype, np.integer)}
     batch = {name: Tensor(array.astype(np.int32 if name in whole else np.float32)) for name, array in arrays.items()}
+    # mixed
     for step in range(options.steps or 1):
         recording, scale = Recording(options.record / f"step{step}", network), training.scale
         recording.write(training, *training.step(batch, options.rate or PEAK), scale)

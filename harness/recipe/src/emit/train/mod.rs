@@ -5,7 +5,7 @@
 
 mod averages;
 mod conditions;
-mod data;
+pub(super) mod data;
 pub(super) mod evaluate;
 pub(super) mod loss;
 pub(super) mod optimizer;
