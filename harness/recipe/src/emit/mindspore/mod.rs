@@ -40,8 +40,8 @@ const WEIGHTS: &str = r#""""Parameters and running statistics by their names in 
 
 from pathlib import Path
 
-import numpy as np
 from mindspore import Parameter, Tensor, nn
+from safetensors.numpy import load_file, save_file
 
 NORMALISATION = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 NAMES = {
@@ -74,15 +74,20 @@ def parameters(network: nn.Cell) -> dict[str, Parameter]:
 
 
 def load(network: nn.Cell, path: Path) -> None:
-    """Loads an archive of NumPy (.npz) that has them all."""
-    with np.load(path) as values:
-        for name, parameter in state(network).items():
-            parameter.set_data(Tensor(values[name], parameter.dtype))
+    """Loads a file of safetensors that has them all, and nothing else but counts of batches."""
+    values = load_file(path)
+    own = state(network)
+    unknown = [name for name in values if name not in own and not name.endswith("num_batches_tracked")]
+    missing = [name for name in own if name not in values]
+    if missing or unknown:
+        raise SystemExit(f"{path} lacks {missing}, and has {unknown} that the network lacks")
+    for name, parameter in own.items():
+        parameter.set_data(Tensor(values[name], parameter.dtype))
 
 
 def save(network: nn.Cell, path: Path) -> None:
-    """Writes an archive of NumPy (.npz)."""
-    np.savez(path, **{name: parameter.asnumpy() for name, parameter in state(network).items()})
+    """Writes a file of safetensors."""
+    save_file({name: parameter.asnumpy() for name, parameter in state(network).items()}, path)
 "#;
 
 /// Fills a parameter.

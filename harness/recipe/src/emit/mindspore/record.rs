@@ -92,14 +92,13 @@ def described(array: np.ndarray) -> dict:
 
 
 def record(options: argparse.Namespace, network: nn.Cell) -> None:
-    """Records steps on given inputs without dropout, which `zoo golden inputs --as npz` writes, for `zoo judge`."""
+    """Records steps on given inputs without dropout, which `zoo golden inputs` writes, for `zoo judge`."""
     ops.dropout = lambda value, *_: value
     for _, cell in network.cells_and_names():
         if isinstance(cell, nn.Dropout):
             cell.p = 0
     training = Training(network, options.precision)
-    with np.load(options.inputs) as values:
-        arrays = {name: values[name] for name in values.files}
+    arrays = load_file(options.inputs)
     whole = {name for name, array in arrays.items() if np.issubdtype(array.dtype, np.integer)}
     batch = {name: Tensor(array.astype(np.int32 if name in whole else np.float32)) for name, array in arrays.items()}
     # mixed

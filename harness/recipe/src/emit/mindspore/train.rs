@@ -244,10 +244,10 @@ fn options(program: &Program<'_>) -> String {
             "workers",
             vec![whole(), default("min(os.cpu_count() or 1, 16)".to_owned()), help("threads that read the data")],
         ),
-        option("weights", vec![path(), help("an archive of NumPy to start from")]),
+        option("weights", vec![path(), help("a state_dict (safetensors) to start from")]),
         option("resume", vec![text("action=\"store_true\""), help("go on from the checkpoint in --out")]),
         option("record", vec![path(), help("folder for steps on --inputs, for `zoo judge`")]),
-        option("inputs", vec![path(), help("inputs of recorded steps, an archive of NumPy")]),
+        option("inputs", vec![path(), help("inputs of recorded steps (safetensors)")]),
         option("rate", vec![text("type=float"), help("learning rate of recorded steps")]),
     ];
     let mut lines = vec![

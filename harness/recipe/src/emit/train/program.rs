@@ -60,7 +60,7 @@ const MINDSPORE: Imports = &[
     ("ParameterTuple(", "from mindspore import Parameter, ParameterTuple, Tensor, nn, ops"),
     ("ImageOps.", "from PIL import Image, ImageEnhance, ImageOps"),
     ("Image.", "from PIL import Image"),
-    ("save_file(", "from safetensors.numpy import save_file"),
+    ("save_file(", "from safetensors.numpy import load_file, save_file"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
     ("", ""),
 ];
