@@ -117,8 +117,10 @@ class Capture:
 
     def _state(self, parameters: str, statistics: str) -> None:
         for parameter in self.network.get_parameters():
-            is_statistic = parameter.name.endswith(_STATISTICS)
-            self._keep(f"{statistics if is_statistic else parameters}/{parameter.name}", parameter)
+            if parameter.name.endswith(_STATISTICS):
+                self._keep(f"{statistics}/{parameter.name}", parameter)
+            elif parameters == "start" or parameter.requires_grad:
+                self._keep(f"{parameters}/{parameter.name}", parameter)
 
     def _keep(self, key: str, tensor: mindspore.Tensor) -> None:
         """A copy; NumPy has no bfloat16."""

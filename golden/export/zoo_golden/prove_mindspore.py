@@ -6,6 +6,7 @@ judges the outputs of all modules, the losses, the gradients and the parameters.
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import mindspore
 import numpy as np
 from mindspore import nn
+from safetensors.numpy import load_file
 
 from .capture_mindspore import Capture
 from .program import MISSING, Program, ProofError, goldens
@@ -29,25 +31,36 @@ def prove(options: argparse.Namespace) -> int:
     recipe = program.folder / "recipe.yaml"
     with tempfile.TemporaryDirectory() as folder:
         begin, recorded = Path(folder) / "begin", Path(options.record or Path(folder) / "recorded")
-        command = [options.zoo, "golden", "inputs", recipe, "--golden", golden, "-o", begin, "--as", "npz", "--quiet"]
+        command = [options.zoo, "golden", "inputs", recipe, "--golden", golden, "-o", begin, "--quiet"]
         if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
             raise ProofError("the golden's step cannot be started")
-        record(fitting(program, begin, options.zoo, Path(folder)), begin, recorded, options.steps)
+        # In a process of its own, so that the judge has the memory.
+        recorder = multiprocessing.get_context("spawn").Process(target=fit_and_record, args=(program, begin, recorded, options.zoo, options.steps))
+        recorder.start()
+        recorder.join()
+        if recorder.exitcode:
+            raise ProofError("the program fails")
         judge = [options.zoo, "judge", recipe, recorded, "--golden", golden]
         print(f"MindSpore {mindspore.__version__} on {mindspore.get_context('device_target')}", flush=True)
         return subprocess.run(judge, check=False).returncode
 
 
+def fit_and_record(program: Program, begin: Path, recorded: Path, zoo: str, steps: int) -> None:
+    """Records a program for the sizes of the golden."""
+    try:
+        record(fitting(program, begin, zoo, begin.parent), begin, recorded, steps)
+    except ProofError as error:
+        sys.exit(str(error))
+
+
 def fitting(program: Program, begin: Path, zoo: str, folder: Path) -> Program:
     """The program for the sizes of the golden: written again if those of the recipe are others."""
-    with np.load(begin / "weights.npz") as values:
-        shapes = {name: tuple(values[name].shape) for name in values.files}
+    shapes = {name: array.shape for name, array in load_file(begin / "weights.safetensors").items()}
     network = program.network()
     own = {name: tuple(parameter.shape) for name, parameter in program.module("weights").state(network).items()}
     if all(shapes.get(name, shape) == shape for name, shape in own.items()):
         return program
-    with np.load(begin / "inputs.npz") as values:
-        inputs = {name: list(values[name].shape[1:]) for name in values.files}
+    inputs = {name: list(array.shape[1:]) for name, array in load_file(begin / "inputs.safetensors").items()}
     sizes = [f"model.inputs.{name}={_written(one, inputs[name])}" for name, one in program.inputs.items()]
     changes = [part for change in [*program.about["set"], *sizes] for part in ("--set", change)]
     profile = ["--profile", program.about["profile"]] if program.about["profile"] else []
@@ -69,12 +82,13 @@ def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     network = program.network().set_train()
     still(network)
-    program.module("weights").load(network, begin / "weights.npz")
-    batch = inputs(begin / "inputs.npz")
+    program.module("weights").load(network, begin / "weights.safetensors")
+    batch = inputs(begin / "inputs.safetensors")
     conditions = json.loads((begin / "step.json").read_text())
-    rules = program.module("rules")
+    rules = program.module("train" if (program.folder / "train.py").exists() else "rules")
     rule = rules.optimizer(network)
     rules.set_rate(rule, rate(rules, rule, program.module("weights").parameters(network), conditions))
+    average = rules.Average(network) if hasattr(rules, "Average") else None
     given = [batch[name] for name in program.inputs]
     further = [network] if "network" in rules.loss.__code__.co_varnames[: rules.loss.__code__.co_argcount] else []
     names: list[str] = []
@@ -92,6 +106,11 @@ def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:
                 capture.loss(term, name)
             capture.gradients(gradients)
             rule(rules.clipped(gradients) if hasattr(rules, "clipped") else gradients)
+            if average is not None:
+                average.follow(rule.done)
+                for kept, own in zip(average.kept, average.own, strict=True):
+                    kept.name = own.name
+                capture.average(average.kept)
 
 
 def still(network: nn.Cell) -> None:
@@ -106,8 +125,7 @@ def still(network: nn.Cell) -> None:
 
 def inputs(path: Path) -> dict[str, mindspore.Tensor]:
     """The inputs of the step; whole numbers as MindSpore wants them."""
-    with np.load(path) as values:
-        arrays = {name: values[name] for name in values.files}
+    arrays = load_file(path)
     kinds = {name: np.float32 if np.issubdtype(array.dtype, np.floating) else np.int32 for name, array in arrays.items()}
     batch = {name: mindspore.Tensor(array.astype(kinds[name])) for name, array in arrays.items()}
     if "label" in batch and "mixed_label" not in batch:

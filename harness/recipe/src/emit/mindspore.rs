@@ -8,7 +8,7 @@ mod transforms;
 use super::standard;
 use super::train::{loss, optimizer as rule, program::Program, rate, written};
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::python::mindspore::{CLIPPED_NORM, CLIPPED_VALUE, INITIALIZERS};
+use crate::python::mindspore::{AVERAGE, CLIPPED_NORM, CLIPPED_VALUE, INITIALIZERS};
 use crate::python::{Dialect, real};
 use crate::schema::Clip;
 use crate::{Recipe, ResolvedModel};
@@ -26,11 +26,10 @@ pub(super) const COMMANDS: &str = "\nTrain it on a CPU or an Ascend:\n\n```\npyt
 /// Weights by their names in a state_dict.
 const WEIGHTS: &str = r#""""Parameters and running statistics by their names in a state_dict of PyTorch."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from mindspore import Parameter, Tensor, nn
+from safetensors.numpy import load_file, save_file
 
 NORMALISATION = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 NAMES = {
@@ -43,8 +42,9 @@ NAMES = {
 """What parameters of cells are called there."""
 
 
-def named(network: nn.Cell) -> Iterator[tuple[str, str, Parameter]]:
-    """All with their names there and here; what several cells share has its name in the first."""
+def state(network: nn.Cell) -> dict[str, Parameter]:
+    """Parameters and running statistics; what several cells share has its name in the first."""
+    found: dict[str, Parameter] = {}
     known = set()
     for prefix, cell in network.cells_and_names():
         names = next((names for kind, names in NAMES.items() if isinstance(cell, kind)), {})
@@ -52,29 +52,30 @@ def named(network: nn.Cell) -> Iterator[tuple[str, str, Parameter]]:
             if id(parameter) not in known:
                 known.add(id(parameter))
                 name = names.get(local, local)
-                yield f"{prefix}.{name}" if prefix else name, local, parameter
-
-
-def state(network: nn.Cell) -> dict[str, Parameter]:
-    """Parameters and running statistics."""
-    return {name: parameter for name, _, parameter in named(network)}
+                found[f"{prefix}.{name}" if prefix else name] = parameter
+    return found
 
 
 def parameters(network: nn.Cell) -> dict[str, Parameter]:
-    """Parameters alone."""
-    return {name: parameter for name, local, parameter in named(network) if not local.startswith("moving_")}
+    """Those that are trained."""
+    return {name: parameter for name, parameter in state(network).items() if parameter.requires_grad}
 
 
 def load(network: nn.Cell, path: Path) -> None:
-    """Loads an archive of NumPy (.npz) that has them all."""
-    with np.load(path) as values:
-        for name, parameter in state(network).items():
-            parameter.set_data(Tensor(values[name], parameter.dtype))
+    """Loads a file of safetensors that has them all, and nothing else but counts of batches."""
+    values = load_file(path)
+    own = state(network)
+    unknown = [name for name in values if name not in own and not name.endswith("num_batches_tracked")]
+    missing = [name for name in own if name not in values]
+    if missing or unknown:
+        raise SystemExit(f"{path} lacks {missing}, and has {unknown} that the network lacks")
+    for name, parameter in own.items():
+        parameter.set_data(Tensor(values[name], parameter.dtype))
 
 
 def save(network: nn.Cell, path: Path) -> None:
-    """Writes an archive of NumPy (.npz)."""
-    np.savez(path, **{name: parameter.asnumpy() for name, parameter in state(network).items()})
+    """Writes a file of safetensors."""
+    save_file({name: parameter.asnumpy() for name, parameter in state(network).items()}, path)
 "#;
 
 /// Fills a parameter.
@@ -110,6 +111,13 @@ fn rules(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     loss::write(program)?;
     rule::write(program)?;
     rate(program);
+    if let Some(decay) = train.ema {
+        let decay = match train.ema_warmup {
+            true => format!("min({}, (1 + done) / (10 + done))", real(decay)),
+            false => real(decay),
+        };
+        program.add(&AVERAGE.replace("DECAY", &decay));
+    }
     for clip in &program.recipe.gradients.clip {
         program.add(&match clip {
             Clip::Norm(bound) => CLIPPED_NORM.replace("BOUND", &real(*bound)),

@@ -4,7 +4,7 @@
 //! [`transforms`]. The parts of the program that a recipe does not need are left out.
 
 mod averages;
-mod data;
+pub(super) mod data;
 pub(super) mod evaluate;
 pub(super) mod loss;
 pub(super) mod optimizer;

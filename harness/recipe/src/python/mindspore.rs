@@ -15,7 +15,7 @@ use super::code::Code;
 
 pub(crate) use initial::INITIALIZERS;
 pub(super) use initial::STYLE;
-pub(crate) use rules::{CLIPPED_NORM, CLIPPED_VALUE, RULE, optimizer};
+pub(crate) use rules::{AVERAGE, CLIPPED_NORM, CLIPPED_VALUE, RULE, optimizer};
 
 /// An expression in MindSpore's words, and the functions of the program that it calls.
 pub(super) fn code(code: &Code) -> Result<(Code, Vec<&'static str>), String> {

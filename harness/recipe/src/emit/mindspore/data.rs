@@ -2,6 +2,7 @@
 
 use super::transforms::transformed;
 use crate::diagnostic::Diagnostic;
+use crate::emit::train::data::{Mixes, mixing};
 use crate::emit::train::program::Program;
 use crate::python::real;
 use crate::schema::{ImageFolder, Source, TextFile};
@@ -52,14 +53,14 @@ fn images(program: &mut Program<'_>, open: &str) -> Result<(), Diagnostic> {
     let [image] = program.inputs()[..] else {
         return Err(program.refuse("model.inputs", "images with a class have one input"));
     };
-    if recipe.preprocess.mix.is_some() {
-        return Err(program.refuse("preprocess.mix", "mixed images are not written in MindSpore yet"));
-    }
     let eval = transformed(program, "preprocess.eval", &recipe.preprocess.eval)?;
     let train = transformed(program, "preprocess.train", &recipe.preprocess.train)?;
     program.add(open);
     program.add(&PREPARED.replace("    # train\n", &train).replace("    # eval\n", &eval));
     program.add(&SAMPLES_OF_IMAGES.replace("IMAGE", image));
+    if let Some(mix) = &recipe.preprocess.mix {
+        program.add(&mixing(mix, &MIXES).replace("IMAGE", image));
+    }
     Ok(())
 }
 
@@ -106,6 +107,36 @@ class HeldOut:
 def samples(data: Path, seed: int) -> tuple[Varied, HeldOut]:
     """The samples that train, and those that are held out."""
     return Varied(Images(data, train=True), seed), HeldOut(Images(data, train=False))
+"#;
+
+/// How images are mixed, by NumPy.
+const MIXES: Mixes = Mixes { frame: MIX, blend: BLEND, paste: PASTE, chance: "random.random()" };
+
+const MIX: &str = r#"
+def mix(batch: dict[str, np.ndarray], random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Mixes each image of a batch with the one before it, all with the same share."""
+    image, label, share = batch["IMAGE"], batch["label"], 1.0
+    other = np.roll(image, 1, 0)
+    # mix
+    shares = np.full(label.shape, share, np.float32)
+    return {**batch, "IMAGE": image, "mixed_label": np.roll(label, 1, 0), "label_share": shares}
+"#;
+
+const BLEND: &str = r#"
+share = random.beta(ALPHA, ALPHA)  # mixup, arXiv 1710.09412
+image = np.float32(share) * image + np.float32(1 - share) * other
+"#;
+
+const PASTE: &str = r#"
+share = random.beta(ALPHA, ALPHA)  # CutMix, arXiv 1905.04899
+height, width = image.shape[-2:]
+x, y = int(random.integers(width)), int(random.integers(height))
+across, down = (int(0.5 * math.sqrt(1 - share) * side) for side in (width, height))
+left, right = max(x - across, 0), min(x + across, width)
+top, bottom = max(y - down, 0), min(y + down, height)
+image = image.copy()
+image[..., top:bottom, left:right] = other[..., top:bottom, left:right]
+share = 1 - (right - left) * (bottom - top) / (width * height)
 "#;
 
 fn folders(folder: &ImageFolder) -> String {
@@ -270,7 +301,7 @@ def order(samples: int, seed: int, steps: range) -> Iterator[list[tuple[int, int
 
 def batches(
     samples: Varied | HeldOut, places: Iterable[list[tuple[int, int]]], workers: int
-) -> Iterator[dict[str, Tensor]]:
+) -> Iterator[dict[str, np.ndarray]]:
     """Batches of samples, which threads prepare some steps ahead."""
     with ThreadPoolExecutor(max(workers, 1)) as threads:
         ahead: deque[list[Future]] = deque()
@@ -282,8 +313,13 @@ def batches(
             yield joined(ahead.popleft())
 
 
-def joined(futures: list[Future]) -> dict[str, Tensor]:
+def joined(futures: list[Future]) -> dict[str, np.ndarray]:
     """Samples as one batch."""
     rows = [future.result() for future in futures]
-    return {name: Tensor(np.stack([row[name] for row in rows])) for name in rows[0]}
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def tensors(batch: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    """A batch on the device."""
+    return {name: Tensor(array) for name, array in batch.items()}
 "#;

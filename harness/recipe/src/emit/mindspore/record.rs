@@ -5,8 +5,17 @@ use crate::python::real;
 
 /// Adds the recorder.
 pub(super) fn write(program: &mut Program<'_>) {
-    program.add(&RECORD.replace("PEAK", &real(program.recipe.schedule.peak_lr())));
+    let mixed = match &program.recipe.preprocess.mix {
+        None => "",
+        Some(_) => MIXED,
+    };
+    let peak = real(program.recipe.schedule.peak_lr());
+    program.add(&RECORD.replace("    # mixed\n", mixed).replace("PEAK", &peak));
 }
+
+/// Samples that are not mixed: each label counts whole.
+const MIXED: &str = "    batch = {\"mixed_label\": batch[\"label\"], \"label_share\": ops.ones(len(batch[\"label\"])), \
+                     **batch}\n";
 
 const RECORD: &str = r#"
 class Recording:
@@ -44,9 +53,11 @@ class Recording:
         return hook
 
     def state(self, parameters_: str, statistics: str) -> None:
-        trained = parameters(self.network)
         for name, parameter in state(self.network).items():
-            self.keep(f"{parameters_ if name in trained else statistics}/{name}", parameter)
+            if name.endswith(("running_mean", "running_var")):
+                self.keep(f"{statistics}/{name}", parameter)
+            elif parameter.requires_grad or parameters_ == "start":
+                self.keep(f"{parameters_}/{name}", parameter)
 
     def write(self, training: Training, terms: dict[str, Tensor], gradients: list[Tensor], scale: float) -> None:
         """Ends the recording with losses, gradients, the new parameters and what the update rule keeps."""
@@ -81,16 +92,16 @@ def described(array: np.ndarray) -> dict:
 
 
 def record(options: argparse.Namespace, network: nn.Cell) -> None:
-    """Records steps on given inputs without dropout, which `zoo golden inputs --as npz` writes, for `zoo judge`."""
+    """Records steps on given inputs without dropout, which `zoo golden inputs` writes, for `zoo judge`."""
     ops.dropout = lambda value, *_: value
     for _, cell in network.cells_and_names():
         if isinstance(cell, nn.Dropout):
             cell.p = 0
     training = Training(network, options.precision)
-    with np.load(options.inputs) as values:
-        arrays = {name: values[name] for name in values.files}
+    arrays = load_file(options.inputs)
     whole = {name for name, array in arrays.items() if np.issubdtype(array.dtype, np.integer)}
     batch = {name: Tensor(array.astype(np.int32 if name in whole else np.float32)) for name, array in arrays.items()}
+    # mixed
     for step in range(options.steps or 1):
         recording, scale = Recording(options.record / f"step{step}", network), training.scale
         recording.write(training, *training.step(batch, options.rate or PEAK), scale)

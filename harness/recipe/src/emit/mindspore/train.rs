@@ -59,7 +59,8 @@ def evaluate(network: nn.Cell, held_out: HeldOut, workers: int) -> dict[str, flo
     network.set_train(False)
     sums = np.zeros(4)
     places = ([(0, index) for index in range(start, min(start + 256, len(held_out)))] for start in starts(held_out))
-    for batch in batches(held_out, places, workers):
+    for arrays in batches(held_out, places, workers):
+        batch = tensors(arrays)
         logits, label = CALL.astype(mindspore.float32), batch["label"]
         entropy = float(ops.cross_entropy(logits, label, reduction="sum"))
         scores, truth = logits.asnumpy(), label.asnumpy()
@@ -79,7 +80,8 @@ def evaluate(network: nn.Cell, held_out: HeldOut, workers: int) -> dict[str, flo
     network.set_train(False)
     sums = np.zeros(2)
     places = ([(0, index) for index in range(start, min(start + 64, len(held_out)))] for start in starts(held_out))
-    for batch in batches(held_out, places, workers):
+    for arrays in batches(held_out, places, workers):
+        batch = tensors(arrays)
         logits, label = CALL.astype(mindspore.float32), batch["label"].flatten()
         entropy = ops.cross_entropy(logits.reshape((-1, logits.shape[-1])), label, reduction="sum")
         sums += [float(entropy), label.size]
@@ -242,10 +244,10 @@ fn options(program: &Program<'_>) -> String {
             "workers",
             vec![whole(), default("min(os.cpu_count() or 1, 16)".to_owned()), help("threads that read the data")],
         ),
-        option("weights", vec![path(), help("an archive of NumPy to start from")]),
+        option("weights", vec![path(), help("a state_dict (safetensors) to start from")]),
         option("resume", vec![text("action=\"store_true\""), help("go on from the checkpoint in --out")]),
         option("record", vec![path(), help("folder for steps on --inputs, for `zoo judge`")]),
-        option("inputs", vec![path(), help("inputs of recorded steps, an archive of NumPy")]),
+        option("inputs", vec![path(), help("inputs of recorded steps (safetensors)")]),
         option("rate", vec![text("type=float"), help("learning rate of recorded steps")]),
     ];
     let mut lines = vec![
@@ -280,7 +282,9 @@ fn main(program: &Program<'_>) -> String {
         Some(_) => "0 if training.done < steps or not scores or is_reached(scores) else 1",
         None => "0",
     };
+    let mix = "            arrays = mix(arrays, np.random.default_rng((options.seed, training.done, 1)))\n";
     let text = MAIN
+        .replace("            # mix\n", if program.recipe.preprocess.mix.is_some() { mix } else { "" })
         .replace("STEPS", bound)
         .replace("NETWORK", &program.network())
         .replace("EVALUATION", &train.eval_every.emit())
@@ -315,10 +319,11 @@ def main() -> int:
     scores: dict[str, float] = {}
     began, before = time.perf_counter(), training.done
     with (options.out / "log.jsonl").open("a" if options.resume else "w") as log:
-        for batch in batches(trained, places, options.workers):
+        for arrays in batches(trained, places, options.workers):
+            # mix
             epoch = training.done // per_epoch
             learning_rate = rate(training.done, per_epoch, steps)
-            terms, _ = training.step(batch, learning_rate)
+            terms, _ = training.step(tensors(arrays), learning_rate)
             done = training.done
             if done % 50 == 0 or done == last or done == 1:
                 speed = round((done - before) * BATCH / (time.perf_counter() - began), 1)

@@ -79,7 +79,11 @@ pub(super) fn transformed(program: &mut Program<'_>, path: &str, steps: &[Step])
                 let grey = if channels == 1 { "image.convert(\"L\")" } else { "image.convert(\"RGB\")" };
                 format!("return normalized({grey}, {}, {}, {largest})", numbers(&step.mean), numbers(&step.std))
             }
-            Step::HorizontalFlip(_) | Step::ColorJitter(_) | Step::RandAugment(_) => return refuse(program),
+            Step::RandAugment(step) => {
+                program.add(AUGMENTED);
+                format!("image = augmented(image, {}, {}, {}, random)", step.operations, step.magnitude, step.bins)
+            }
+            Step::HorizontalFlip(_) | Step::ColorJitter(_) => return refuse(program),
             Step::TrivialAugment(_) | Step::RandomErasing(_) => return refuse(program),
         };
         lines += &format!("    {line}\n");
@@ -175,6 +179,41 @@ const MIRRORED: &str = r#"
 def mirrored(image: Image.Image, share: float, random: np.random.Generator) -> Image.Image:
     """An image, or its mirror image."""
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < share else image
+"#;
+
+const AUGMENTED: &str = r#"
+def augmented(
+    image: Image.Image, operations: int, magnitude: int, bins: int, random: np.random.Generator
+) -> Image.Image:
+    """Random changes of one strength (RandAugment, arXiv 1909.13719)."""
+    for _ in range(operations):
+        kind, sign = int(random.integers(14)), 1 if random.random() < 0.5 else -1
+        image = change(image, kind, magnitude / (bins - 1), sign)
+    return image
+
+
+def change(image: Image.Image, kind: int, level: float, sign: int) -> Image.Image:
+    """One of fourteen changes, of a strength from 0 to 1."""
+    slope, light = sign * 0.3 * level, 1 + sign * 0.9 * level
+    across, down = (int(sign * level * 150 / 331 * side) for side in image.size)
+    affine = Image.Transform.AFFINE
+    changes = (
+        lambda: image,
+        lambda: image.transform(image.size, affine, (1, slope, 0, 0, 1, 0)),
+        lambda: image.transform(image.size, affine, (1, 0, 0, slope, 1, 0)),
+        lambda: image.transform(image.size, affine, (1, 0, across, 0, 1, 0)),
+        lambda: image.transform(image.size, affine, (1, 0, 0, 0, 1, down)),
+        lambda: image.rotate(sign * 30 * level),
+        lambda: ImageEnhance.Brightness(image).enhance(light),
+        lambda: ImageEnhance.Color(image).enhance(light),
+        lambda: ImageEnhance.Contrast(image).enhance(light),
+        lambda: ImageEnhance.Sharpness(image).enhance(light),
+        lambda: ImageOps.posterize(image, 8 - round(4 * level)),
+        lambda: ImageOps.solarize(image, 255 * (1 - level)),
+        lambda: ImageOps.autocontrast(image),
+        lambda: ImageOps.equalize(image),
+    )
+    return changes[kind]()
 "#;
 
 const NORMALIZED: &str = r#"

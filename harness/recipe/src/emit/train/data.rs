@@ -61,7 +61,7 @@ fn images(program: &mut Program<'_>, opens: &[&str]) -> Result<(), Diagnostic> {
     };
     program.add(&with_transform(&varied, &train).replace("IMAGE", image));
     if let Some(mix) = &recipe.preprocess.mix {
-        program.add(&mixing(mix).replace("IMAGE", image));
+        program.add(&mixing(mix, &MIXES).replace("IMAGE", image));
     }
     program.add(SAMPLES_OF_IMAGES);
     Ok(())
@@ -197,21 +197,36 @@ def images(data: Path, train: bool) -> Dataset:
     return Idx(data, "train" if train else "t10k")
 "#;
 
+/// How images are mixed.
+pub(in crate::emit) struct Mixes {
+    /// The function, with a place for what it does.
+    pub frame: &'static str,
+    /// Mixup.
+    pub blend: &'static str,
+    /// CutMix.
+    pub paste: &'static str,
+    /// A random number from 0 to 1.
+    pub chance: &'static str,
+}
+
+const MIXES: Mixes = Mixes { frame: MIX, blend: BLEND, paste: PASTE, chance: "torch.rand(()).item()" };
+
 /// The function that mixes the images of a batch.
-fn mixing(mix: &Mix) -> String {
+pub(in crate::emit) fn mixing(mix: &Mix, mixes: &Mixes) -> String {
     let Mix { mixup, cutmix, p } = *mix;
-    let blend = BLEND.replace("ALPHA", &real(mixup));
-    let paste = PASTE.replace("ALPHA", &real(cutmix));
+    let blend = mixes.blend.replace("ALPHA", &real(mixup));
+    let paste = mixes.paste.replace("ALPHA", &real(cutmix));
+    let chance = mixes.chance;
     let indented = |text: &str, depth: usize| -> String {
         text.trim_matches('\n').lines().map(|line| format!("{}{line}\n", " ".repeat(depth))).collect()
     };
-    let test = if p < 1.0 { format!("torch.rand(()).item() < {}", real(p)) } else { String::new() };
+    let test = if p < 1.0 { format!("{chance} < {}", real(p)) } else { String::new() };
     let depth = if test.is_empty() { 4 } else { 8 };
     let body = match (mixup > 0.0, cutmix > 0.0) {
         (true, true) => {
             let head = " ".repeat(depth);
             format!(
-                "{head}if torch.rand(()).item() < 0.5:\n{}{head}else:\n{}",
+                "{head}if {chance} < 0.5:\n{}{head}else:\n{}",
                 indented(&paste, depth + 4),
                 indented(&blend, depth + 4)
             )
@@ -220,7 +235,7 @@ fn mixing(mix: &Mix) -> String {
         (false, _) => indented(&paste, depth),
     };
     let body = if test.is_empty() { body } else { format!("    if {test}:\n{body}") };
-    MIX.replace("    # mix\n", &body)
+    mixes.frame.replace("    # mix\n", &body)
 }
 
 const MIX: &str = r#"

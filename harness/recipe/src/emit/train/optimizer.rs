@@ -51,6 +51,9 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
         format!("def optimizer(network: {module}) -> {rule}:"),
         format!("    \"\"\"The update rule: {}.\"\"\"", program.recipe.optimizer.tag()),
     ];
+    if dialect == Dialect::MindSpore {
+        idle(program, &mut lines);
+    }
     if groups == "groups" {
         let (keys, entry) = match scaled {
             true => ("tuple[float, float]", "\"weight_decay\": decay, \"factor\": factor} for (decay, factor), own"),
@@ -65,6 +68,21 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
     program.add(&lines.join("\n"));
     program.add(&(if scaled { SCALED } else { PLAIN }).replace("torch.optim.Optimizer", rule));
     Ok(())
+}
+
+/// Parameters on which no loss depends, which PyTorch leaves alone by itself.
+fn idle(program: &mut Program<'_>, lines: &mut Vec<String>) {
+    let graph = program.graph;
+    let has_gradient = |id| graph.gradients.iter().any(|(parameter, _)| *parameter == id);
+    let idle = graph.parameters().filter(|(id, _)| !has_gradient(*id));
+    let names: Vec<Code> = idle.map(|(_, parameter)| Code::text(format!("\"{}\"", parameter.name))).collect();
+    if !names.is_empty() {
+        let mut text = Vec::new();
+        Code::list(names).lines(0, "IDLE = ", "\n\"\"\"Parameters on which no loss depends.\"\"\"", &mut text);
+        program.add(&text.join("\n"));
+        lines.push("    for name, parameter in parameters(network).items():".to_owned());
+        lines.push("        parameter.requires_grad = name not in IDLE".to_owned());
+    }
 }
 
 const PLAIN: &str = r#"

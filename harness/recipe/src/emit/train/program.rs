@@ -58,8 +58,9 @@ const MINDSPORE: Imports = &[
     ("mindspore.", "import mindspore"),
     ("np.", "import numpy as np"),
     ("ParameterTuple(", "from mindspore import Parameter, ParameterTuple, Tensor, nn, ops"),
+    ("ImageOps.", "from PIL import Image, ImageEnhance, ImageOps"),
     ("Image.", "from PIL import Image"),
-    ("save_file(", "from safetensors.numpy import save_file"),
+    ("save_file(", "from safetensors.numpy import load_file, save_file"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
     ("", ""),
 ];
@@ -140,9 +141,9 @@ impl<'a> Program<'a> {
         for (needle, line) in imports {
             let line = if *line == ABSTRACT { abstract_.as_str() } else { line };
             let standard = lines.len() > 2;
-            let again = !standard && line.is_empty()
-                || line.starts_with("from torch import")
-                    && lines.iter().any(|known| known.starts_with("from torch import"));
+            let module = line.split_once(" import ").map_or("", |(module, _)| module);
+            let same = |known: &String| known.strip_prefix(module).is_some_and(|rest| rest.starts_with(" import "));
+            let again = !standard && line.is_empty() || module.starts_with("from ") && lines.iter().any(same);
             if (needle.is_empty() || body.contains(needle)) && line != ABSTRACT && !again {
                 lines.push(line.to_owned());
             }

@@ -168,3 +168,40 @@ fn split(text: &str) -> Vec<&str> {
     parts.retain(|part| !part.is_empty());
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Result<String, String> {
+        rewritten(&Code::text(text), &mut Vec::new()).map(|code| code.flat())
+    }
+
+    #[test]
+    fn calls_inside_of_texts_are_translated() {
+        let flat = "x.flatten(start_dim=2).swapaxes(1, 2)";
+        assert_eq!(written("x.flatten(2).transpose(1, 2)").as_deref(), Ok(flat));
+        let sum = "sum(parameter.square().sum() / 2 for parameter in network.trainable_params() if parameter.ndim > 1)";
+        assert_eq!(written(sum).as_deref(), Ok(sum));
+        assert_eq!(written("torch.cat([x, nn.ReLU()(y)], dim=1)").as_deref(), Ok("ops.cat([x, nn.ReLU()(y)], axis=1)"));
+        assert_eq!(written("torch.arange(x.shape[1], device=x.device)").as_deref(), Ok("ops.arange(x.shape[1])"));
+        assert_eq!(written("batch[\"torch.abs(x)\"] * 1e-5").as_deref(), Ok("batch[\"torch.abs(x)\"] * 1e-5"));
+        assert_eq!(written("-torch.inf").as_deref(), Ok("-float(\"inf\")"));
+    }
+
+    #[test]
+    fn what_the_table_does_not_list_is_refused() {
+        for (text, name) in [
+            ("torch.lgamma(x)", "`torch.lgamma`"),
+            ("x.unfold(1, 2, 3)", "`unfold`"),
+            ("x + x.device", "`x.device`"),
+            ("x.unflatten(2, (-1, ", "`x.unflatten`"),
+            ("nn.Linear(3, 4, device=\"cpu\")", "`nn.Linear` with `device`"),
+            ("nn.Embedding(3, 4, padding_idx=0)", "`nn.Embedding` with `padding_idx`"),
+            ("sum(nn.Foo(x) for x in y)", "`nn.Foo`"),
+        ] {
+            let refused = written(text).expect_err(text);
+            assert!(refused.starts_with(name), "{text}: {refused}");
+        }
+    }
+}

@@ -168,3 +168,19 @@ def clipped(gradients: Sequence[Tensor]) -> list[Tensor]:
     """Gradients, each number of which is at most BOUND."""
     return [gradient.clip(-BOUND, BOUND) for gradient in gradients]
 "#;
+
+/// Moving averages (`train.ema`).
+pub(crate) const AVERAGE: &str = r#"
+class Average:
+    """The moving average of the parameters."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        self.own = ParameterTuple(list(parameters(network).values()))
+        self.kept = self.own.clone("average", "same")
+
+    def follow(self, done: int) -> None:
+        """Moves towards the parameters after `done` updates."""
+        decay = DECAY
+        for kept, parameter in zip(self.kept, self.own, strict=True):
+            ops.assign(kept, kept + (1 - decay) * (parameter - kept))
+"#;
