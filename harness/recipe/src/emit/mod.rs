@@ -123,7 +123,8 @@ fn readme(recipe: &Recipe, resolved: &ResolvedModel, origin: Origin<'_>) -> Stri
                   --precision bf16\npython train.py --device npu\ntorchrun --nproc-per-node 8 train.py --device cuda\n```\n\n\
                   It writes `log.jsonl` and `checkpoint.pt` into `--out`, goes on with `--resume`, and ends with exit \
                   code 1 if it misses the target. `python train.py --help` lists the options. It needs torchvision.\n"
-            .to_owned(),
+            .to_owned()
+            + &train::about_data(recipe),
     };
     format!(
         "# {}\n\n{about}.\n\n`model.py` has the network, `{class}`, for {}. It needs PyTorch 2.4 or later. `recipe.yaml` \

@@ -23,6 +23,7 @@ const IMPORTS: &[(&str, &str)] = &[
     ("Path(", "from pathlib import Path"),
     ("TextIO", "from typing import TextIO"),
     ("", ""),
+    ("numpy.", "import numpy"),
     ("torch.", "import torch"),
     ("Image.", "from PIL import Image"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
@@ -46,13 +47,15 @@ pub(super) struct Program<'a> {
     pub recipe: &'a Recipe,
     /// The graph of its step, for two samples.
     pub graph: &'a Graph,
+    /// Whether it reads what `zoo data make` writes.
+    pub prepared: bool,
     sections: Vec<String>,
 }
 
 impl<'a> Program<'a> {
     /// A program without content.
     pub fn new(recipe: &'a Recipe, graph: &'a Graph) -> Self {
-        Self { recipe, graph, sections: Vec::new() }
+        Self { recipe, graph, prepared: super::data::prepared(recipe), sections: Vec::new() }
     }
 
     /// Adds a function, a class, or constants.

@@ -1,5 +1,6 @@
 //! Options, the step, and the loop over the steps.
 
+use super::evaluate::{Scored, scored};
 use super::parts;
 use super::program::Program;
 use super::{real, record};
@@ -21,8 +22,13 @@ pub(super) fn constants(program: &mut Program<'_>) {
 
 /// Adds the rest of the program.
 pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
-    program.add(ORDER);
-    program.add(SUMMED);
+    if !program.prepared {
+        program.add(ORDER);
+    }
+    let clipped = program.recipe.gradients.skip_loss_above.is_some();
+    if clipped || scored(program.recipe) != Scored::Elsewhere {
+        program.add(SUMMED);
+    }
     let training = training(program)?;
     program.add(&training);
     record::write(program);
@@ -274,13 +280,15 @@ class Training:
 fn options(program: &Program<'_>) -> String {
     let recipe = program.recipe;
     let mut source = recipe.data.source.clone();
-    let data = source.location_mut().map(|path| path.display().to_string()).unwrap_or_default();
+    let data = source.location_mut().filter(|_| !program.prepared).map(|path| path.display().to_string());
+    let data = data.unwrap_or_else(|| "data".to_owned());
     let workers = match recipe.data.source.kind() {
         SampleKind::Language => "0",
         SampleKind::Image | SampleKind::Text | SampleKind::LabelMap | SampleKind::Boxes | SampleKind::Video => {
             "min(os.cpu_count() or 1, 16)"
         }
     };
+    let workers = if program.prepared { "0" } else { workers };
     let precision = match recipe.npu.precision {
         Precision::AllowMixPrecision | Precision::AllowFp32ToFp16 | Precision::ForceFp16 => "fp16",
         Precision::MustKeepOriginDtype | Precision::Fp32 => "fp32",
@@ -290,6 +298,7 @@ fn options(program: &Program<'_>) -> String {
         Source::TextFile(_) => "a text, or a folder of texts",
         _ => "the folder of the data",
     };
+    let what = if program.prepared { "what `zoo data make` wrote" } else { what };
     let text = |text: String| Code::text(text);
     let option = |name: &str, arguments: Vec<Code>| {
         let name = std::iter::once(Code::text(format!("\"--{name}\"")));
@@ -387,7 +396,12 @@ fn main(program: &Program<'_>) -> String {
         format!("{}()", program.network())
     };
     let mut start = vec!["last = min(steps, options.steps or steps)"];
-    if train.whiten.is_some() {
+    if program.prepared {
+        start.extend([
+            "if last > len(trained):",
+            "    raise SystemExit(f\"{options.data} has {len(trained)} of {last} batches\")",
+        ]);
+    } else if train.whiten.is_some() {
         start.extend(["if not (options.weights or options.resume):", "    whiten(network, HeldOut(trained.images))"]);
     }
     start.extend([
@@ -399,15 +413,24 @@ fn main(program: &Program<'_>) -> String {
     let arguments = if train.lookahead.is_some() { ", steps" } else { "" };
     let of = if train.ema.is_some() { "training.average" } else { "network" };
     let (evaluation, checkpoint) = (train.eval_every.emit(), train.checkpoint_every.emit());
-    let goal = if recipe.target.is_some() {
+    let elsewhere = scored(program.recipe) == Scored::Elsewhere;
+    let goal = if recipe.target.is_some() && !elsewhere {
         "0 if training.done < steps or not scores or is_reached(scores) else 1"
     } else {
         "0"
     };
-    MAIN.replace("STEPS", &steps)
+    let mixed = recipe.preprocess.mix.is_some() && !program.prepared;
+    // One process predicts all: the samples are in their order then.
+    let here = if elsewhere { "0, 1" } else { "rank, ranks" };
+    let loaders = if program.prepared { LOAD_PREPARED.replace("HERE", here) } else { LOAD_SAMPLES.to_owned() };
+    MAIN.replace("    # samples\n", if program.prepared { OPEN_PREPARED } else { OPEN })
+        .replace("    # loaders\n", &loaders)
+        .replace("    # scores\n", if elsewhere { "" } else { "    scores: dict[str, float] = {}\n" })
+        .replace("            # evaluate\n", if elsewhere { PREDICT } else { EVALUATE })
+        .replace("STEPS", &steps)
         .replace("NETWORK", &network)
         .replace("# start", &start.join("\n    "))
-        .replace("        # mix\n", if recipe.preprocess.mix.is_some() { "        batch = mix(batch)\n" } else { "" })
+        .replace("        # mix\n", if mixed { "        batch = mix(batch)\n" } else { "" })
         .replace("    # record\n", if record::possible(program) { RECORDED } else { "" })
         .replace("ARGUMENTS", arguments)
         .replace("EVALUATED", of)
@@ -415,6 +438,39 @@ fn main(program: &Program<'_>) -> String {
         .replace("CHECKPOINT", &checkpoint)
         .replace("GOAL", goal)
 }
+
+const OPEN: &str = "    trained, held_out = samples(options.data, options.seed)
+    per_epoch = len(trained) // BATCH
+";
+
+const OPEN_PREPARED: &str = "    trained = Prepared(options.data / \"train\", BATCH, rank, ranks)
+    per_epoch = json.loads((options.data / \"data.json\").read_text())[\"steps_per_epoch\"]
+";
+
+const LOAD_SAMPLES: &str = "    batches = DataLoader(
+        trained,
+        batch_sampler=Order(len(trained), options.seed, range(training.done, last), rank, ranks),
+        num_workers=options.workers,
+        pin_memory=device.type == \"cuda\",
+    )
+    tests = DataLoader(held_out, 256, sampler=range(rank, len(held_out), ranks), num_workers=options.workers)
+";
+
+const LOAD_PREPARED: &str =
+    "    batches = DataLoader(trained, None, sampler=range(training.done, last), num_workers=options.workers)
+    tests = DataLoader(Prepared(options.data / \"held_out\", BATCH, HERE), None, num_workers=options.workers)
+";
+
+const EVALUATE: &str = "            scores = evaluate(EVALUATED, tests, training.autocast, device)
+            training.epoch = -1
+            if log:
+                tell(log, {\"step\": done, **scores})
+";
+
+const PREDICT: &str =
+    "            predict(EVALUATED, tests, training.autocast, device, options.out / \"predictions\", rank == 0)
+            training.epoch = -1
+";
 
 const RECORDED: &str = "    if options.record:
         record(options, network, device)
@@ -432,19 +488,12 @@ def main() -> int:
     if options.weights:
         load(network, options.weights)
     # record
-    trained, held_out = samples(options.data, options.seed)
-    per_epoch = len(trained) // BATCH
+    # samples
     steps = STEPS
     # start
-    batches = DataLoader(
-        trained,
-        batch_sampler=Order(len(trained), options.seed, range(training.done, last), rank, ranks),
-        num_workers=options.workers,
-        pin_memory=device.type == "cuda",
-    )
-    tests = DataLoader(held_out, 256, sampler=range(rank, len(held_out), ranks), num_workers=options.workers)
+    # loaders
     evaluation, checkpoint = max(EVALUATION, 1), max(CHECKPOINT, 1)
-    scores: dict[str, float] = {}
+    # scores
     began, before = time.perf_counter(), training.done
     log = (options.out / "log.jsonl").open("a" if options.resume else "w") if rank == 0 else None
     for batch in batches:
@@ -462,10 +511,7 @@ def main() -> int:
             losses = {name: term.item() for name, term in terms.items()}
             tell(log, {"step": done, "epoch": epoch, **losses, "rate": learning_rate, "samples_per_s": round(speed, 1)})
         if done == steps or (done % evaluation == 0 and done < last):
-            scores = evaluate(EVALUATED, tests, training.autocast, device)
-            training.epoch = -1
-            if log:
-                tell(log, {"step": done, **scores})
+            # evaluate
         if rank == 0 and (done == last or done % checkpoint == 0):
             training.save(options.out / "checkpoint.pt")
     return GOAL
