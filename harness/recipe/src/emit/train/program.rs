@@ -31,6 +31,7 @@ const IMPORTS: &[(&str, &str)] = &[
     ("", "from torch import Tensor, nn"),
     ("functional.", "from torch.nn import functional"),
     ("DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"),
+    ("record_function(", "from torch.profiler import record_function"),
     ("DataLoader(", "from torch.utils.data import DataLoader, Dataset"),
     ("ops.", "from torchvision import ops"),
     ("ImageFolder(", "from torchvision.datasets import ImageFolder"),
