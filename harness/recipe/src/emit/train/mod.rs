@@ -178,12 +178,18 @@ mod tests {
             ("siammask", true, true),
             ("siammask-sharp", true, true),
             ("retinanet_resnet50_fpn", true, true),
+            ("resnet50", false, false),
         ] {
             let recipe = library.load(name, &LoadOptions { profile: None, sets: Vec::new() }).expect(name).recipe;
             let resolved = recipe.resolve().expect(name);
             match train(&recipe, &resolved) {
                 Ok(program) => {
                     assert!(program.contains("def main() -> int:"), "{name}");
+                    let parse = ["-c", "import ast, sys; ast.parse(sys.argv[1])", &program];
+                    assert!(
+                        Command::new("python3").args(parse).status().is_ok_and(|status| status.success()),
+                        "{name}"
+                    );
                     assert_eq!(program.contains("class Prepared("), prepared, "{name}");
                     assert_eq!(program.contains("def predict("), elsewhere, "{name}");
                     // Parts that join or leave later cannot be divided among processes.

@@ -262,11 +262,14 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         });
     }
     if shards && shard::has_statistics(program) {
-        let averaged = if ema { ", *self.average.buffers()" } else { "" };
+        let buffers = match ema {
+            true => "(*self.network.buffers(), *self.average.buffers())",
+            false => "self.network.buffers()",
+        };
         add("");
         add("    def agree(self) -> None:");
         add("        \"\"\"Gives all processes the running statistics of the first, as DDP does in each step.\"\"\"");
-        add(&format!("        for buffer in (*self.network.buffers(){averaged}) if self.divides else ():"));
+        add(&format!("        for buffer in {buffers} if self.divides else ():"));
         add("            distributed.broadcast(buffer, 0)");
     }
     add("");
