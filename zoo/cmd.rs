@@ -86,7 +86,7 @@ pub enum Command {
     /// Exchange weights with PyTorch
     #[command(subcommand)]
     Weights(weights::Command),
-    /// Inspect the data of a recipe
+    /// Inspect the data of a recipe, and write them for other programs
     #[command(subcommand)]
     Data(data::Command),
     /// Print the JSON Schemas of recipes (for editors) and events (for scripts)

@@ -73,13 +73,22 @@ pub fn expect_folder(file: &Path) -> Result<(), Failure> {
 /// # Errors
 /// A folder that has content; errors of the operating system, after which the files are removed.
 pub fn write_folder(folder: &Path, files: &[(&str, String)], context: &mut Context) -> Result<(), Failure> {
+    expect_empty(folder)?;
+    let written = files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, context));
+    written.inspect_err(|_| files.iter().for_each(|(name, _)| _ = std::fs::remove_file(folder.join(name))))
+}
+
+/// Creates a folder, or takes an empty one.
+///
+/// # Errors
+/// A folder that has content; errors of the operating system.
+pub fn expect_empty(folder: &Path) -> Result<(), Failure> {
     let unwritable = |source| Failure::Unwritable { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     if std::fs::read_dir(folder).map_err(unwritable)?.next().is_some() {
         return Err(Failure::Usage(format!("{}: the folder is not empty; choose another one", folder.display())));
     }
-    let written = files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, context));
-    written.inspect_err(|_| files.iter().for_each(|(name, _)| _ = std::fs::remove_file(folder.join(name))))
+    Ok(())
 }
 
 /// Refuses output files that are also inputs or other outputs. Special files, such as /dev/null, may occur

@@ -61,12 +61,9 @@ fn nothing_is_written_by_halves() {
     let unknown = emit(&["tiny", "--to", "keras", "-o", out.to_str().unwrap()]).expect(2);
     assert!(unknown.err.contains("possible values: pytorch, mindspore"), "{}", unknown.err);
     emit(&["tiny", "-o", out.to_str().unwrap()]).expect(2);
-    let generated = emit(&["tiny", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
-    assert!(
-        generated.err.contains("tiny.yaml:21:") && generated.err.contains("`--no-data` writes"),
-        "{}",
-        generated.err
-    );
+    let set = "train.init_from={checkpoint: x.pth}";
+    let refused = emit(&["tiny", "--to", "pytorch", "-o", out.to_str().unwrap(), "--set", set]).expect(2);
+    assert!(refused.err.contains("train.init_from") && refused.err.contains("use `--weights`"), "{}", refused.err);
     emit(&["no_such_recipe", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
     assert!(!out.exists());
 }

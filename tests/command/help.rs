@@ -37,6 +37,7 @@ const VERBS: &[&str] = &[
     "weights export",
     "data",
     "data make",
+    "data sheet",
     "data inspect",
     "schema",
     "completions",

@@ -22,14 +22,15 @@ use std::path::{Path, PathBuf};
 use tracing::info;
 use zoo_npu::Work;
 use zoo_recipe::{
-    Recipe,
-    schema::{Goal, Metric, Score},
+    Recipe, ResolvedModel,
+    schema::{Goal, Metric, Score, Target},
 };
-use zoo_tasks::{Baseline, DataSets, Sight};
+use zoo_tasks::{Baseline, DataSets, Evaluation, Sight, Watch};
 use zoo_train::checkpoint::DataIdentity;
 use zoo_train::event::unusable;
+use zoo_train::prepared::Predictions;
 use zoo_train::weights::{Naming, Weights};
-use zoo_train::{GoldenVerdict, Job, evaluate, memory};
+use zoo_train::{GoldenVerdict, Job, SimulatedDevice, TrainError, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
@@ -45,6 +46,7 @@ Examples:
   zoo eval runs/cifar10 --data /data/other               use other data than the run
   zoo eval runs/db_resnet-mini-1 --draw pictures         draw images with the detected text
   zoo eval runs/siammask-mini-1 --draw pictures          draw frames with mask and box
+  zoo eval db_resnet --predictions found                 score the outputs of another program
   zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\"   generate text")]
 pub struct Args {
     #[command(flatten)]
@@ -62,6 +64,10 @@ pub struct Args {
     /// Number of images or sequences to draw
     #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
     drawn: usize,
+    /// Score what another program found in the held-out samples, which `zoo data make` writes: a folder with OUTPUT.npy
+    /// for each output of the network, one row per sample
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["checkpoint", "device", "prompt"])]
+    predictions: Option<PathBuf>,
     #[command(flatten)]
     prompt: PromptArgs,
     #[command(flatten)]
@@ -73,7 +79,7 @@ struct Report {
     recipe: String,
     /// The run of the weights, if its folder is known.
     run: Option<PathBuf>,
-    /// The file of the weights.
+    /// The file of the weights, or the folder of the predictions.
     checkpoint: PathBuf,
     /// The entry of the file, if it holds more than the weights.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,8 +114,16 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress, Stopping::Evaluation);
     let trained = args.trained.load(Usual::Trained, context)?;
-    let checkpoint = trained.expect_checkpoint()?;
     let mut recipe = trained.loaded.recipe.clone();
+    if let Some(folder) = &args.predictions {
+        let sets = open(&trained, args.data.as_deref(), &mut recipe)?;
+        let model = recipe.resolve()?;
+        let job = job(&recipe, &model, &sets, None);
+        let judged = Judged { checkpoint: folder.clone(), ..Judged::default() };
+        let mut score = |watch: Watch<'_>| Predictions::read(job, folder)?.score(job, watch);
+        return judge(args, job, judged, &mut score, &interrupt, context);
+    }
+    let checkpoint = trained.expect_checkpoint()?;
     let sets = open(&trained, args.data.as_deref(), &mut recipe)?;
     let weights = Weights::read(checkpoint, args.trained.entry(), &network(&recipe)?, &Naming::default())?;
     let own_data = weights.origin.as_ref().map(|origin| origin.data == DataIdentity::new(&sets));
@@ -121,21 +135,56 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     expect_fit(&weights.fit)?;
     let device = args.device.as_deref().or(weights.origin.as_ref().map(|origin| origin.device.as_str()));
     let simulated = Simulated::find(device, Work::Eval, &mut recipe, context)?;
-    let job = Job {
-        recipe: &recipe,
-        model: &model,
-        data: &sets,
-        linear_baseline: None,
-        baselines: &[],
-        golden: GoldenVerdict::Absent,
-        device: simulated.as_ref().map(Simulated::device),
-    };
+    let job = job(&recipe, &model, &sets, simulated.as_ref().map(Simulated::device));
     let needed = memory::evaluation(job)?;
     args.memory.expect("this evaluation", needed, |_| "use a smaller batch: --set train.batch=N".to_owned())?;
     if let Some(text) = &args.prompt.prompt {
         let done = prompt::run(&args.prompt, text, job, &weights, interrupt.arm(), context)?;
         return Ok(if done { Exit::Pass } else { Exit::Interrupted });
     }
+    let judged = Judged {
+        run: trained.run.map(|run| run.folder),
+        checkpoint: weights.file.clone(),
+        entry: weights.fit.entry.clone(),
+        own_data,
+        step: weights.origin.as_ref().map(|origin| origin.step),
+    };
+    let mut score = |watch: Watch<'_>| evaluate(job, &weights, watch.cancel, watch.witness);
+    judge(args, job, judged, &mut score, &interrupt, context)
+}
+
+fn job<'a>(
+    recipe: &'a Recipe,
+    model: &'a ResolvedModel,
+    data: &'a DataSets,
+    device: Option<SimulatedDevice<'a>>,
+) -> Job<'a> {
+    let golden = GoldenVerdict::Absent;
+    Job { recipe, model, data, linear_baseline: None, baselines: &[], golden, device }
+}
+
+/// What is evaluated.
+#[derive(Default)]
+struct Judged {
+    run: Option<PathBuf>,
+    checkpoint: PathBuf,
+    entry: Option<String>,
+    own_data: Option<bool>,
+    step: Option<u64>,
+}
+
+/// An evaluation of a job.
+type Evaluate<'a> = dyn FnMut(Watch<'_>) -> Result<Option<Evaluation>, TrainError> + 'a;
+
+fn judge(
+    args: &Args,
+    job: Job<'_>,
+    judged: Judged,
+    score: &mut Evaluate<'_>,
+    interrupt: &Interrupt,
+    context: &mut Context,
+) -> Result<Exit, Failure> {
+    let Job { recipe, data: sets, .. } = job;
     let mut pictures = match &args.draw {
         Some(folder) => Some(Pictures::new(folder, args.drawn, sets.samples.undrawn())?),
         None => None,
@@ -147,7 +196,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         watch.see(sight);
         pictures.iter_mut().for_each(|pictures| pictures.see(sight));
     };
-    let Some(evaluation) = evaluate(job, &weights, interrupt.arm(), &mut see)? else {
+    let Some(evaluation) = score(Watch { cancel: interrupt.arm(), witness: &mut see })? else {
         return Ok(Exit::Interrupted);
     };
     drop((spinner, watch));
@@ -167,13 +216,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let lost = evaluation.not_finite();
     let report = Report {
         recipe: recipe.name.clone(),
-        run: trained.run.map(|run| run.folder),
-        checkpoint: weights.file.clone(),
-        entry: weights.fit.entry.clone(),
+        run: judged.run,
+        checkpoint: judged.checkpoint,
+        entry: judged.entry,
         data: sets.description.clone(),
-        own_data,
+        own_data: judged.own_data,
         device: job.device_name().to_owned(),
-        step: weights.origin.as_ref().map(|origin| origin.step),
+        step: judged.step,
         samples: evaluation.samples,
         loss: evaluation.loss,
         finite: lost.is_empty(),
@@ -185,6 +234,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         baselines,
         drawn: args.draw.clone(),
     };
+    for Goal { metric, .. } in target.into_iter().flat_map(Target::goals) {
+        if evaluation.score(metric).is_none() {
+            info!("not measured, and so not reached: {metric}");
+        }
+    }
     context.show(&report, |out| print(&report, &evaluation.scores, sets.samples.noun(), target, out))?;
     if !lost.is_empty() {
         context.progress.error(&unusable(&lost));
@@ -229,7 +283,7 @@ fn print(
     report: &Report,
     scores: &[Score],
     noun: &str,
-    target: Option<&zoo_recipe::schema::Target>,
+    target: Option<&Target>,
     out: &mut Console,
 ) -> Result<(), Failure> {
     let mut parts: Vec<String> = scores.iter().map(ToString::to_string).collect();

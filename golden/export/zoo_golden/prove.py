@@ -1,7 +1,8 @@
 """python -m zoo_golden prove DIR: proves that a program that `zoo emit` wrote is its recipe.
 
 The network is traced, and `zoo import --against` compares the trace with the recipe, operation by operation. Where the recipe has a
-golden, training steps in f64 under its conditions must give its outputs, losses, gradients and parameters.
+golden, training steps in f64 under its conditions must give its outputs, losses, gradients and parameters. With `--run RUN`, the losses of
+the first steps from zoo's weights on zoo's batches must be those of a run.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from torch import nn
 from .conditions import Input, image
 from .document import IN_ORDER, ROOT_SAMPLES
 from .exporter import _Exact, _hooks
+from .follow import NotComparable, compare, judge
 from .hashes import sample_positions, signed
 from .networks import StillFunctions, still
 from .port import constant, on_meta
@@ -311,6 +313,8 @@ def _written(described: dict, shape: list[int]) -> str:
 
 def prove(options: argparse.Namespace) -> int:
     program = Program.read(Path(options.folder))
+    if options.run:
+        return PASSED if judge(compare(program, Path(options.run), options.zoo, options.steps or 20), options.show) else DIFFERS
     code = PASSED
     if not options.values_only:
         try:
@@ -325,7 +329,7 @@ def prove(options: argparse.Namespace) -> int:
         return code
     golden = Golden.read(found)
     with tempfile.TemporaryDirectory() as folder:
-        comparison = values(fitting(program, golden, options.zoo, Path(folder)), golden, options.steps)
+        comparison = values(fitting(program, golden, options.zoo, Path(folder)), golden, options.steps or 3)
     failed = comparison.failed()
     for key in failed[: options.show]:
         error, allowed = comparison.errors[key]
@@ -343,14 +347,15 @@ def main(arguments: list[str]) -> int:
     add = parser.add_argument
     add("folder", metavar="DIR", help="the program that `zoo emit` wrote")
     add("--golden", metavar="FILE", help="manifest of the golden; by default the one that the recipe names, in `golden` of a folder above")
-    add("--steps", type=int, default=3, help="training steps (3)")
+    add("--run", metavar="RUN", help="compare the losses with those of the first steps of this run of zoo instead; switch dropout off in both")
+    add("--steps", type=int, help="training steps (3, or 20 of a run)")
     add("--values-only", action="store_true", help="do not compare the structure")
     add("--show", type=int, default=5, help="differing tensors that are listed (5)")
     add("--zoo", default=os.environ.get("ZOO", "zoo"), help="path of the command zoo; by default from the environment variable ZOO, or the PATH")
     options = parser.parse_args(arguments)
     try:
         return prove(options)
-    except ProofError as error:
+    except (ProofError, NotComparable) as error:
         print(error, file=sys.stderr)
         return MISSING
     except FileNotFoundError as error:

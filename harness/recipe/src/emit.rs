@@ -114,7 +114,8 @@ fn readme(dialect: Dialect, recipe: &Recipe, resolved: &ResolvedModel, origin: O
                   --precision bf16\npython train.py --device npu\ntorchrun --nproc-per-node 8 train.py --device cuda\n```\n\n\
                   It writes `log.jsonl` and `checkpoint.pt` into `--out`, goes on with `--resume`, and ends with exit \
                   code 1 if it misses the target. `python train.py --help` lists the options. It needs torchvision.\n"
-            .to_owned(),
+            .to_owned()
+            + &train::about_data(recipe),
     };
     let needs = match dialect {
         Dialect::PyTorch => "It needs PyTorch 2.4 or later.",

@@ -234,6 +234,6 @@ impl SampleSets for LabelledImages {
     }
 
     fn undrawn(&self) -> Option<&'static str> {
-        Some("predictions of classes cannot be drawn; `zoo data make` shows the images")
+        Some("predictions of classes cannot be drawn; `zoo data sheet` shows the images")
     }
 }

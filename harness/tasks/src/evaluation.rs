@@ -36,6 +36,12 @@ pub trait Network {
     /// # Errors
     /// Inputs that the network does not have or that have another size, and errors of the computation.
     fn run(&mut self, n: usize, inputs: Vec<Field>) -> Result<Vec<Output>, EvaluationError>;
+
+    /// Whether it computes outputs from its inputs. If not, such as with stored outputs, no input may depend on the
+    /// outputs for the ones before.
+    fn computes(&self) -> bool {
+        true
+    }
 }
 
 /// One output for all samples of a batch.
@@ -80,6 +86,14 @@ pub trait HeldOut {
     /// # Errors
     /// Samples that cannot be read or do not fit the network.
     fn evaluate(&self, network: &mut dyn Network, watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError>;
+
+    /// The labels of all samples in order, sample after sample, where a label is all that the metrics need.
+    ///
+    /// # Errors
+    /// Samples that cannot be read.
+    fn labels(&self) -> Result<Option<Vec<u32>>, EvaluationError> {
+        Ok(None)
+    }
 }
 
 /// Follows an evaluation, and can end it.

@@ -1,12 +1,20 @@
 //! NumPy's `.npy`: a header in Python's notation, and the elements
 //! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
+use std::{
+    fs::File,
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    path::Path,
+};
+
 use crate::array::{Array, ElementType, numel};
 
 /// The first bytes of every file, before its version.
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The header ends at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
+/// The header has room for so many digits of rows, so that it can be written again (as NumPy's own).
+const DIGITS: usize = 20;
 
 /// Decodes the array in a file.
 ///
@@ -73,9 +81,19 @@ pub(crate) fn elements(
 
 /// The bytes of a file with this array.
 pub fn encode(array: &Array) -> Vec<u8> {
-    let shape: Vec<String> = array.shape.iter().map(usize::to_string).collect();
-    let shape = if shape.len() == 1 { format!("{},", shape[0]) } else { shape.join(", ") };
-    let descr = match array.dtype {
+    // NumPy has no bf16: f32 holds it exactly.
+    let data = match array.dtype {
+        ElementType::Bf16 => array.values.iter().flat_map(|value| ElementType::F32.bytes(*value)).collect(),
+        _ => array.bytes(),
+    };
+    [header(array.dtype, &array.shape), data].concat()
+}
+
+/// What a file with such an array begins with.
+fn header(dtype: ElementType, shape: &[usize]) -> Vec<u8> {
+    let extents: Vec<String> = shape.iter().map(usize::to_string).collect();
+    let written = if extents.len() == 1 { format!("{},", extents[0]) } else { extents.join(", ") };
+    let descr = match dtype {
         ElementType::F64 => "<f8",
         ElementType::F32 | ElementType::Bf16 => "<f4",
         ElementType::F16 => "<f2",
@@ -86,16 +104,58 @@ pub fn encode(array: &Array) -> Vec<u8> {
         ElementType::U8 => "|u1",
         ElementType::Bool => "|b1",
     };
-    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({written}), }}");
+    let room = extents.first().map_or(0, |rows| DIGITS.saturating_sub(rows.len()));
     let before = MAGIC.len() + 4;
-    let padded = (before + header.len() + 1).next_multiple_of(ALIGNMENT) - before;
+    let padded = (before + header.len() + room + 1).next_multiple_of(ALIGNMENT) - before;
     let header = format!("{header:<width$}\n", width = padded - 1);
-    // NumPy has no bf16: f32 holds it exactly.
-    let data = match array.dtype {
-        ElementType::Bf16 => array.values.iter().flat_map(|value| ElementType::F32.bytes(*value)).collect(),
-        _ => array.bytes(),
-    };
-    [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes(), &data].concat()
+    [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes()].concat()
+}
+
+/// A file with an array whose rows are written one after the other.
+#[derive(Debug)]
+pub struct Growing {
+    file: BufWriter<File>,
+    dtype: ElementType,
+    /// Number of rows, and the shape of one.
+    shape: Vec<usize>,
+}
+
+impl Growing {
+    /// An array without rows.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn create(path: &Path, dtype: ElementType, row: &[usize]) -> io::Result<Self> {
+        let shape = [&[0], row].concat();
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&header(dtype, &shape))?;
+        Ok(Self { file, dtype, shape })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// Those of the operating system, and bytes that are no whole rows.
+    pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let row = self.shape[1..].iter().product::<usize>() * self.dtype.size();
+        if row == 0 || !bytes.len().is_multiple_of(row) {
+            return Err(io::Error::other(format!("{} bytes are no rows of {row}", bytes.len())));
+        }
+        self.shape[0] += bytes.len() / row;
+        self.file.write_all(bytes)
+    }
+
+    /// Ends the file; returns the number of rows.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn finish(mut self) -> io::Result<usize> {
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(&header(self.dtype, &self.shape))?;
+        self.file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok(self.shape[0])
+    }
 }
 
 /// The value of a key in the header.
@@ -197,6 +257,20 @@ mod tests {
                 assert_eq!(parse(&bytes).unwrap(), array);
             }
         }
+    }
+
+    #[test]
+    fn an_array_grows_by_rows() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let mut growing = Growing::create(path.path(), ElementType::F32, &[2]).unwrap();
+        let rows = 123;
+        for row in 0..rows {
+            growing.push(&floats(&[row as f32, 0.5], f32::to_le_bytes)).unwrap();
+        }
+        assert!(growing.push(&[0; 4]).is_err());
+        assert_eq!(growing.finish().unwrap(), rows);
+        let array = parse(&std::fs::read(path.path()).unwrap()).unwrap();
+        assert_eq!((array.shape, array.values[244]), (vec![rows, 2], 122.0));
     }
 
     #[test]

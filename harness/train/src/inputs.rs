@@ -17,6 +17,14 @@ pub(crate) fn declared(graph: &Graph) -> Vec<Input> {
     inputs.collect()
 }
 
+/// Names of the outputs, and their shapes without the batch.
+pub(crate) fn results(graph: &Graph) -> Vec<(String, Vec<usize>)> {
+    let of = |(name, value): &(String, zoo_graph::ValueId)| {
+        (name.clone(), graph.ty(*value).shape.get(1..).unwrap_or_default().to_vec())
+    };
+    graph.outputs.iter().map(of).collect()
+}
+
 /// The inputs of a graph, with its shapes and element types. Fields that the graph does not have are ignored.
 pub(crate) fn inputs(graph: &Graph, fields: Vec<Field>) -> Result<Inputs, TrainError> {
     let mut inputs = Inputs::new();

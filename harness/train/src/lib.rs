@@ -32,6 +32,7 @@ mod lookahead;
 mod loss_scale;
 pub mod memory;
 mod network;
+pub mod prepared;
 mod record;
 pub mod report;
 mod run_folder;

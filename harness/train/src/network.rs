@@ -9,7 +9,7 @@ use zoo_tasks::{EvaluationError, Field, Input, Network as _, Numbers, Output};
 
 use crate::{
     TrainError,
-    inputs::{declared, inputs},
+    inputs::{declared, inputs, results},
     job::Job,
 };
 
@@ -96,8 +96,7 @@ impl zoo_tasks::Network for Network<'_> {
     }
 
     fn outputs(&self) -> Vec<(String, Vec<usize>)> {
-        let graph = self.step.graph();
-        graph.outputs.iter().map(|(name, value)| (name.clone(), graph.ty(*value).shape[1..].to_vec())).collect()
+        results(self.step.graph())
     }
 
     fn resize(&mut self, batch: usize, input: &str, shape: &[usize]) -> Result<(), EvaluationError> {

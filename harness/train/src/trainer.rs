@@ -151,6 +151,16 @@ impl<'a> Trainer<'a> {
         self.job.recipe
     }
 
+    /// What is trained.
+    pub(crate) fn job(&self) -> Job<'a> {
+        self.job
+    }
+
+    /// The training samples.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.train
+    }
+
     /// The division of the training.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable

@@ -1,4 +1,4 @@
-//! `zoo data make`: a contact sheet of images.
+//! `zoo data sheet`: a contact sheet of images.
 
 use super::selection::Selection;
 use crate::context::Context;
@@ -13,9 +13,9 @@ use zoo_datasets::image::write_png;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo data make resnet50 --profile mini
-  zoo data make resnet50 --profile mini --held-out --out held-out.png
-  zoo data make resnet50 --data ../cifar10 --rows 4 --columns 10")]
+  zoo data sheet resnet50 --profile mini
+  zoo data sheet resnet50 --profile mini --held-out --out held-out.png
+  zoo data sheet resnet50 --data ../cifar10 --rows 4 --columns 10")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,

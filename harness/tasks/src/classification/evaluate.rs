@@ -46,6 +46,11 @@ impl HeldOut for HeldOutImages {
         let scores = vec![top1.score(Metric::Top1), top5.score(Metric::Top5)];
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }
+
+    fn labels(&self) -> Result<Option<Vec<u32>>, EvaluationError> {
+        let images = self.loader.dataset();
+        Ok(Some((0..images.len()).map(|index| images.label(index)).collect()))
+    }
 }
 
 impl HeldOutImages {

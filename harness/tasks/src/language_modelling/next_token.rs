@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zoo_datasets::{
-    LoaderConfig, SampleLoader, Samples,
+    DataError, LoaderConfig, SampleLoader, Samples,
     language::{ConsecutiveWindows, RandomWindows, Window, pairs, singles},
 };
 use zoo_recipe::{
@@ -142,5 +142,12 @@ impl HeldOut for HeldOutWindows {
         let loss = loss.value();
         let scores = vec![perplexity(loss), bits_per_character(loss, self.characters_per_token)];
         Ok(Some(Evaluation { samples, loss: Some(loss), scores }))
+    }
+
+    fn labels(&self) -> Result<Option<Vec<u32>>, EvaluationError> {
+        let windows = self.loader.samples();
+        let next = (0..windows.len()).map(|index| Ok(windows.sample(0, 0, index)?.next));
+        let next: Vec<Vec<u32>> = next.collect::<Result<_, DataError>>()?;
+        Ok(Some(next.concat()))
     }
 }

@@ -186,6 +186,10 @@ impl HeldOut for HeldOutTargets {
             (watch.witness)(&Sight::Progress { what: "samples", done: samples as usize, of });
         }
         let mut scores = vec![masks.score(Metric::MaskIou)];
+        if !network.computes() {
+            // Where to look in a frame depends on what was found in the frame before.
+            return Ok(Some(Evaluation { samples, loss: None, scores }));
+        }
         let Some(tracks) = follow_all(network, setting, watch.cancel, watch.witness)? else { return Ok(None) };
         let (mut tracked, mut overlap) = (TrackedToTheEnd::default(), Overlap::default());
         for overlaps in tracks.iter().filter(|overlaps| !overlaps.is_empty()) {

@@ -2,24 +2,49 @@
 
 use super::program::Program;
 use super::real;
+use crate::Recipe;
 use crate::diagnostic::Diagnostic;
 use crate::schema::{Better, Metric, SampleKind, TestTimeAugmentation};
+
+/// Who computes the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scored {
+    /// The program, of images with a class.
+    Classes,
+    /// The program, of windows of a text.
+    Tokens,
+    /// `zoo eval`, from what the program predicts.
+    Elsewhere,
+}
+
+/// Who computes the metrics of a program.
+pub(super) fn scored(recipe: &Recipe) -> Scored {
+    match recipe.data.source.kind() {
+        SampleKind::Image => Scored::Classes,
+        SampleKind::Language if recipe.preprocess.masking.is_none() => Scored::Tokens,
+        SampleKind::Language | SampleKind::Text | SampleKind::LabelMap | SampleKind::Boxes | SampleKind::Video => {
+            Scored::Elsewhere
+        }
+    }
+}
 
 /// Adds the function that evaluates the network, and the target.
 pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     let recipe = program.recipe;
-    let text = match recipe.data.source.kind() {
-        SampleKind::Image => {
+    let text = match scored(recipe) {
+        Scored::Classes => {
             let text = predict(program, recipe.preprocess.tta);
             program.add(&text);
             IMAGES
         }
-        SampleKind::Language => TOKENS,
-        SampleKind::Text | SampleKind::LabelMap | SampleKind::Boxes | SampleKind::Video => {
-            let what = recipe.data.source.kind().describe();
-            return Err(
-                program.refuse("data.source", format!("the evaluation of {what} is not written in PyTorch yet"))
-            );
+        Scored::Tokens => TOKENS,
+        Scored::Elsewhere => {
+            let outputs = match program.graph.outputs.len() {
+                1 => format!("{{\"{}\": outputs}}", program.graph.outputs[0].0),
+                _ => "outputs".to_owned(),
+            };
+            program.add(&PREDICTED.replace("CALL", &program.call("network")).replace("OUTPUTS", &outputs));
+            return Ok(());
         }
     };
     let call = match recipe.preprocess.tta {
@@ -140,4 +165,25 @@ def evaluate(
     sums = summed(sums, device)
     entropy = (sums[0] / sums[1]).item()
     return {"cross_entropy": entropy, "perplexity": math.exp(entropy)}
+"#;
+
+const PREDICTED: &str = r#"
+@torch.no_grad()
+def predict(
+    network: nn.Module, batches: DataLoader, autocast: torch.autocast, device: torch.device, out: Path, writes: bool
+) -> None:
+    """Writes the outputs for the held-out samples, which `zoo eval --predictions` scores; one process writes."""
+    network.eval()
+    found: dict[str, list[Tensor]] = {}
+    for batch in batches:
+        batch = {name: value.to(device) for name, value in batch.items()}
+        with autocast:
+            outputs = CALL
+        for name, value in OUTPUTS.items():
+            found.setdefault(name, []).append(value.float().cpu())
+    if not writes:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, parts in found.items():
+        numpy.save(out / f"{name}.npy", torch.cat(parts).numpy())
 "#;

@@ -26,6 +26,7 @@ const PYTORCH: Imports = &[
     ("Path(", "from pathlib import Path"),
     ("TextIO", "from typing import TextIO"),
     ("", ""),
+    ("numpy.", "import numpy"),
     ("torch.", "import torch"),
     ("Image.", "from PIL import Image"),
     ("Tokenizer.", "from tokenizers import Tokenizer"),
@@ -33,6 +34,7 @@ const PYTORCH: Imports = &[
     ("", "from torch import Tensor, nn"),
     ("functional.", "from torch.nn import functional"),
     ("DistributedDataParallel(", "from torch.nn.parallel import DistributedDataParallel"),
+    ("record_function(", "from torch.profiler import record_function"),
     ("DataLoader(", "from torch.utils.data import DataLoader, Dataset"),
     ("ops.", "from torchvision import ops"),
     ("ImageFolder(", "from torchvision.datasets import ImageFolder"),
@@ -76,13 +78,15 @@ pub(in crate::emit) struct Program<'a> {
     pub recipe: &'a Recipe,
     /// The graph of its step, for two samples.
     pub graph: &'a Graph,
+    /// Whether it reads what `zoo data make` writes.
+    pub prepared: bool,
     sections: Vec<String>,
 }
 
 impl<'a> Program<'a> {
     /// A program without content.
     pub fn new(dialect: Dialect, recipe: &'a Recipe, graph: &'a Graph) -> Self {
-        Self { dialect, recipe, graph, sections: Vec::new() }
+        Self { dialect, recipe, graph, prepared: super::data::prepared(recipe), sections: Vec::new() }
     }
 
     /// Adds a function, a class, or constants.

@@ -1,8 +1,9 @@
 //! Options, the step, and the loop over the steps.
 
+use super::evaluate::{Scored, scored};
 use super::parts;
 use super::program::Program;
-use super::{real, record};
+use super::{profile, real, record, shard};
 use crate::diagnostic::Diagnostic;
 use crate::python::Code;
 use crate::schema::{Clip, LossScale, Precision, SampleKind, Source};
@@ -21,11 +22,15 @@ pub(super) fn constants(program: &mut Program<'_>) {
 
 /// Adds the rest of the program.
 pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
-    program.add(ORDER);
+    if !program.prepared {
+        program.add(ORDER);
+    }
     program.add(SUMMED);
+    shard::write(program);
     let training = training(program)?;
     program.add(&training);
     record::write(program);
+    profile::write(program);
     let options = options(program);
     program.add(&options);
     program.add(PLACE);
@@ -64,7 +69,7 @@ def summed(sums: Tensor, device: torch.device) -> Tensor:
     """The sum over all processes."""
     if distributed.is_initialized():
         # NPUs have no float64.
-        shared = sums.float().to(device) if device.type == "npu" else sums.to(device)
+        shared = sums.to(device, torch.float32 if device.type == "npu" else sums.dtype, copy=True)
         distributed.all_reduce(shared)
         return shared.double().cpu()
     return sums
@@ -74,7 +79,19 @@ def summed(sums: Tensor, device: torch.device) -> Tensor:
 fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     let recipe = program.recipe;
     let (ema, lookahead) = (recipe.train.ema.is_some(), recipe.train.lookahead.is_some());
-    let mut lines: Vec<String> = TRAINING.trim().lines().map(str::to_owned).collect();
+    let shards = shard::possible(program);
+    let (signature, average) = (if shards { SHARDED } else { ALONE }, "copy.deepcopy(network).requires_grad_(False)");
+    let mut text = TRAINING.trim().replace("SIGNATURE", signature.trim_matches('\n'));
+    text = text.replace(
+        "        # average\n",
+        &if ema { format!("        self.average = {average}\n") } else { String::new() },
+    );
+    let divide = match (shards, ema) {
+        (false, _) => "",
+        (true, false) => "        if divides:\n            divide(network)\n",
+        (true, true) => "        if divides:\n            divide(network)\n            divide(self.average)\n",
+    };
+    let mut lines: Vec<String> = text.replace("        # divide\n", divide).lines().map(str::to_owned).collect();
     let mut add = |line: &str| lines.push(line.to_owned());
     let dynamic = match &recipe.npu.loss_scale {
         LossScale::None | LossScale::Fixed(_) => None,
@@ -111,9 +128,6 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     if let Some(scale) = fixed {
         add(&format!("        self.scale = {} if precision == \"fp16\" else 1.0", real(scale.scale)));
     }
-    if ema {
-        add("        self.average = copy.deepcopy(network).requires_grad_(False)");
-    }
     if lookahead {
         add("        self.slow = {name: tensor.clone() for name, tensor in weights(network).items()}");
     }
@@ -146,7 +160,7 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         "        "
     };
     let batch = if pieces > 1 { "piece" } else { "batch" };
-    add(&format!("{depth}with self.autocast:"));
+    add(&format!("{depth}with self.autocast, record_function(\"forward\"):"));
     add(&format!("{depth}    outputs = {}", program.call("self.model").replace("batch[", &format!("{batch}["))));
     add(&format!("{depth}if self.half:"));
     add(&match program.graph.outputs.len() {
@@ -162,12 +176,14 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     };
     add(&format!("{depth}terms = loss(outputs, {batch}{network})"));
     let share = if pieces > 1 { format!(" / {pieces}") } else { String::new() };
-    match (&dynamic, fixed) {
-        (Some(_), _) => add(&format!("{depth}self.scaler.scale(terms[\"loss\"]{share}).backward()")),
-        (None, Some(_)) => add(&format!("{depth}(terms[\"loss\"]{share} * self.scale).backward()")),
-        (None, None) if pieces > 1 => add(&format!("{depth}(terms[\"loss\"]{share}).backward()")),
-        (None, None) => add(&format!("{depth}terms[\"loss\"].backward()")),
-    }
+    add(&format!("{depth}with record_function(\"backward\"):"));
+    let backward = match (&dynamic, fixed) {
+        (Some(_), _) => format!("self.scaler.scale(terms[\"loss\"]{share}).backward()"),
+        (None, Some(_)) => format!("(terms[\"loss\"]{share} * self.scale).backward()"),
+        (None, None) if pieces > 1 => format!("(terms[\"loss\"]{share}).backward()"),
+        (None, None) => "terms[\"loss\"].backward()".to_owned(),
+    };
+    add(&format!("{depth}    {backward}"));
     if dynamic.is_some() {
         add("        self.scaler.unscale_(self.rule)");
     }
@@ -193,12 +209,13 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         tests.push("all(gradient.isfinite().all() for gradient in gradients)".to_owned());
     }
     let step = if dynamic.is_some() { "self.scaler.step(self.rule)" } else { "self.rule.step()" };
-    match tests.is_empty() {
-        true => add(&format!("        {step}")),
-        false => {
-            add(&format!("        if {}:", tests.join(" and ")));
-            add(&format!("            {step}"));
-        }
+    if tests.is_empty() {
+        add("        with record_function(\"update\"):");
+        add(&format!("            {step}"));
+    } else {
+        add(&format!("        if {}:", tests.join(" and ")));
+        add("            with record_function(\"update\"):");
+        add(&format!("                {step}"));
     }
     if dynamic.is_some() {
         add("        self.scaler.update()");
@@ -216,31 +233,57 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         "\"rule\": self.rule.state_dict()".to_owned(),
         "\"done\": self.done".to_owned(),
     ];
-    let mut load = vec![
-        "        self.network.load_state_dict(state[\"network\"])".to_owned(),
-        "        self.rule.load_state_dict(state[\"rule\"])".to_owned(),
-        "        self.done = state[\"done\"]".to_owned(),
-    ];
+    let mut load = match shards {
+        true => vec!["        fill(self.network, state[\"network\"])", "        fill_rule(self.rule, state[\"rule\"])"],
+        false => vec![
+            "        self.network.load_state_dict(state[\"network\"])",
+            "        self.rule.load_state_dict(state[\"rule\"])",
+        ],
+    };
+    load.push("        self.done = state[\"done\"]");
     if dynamic.is_some() {
         state.push("\"scaler\": self.scaler.state_dict()".to_owned());
-        load.push("        self.scaler.load_state_dict(state[\"scaler\"])".to_owned());
+        load.push("        self.scaler.load_state_dict(state[\"scaler\"])");
     }
     if ema {
         state.push("\"average\": self.average.state_dict()".to_owned());
-        load.push("        self.average.load_state_dict(state[\"average\"])".to_owned());
+        load.push(match shards {
+            true => "        fill(self.average, state[\"average\"])",
+            false => "        self.average.load_state_dict(state[\"average\"])",
+        });
     }
     if lookahead {
         state.push("\"slow\": self.slow".to_owned());
-        load.push("        self.slow = state[\"slow\"]".to_owned());
+        load.push(match shards {
+            true => {
+                "        self.slow = {name: divided(kept, self.slow[name]) for name, kept in state[\"slow\"].items()}"
+            }
+            false => "        self.slow = state[\"slow\"]",
+        });
+    }
+    if shards && shard::has_statistics(program) {
+        let buffers = match ema {
+            true => "(*self.network.buffers(), *self.average.buffers())",
+            false => "self.network.buffers()",
+        };
+        add("");
+        add("    def agree(self) -> None:");
+        add("        \"\"\"Gives all processes the running statistics of the first, as DDP does in each step.\"\"\"");
+        add(&format!("        for buffer in {buffers} if self.divides else ():"));
+        add("            distributed.broadcast(buffer, 0)");
     }
     add("");
-    add("    def save(self, path: Path) -> None:");
-    add("        \"\"\"Writes a checkpoint; the file is complete or absent.\"\"\"");
+    add("    def save(self, path: Path, writes: bool) -> None:");
+    add("        \"\"\"Writes a checkpoint, which one process does; the file is complete or absent.\"\"\"");
     add("        state = {");
     state.iter().for_each(|entry| add(&format!("            {entry},")));
     add("        }");
-    add("        torch.save(state, path.with_suffix(\".new\"))");
-    add("        path.with_suffix(\".new\").replace(path)");
+    if shards {
+        add("        state = whole(state)");
+    }
+    add("        if writes:");
+    add("            torch.save(state, path.with_suffix(\".new\"))");
+    add("            path.with_suffix(\".new\").replace(path)");
     add("");
     add("    def resume(self, path: Path, per_epoch: int) -> None:");
     add("        \"\"\"Goes on from a checkpoint.\"\"\"");
@@ -250,20 +293,33 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     add("");
     add("    def shared(self) -> nn.Module:");
     add("        \"\"\"The network as the steps call it: with gradients summed over all processes.\"\"\"");
-    add("        if self.ranks == 1:");
+    add(if shards { "        if self.ranks == 1 or self.divides:" } else { "        if self.ranks == 1:" });
     add("            return self.network");
     add("        devices = None if self.device.type == \"cpu\" else [self.device.index]");
     add("        return DistributedDataParallel(self.network, devices)");
     Ok(lines.join("\n"))
 }
 
+const ALONE: &str = "
+    def __init__(self, network: nn.Module, device: torch.device, precision: str, ranks: int) -> None:
+        self.network, self.device, self.ranks = network, device, ranks
+";
+
+const SHARDED: &str = "
+    def __init__(
+        self, network: nn.Module, device: torch.device, precision: str, ranks: int, divides: bool = False
+    ) -> None:
+        self.network, self.device, self.ranks, self.divides = network, device, ranks, divides
+";
+
 const TRAINING: &str = r#"
 class Training:
     """A network in training: what a checkpoint holds, and the step."""
 
-    def __init__(self, network: nn.Module, device: torch.device, precision: str, ranks: int) -> None:
-        self.network, self.device, self.ranks = network, device, ranks
+SIGNATURE
         self.done, self.epoch = 0, -1
+        # average
+        # divide
         self.rule = optimizer(network)
         self.model = self.shared()
         self.half = precision != "fp32"
@@ -274,13 +330,15 @@ class Training:
 fn options(program: &Program<'_>) -> String {
     let recipe = program.recipe;
     let mut source = recipe.data.source.clone();
-    let data = source.location_mut().map(|path| path.display().to_string()).unwrap_or_default();
+    let data = source.location_mut().filter(|_| !program.prepared).map(|path| path.display().to_string());
+    let data = data.unwrap_or_else(|| "data".to_owned());
     let workers = match recipe.data.source.kind() {
         SampleKind::Language => "0",
         SampleKind::Image | SampleKind::Text | SampleKind::LabelMap | SampleKind::Boxes | SampleKind::Video => {
             "min(os.cpu_count() or 1, 16)"
         }
     };
+    let workers = if program.prepared { "0" } else { workers };
     let precision = match recipe.npu.precision {
         Precision::AllowMixPrecision | Precision::AllowFp32ToFp16 | Precision::ForceFp16 => "fp16",
         Precision::MustKeepOriginDtype | Precision::Fp32 => "fp32",
@@ -290,6 +348,7 @@ fn options(program: &Program<'_>) -> String {
         Source::TextFile(_) => "a text, or a folder of texts",
         _ => "the folder of the data",
     };
+    let what = if program.prepared { "what `zoo data make` wrote" } else { what };
     let text = |text: String| Code::text(text);
     let option = |name: &str, arguments: Vec<Code>| {
         let name = std::iter::once(Code::text(format!("\"--{name}\"")));
@@ -316,7 +375,12 @@ fn options(program: &Program<'_>) -> String {
         option("workers", [whole(workers.to_owned()), vec![help("processes that read the data")]].concat()),
         option("weights", vec![path(), help("a state_dict (torch.save) to start from")]),
         option("resume", vec![text("action=\"store_true\"".into()), help("go on from the checkpoint in --out")]),
+        option("profile", vec![path(), help("folder for a profile of three steps, after which it ends")]),
     ];
+    if shard::possible(program) {
+        let divided = help("divide the network among the processes (FSDP2), which otherwise have copies (DDP)");
+        options.push(option("shard", vec![text("action=\"store_true\"".into()), divided]));
+    }
     if record::possible(program) {
         options.extend([
             option("record", vec![path(), help("folder for steps on --inputs, for `zoo judge`")]),
@@ -336,6 +400,10 @@ fn options(program: &Program<'_>) -> String {
         "fp32" => "    options.precision = options.precision or \"fp32\"".to_owned(),
         _ => format!("    options.precision = options.precision or {default}"),
     });
+    if shard::possible(program) {
+        lines.push("    if options.shard and options.precision == \"fp16\":".to_owned());
+        lines.push("        parser.error(\"--shard needs --precision fp32 or bf16\")".to_owned());
+    }
     lines.push("    return options".to_owned());
     lines.join("\n")
 }
@@ -387,27 +455,54 @@ fn main(program: &Program<'_>) -> String {
         format!("{}()", program.network())
     };
     let mut start = vec!["last = min(steps, options.steps or steps)"];
-    if train.whiten.is_some() {
+    if program.prepared {
+        start.extend([
+            "if last > len(trained):",
+            "    raise SystemExit(f\"{options.data} has {len(trained)} of {last} batches\")",
+        ]);
+    } else if train.whiten.is_some() {
         start.extend(["if not (options.weights or options.resume):", "    whiten(network, HeldOut(trained.images))"]);
     }
     start.extend([
-        "training = Training(network.to(device), device, options.precision, ranks)",
+        if shard::possible(program) {
+            "training = Training(network.to(device), device, options.precision, ranks, options.shard and ranks > 1)"
+        } else {
+            "training = Training(network.to(device), device, options.precision, ranks)"
+        },
         "if options.resume:",
         "    training.resume(options.out / \"checkpoint.pt\", per_epoch)",
         "options.out.mkdir(parents=True, exist_ok=True)",
+        "profile = profiler(options.profile, network, device) if options.profile else None",
+        "if profile:",
+        "    last = min(last, training.done + 5)",
+        "    profile.start()",
     ]);
     let arguments = if train.lookahead.is_some() { ", steps" } else { "" };
     let of = if train.ema.is_some() { "training.average" } else { "network" };
     let (evaluation, checkpoint) = (train.eval_every.emit(), train.checkpoint_every.emit());
-    let goal = if recipe.target.is_some() {
+    let elsewhere = scored(program.recipe) == Scored::Elsewhere;
+    let goal = if recipe.target.is_some() && !elsewhere {
         "0 if training.done < steps or not scores or is_reached(scores) else 1"
     } else {
         "0"
     };
-    MAIN.replace("STEPS", &steps)
+    let agree = match shard::possible(program) && shard::has_statistics(program) {
+        true => "            training.agree()\n",
+        false => "",
+    };
+    let mixed = recipe.preprocess.mix.is_some() && !program.prepared;
+    // One process predicts all: the samples are in their order then.
+    let here = if elsewhere { "0, 1" } else { "rank, ranks" };
+    let loaders = if program.prepared { LOAD_PREPARED.replace("HERE", here) } else { LOAD_SAMPLES.to_owned() };
+    MAIN.replace("    # samples\n", if program.prepared { OPEN_PREPARED } else { OPEN })
+        .replace("    # loaders\n", &loaders)
+        .replace("    # scores\n", if elsewhere { "" } else { "    scores: dict[str, float] = {}\n" })
+        .replace("            # evaluate\n", if elsewhere { PREDICT } else { EVALUATE })
+        .replace("            # agree\n", agree)
+        .replace("STEPS", &steps)
         .replace("NETWORK", &network)
         .replace("# start", &start.join("\n    "))
-        .replace("        # mix\n", if recipe.preprocess.mix.is_some() { "        batch = mix(batch)\n" } else { "" })
+        .replace("        # mix\n", if mixed { "        batch = mix(batch)\n" } else { "" })
         .replace("    # record\n", if record::possible(program) { RECORDED } else { "" })
         .replace("ARGUMENTS", arguments)
         .replace("EVALUATED", of)
@@ -415,6 +510,39 @@ fn main(program: &Program<'_>) -> String {
         .replace("CHECKPOINT", &checkpoint)
         .replace("GOAL", goal)
 }
+
+const OPEN: &str = "    trained, held_out = samples(options.data, options.seed)
+    per_epoch = len(trained) // BATCH
+";
+
+const OPEN_PREPARED: &str = "    trained = Prepared(options.data / \"train\", BATCH, rank, ranks)
+    per_epoch = json.loads((options.data / \"data.json\").read_text())[\"steps_per_epoch\"]
+";
+
+const LOAD_SAMPLES: &str = "    batches = DataLoader(
+        trained,
+        batch_sampler=Order(len(trained), options.seed, range(training.done, last), rank, ranks),
+        num_workers=options.workers,
+        pin_memory=device.type == \"cuda\",
+    )
+    tests = DataLoader(held_out, 256, sampler=range(rank, len(held_out), ranks), num_workers=options.workers)
+";
+
+const LOAD_PREPARED: &str =
+    "    batches = DataLoader(trained, None, sampler=range(training.done, last), num_workers=options.workers)
+    tests = DataLoader(Prepared(options.data / \"held_out\", BATCH, HERE), None, num_workers=options.workers)
+";
+
+const EVALUATE: &str = "            scores = evaluate(EVALUATED, tests, training.autocast, device)
+            training.epoch = -1
+            if log:
+                tell(log, {\"step\": done, **scores})
+";
+
+const PREDICT: &str =
+    "            predict(EVALUATED, tests, training.autocast, device, options.out / \"predictions\", rank == 0)
+            training.epoch = -1
+";
 
 const RECORDED: &str = "    if options.record:
         record(options, network, device)
@@ -432,19 +560,12 @@ def main() -> int:
     if options.weights:
         load(network, options.weights)
     # record
-    trained, held_out = samples(options.data, options.seed)
-    per_epoch = len(trained) // BATCH
+    # samples
     steps = STEPS
     # start
-    batches = DataLoader(
-        trained,
-        batch_sampler=Order(len(trained), options.seed, range(training.done, last), rank, ranks),
-        num_workers=options.workers,
-        pin_memory=device.type == "cuda",
-    )
-    tests = DataLoader(held_out, 256, sampler=range(rank, len(held_out), ranks), num_workers=options.workers)
+    # loaders
     evaluation, checkpoint = max(EVALUATION, 1), max(CHECKPOINT, 1)
-    scores: dict[str, float] = {}
+    # scores
     began, before = time.perf_counter(), training.done
     log = (options.out / "log.jsonl").open("a" if options.resume else "w") if rank == 0 else None
     for batch in batches:
@@ -457,16 +578,20 @@ def main() -> int:
         learning_rate = rate(training.done, per_epoch, steps)
         terms = training.step(batch, learning_rateARGUMENTS)
         done = training.done
-        if log and (done % 50 == 0 or done == last or done == 1):
+        if done % 50 == 0 or done == last or done == 1:
             speed = (done - before) * BATCH / (time.perf_counter() - began)
-            losses = {name: term.item() for name, term in terms.items()}
+            losses = {name: summed(term.double().cpu(), device).item() / ranks for name, term in terms.items()}
+        if log and (done % 50 == 0 or done == last or done == 1):
             tell(log, {"step": done, "epoch": epoch, **losses, "rate": learning_rate, "samples_per_s": round(speed, 1)})
         if done == steps or (done % evaluation == 0 and done < last):
-            scores = evaluate(EVALUATED, tests, training.autocast, device)
-            training.epoch = -1
-            if log:
-                tell(log, {"step": done, **scores})
-        if rank == 0 and (done == last or done % checkpoint == 0):
-            training.save(options.out / "checkpoint.pt")
+            # agree
+            # evaluate
+        if done == last or done % checkpoint == 0:
+            # agree
+            training.save(options.out / "checkpoint.pt", rank == 0)
+        if profile:
+            profile.step()
+    if profile:
+        profile.stop()
     return GOAL
 "#;

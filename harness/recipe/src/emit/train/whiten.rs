@@ -8,6 +8,10 @@ use crate::schema::SampleKind;
 /// Adds the function that computes the filters.
 pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     let Some(whiten) = &program.recipe.train.whiten else { return Ok(()) };
+    if program.prepared {
+        // The weights beside the prepared samples are whitened.
+        return Ok(());
+    }
     if program.recipe.data.source.kind() != SampleKind::Image {
         return Err(program.refuse("train.whiten", "only images with a class are whitened"));
     }
