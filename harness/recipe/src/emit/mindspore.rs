@@ -151,6 +151,7 @@ pub(super) fn imports(text: &str) -> Vec<String> {
     }
     names.extend(["Tensor", "nn"]);
     names.extend(text.contains("ops.").then_some("ops"));
+    imports.extend(text.contains("mindspore.").then(|| "import mindspore".to_owned()));
     imports.extend(text.contains("np.").then(|| "import numpy as np".to_owned()));
     imports.push(format!("from mindspore import {}", names.join(", ")));
     if text.contains(" fill(") {

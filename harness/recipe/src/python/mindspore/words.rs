@@ -88,7 +88,7 @@ const WORDS: &[Word] = &[
     word("torch.arange", "ops.arange", &["device="]),
     word("torch.cat", "ops.cat", &["dim=axis"]),
     other("torch.zeros", "ops.zeros", &[], size),
-    word("torch.full", "ops.full", &[]),
+    other("torch.full", "ops.full", &[], full),
     other(".flatten", ".flatten", &[], flatten),
     word(".transpose", ".swapaxes", &[]),
     other(".expand", ".broadcast_to", &[], size),
@@ -306,6 +306,12 @@ fn attention(_: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String
 
 fn cross_entropy(_: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String> {
     helpers.push(CROSS_ENTROPY);
+    Ok(())
+}
+
+/// Without a type, the numbers are whole.
+fn full(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String> {
+    call.add("dtype", Code::text("mindspore.float32"));
     Ok(())
 }
 
