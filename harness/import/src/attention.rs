@@ -56,19 +56,25 @@ impl Reader<'_> {
     ) -> Result<(), Refusal> {
         let heads = layer.heads.0;
         let shared = layer.kv_heads.unwrap_or(layer.heads).0;
-        let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
+        let samples = self.trace.batch;
+        // Windows may be an axis of their own.
+        let apart = match at.made()?.shape.len() {
+            5 => [View::Reshape(vec![samples, n / samples, t, heads, d]), View::Permute(vec![0, 1, 3, 2, 4])],
+            _ => [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])],
+        };
         let [(q, _), (k, _), (v, _)] = &seen;
-        let mut operands = match q == k && k == v && shared == heads && is_packed(&seen, [n, heads, t, d]) {
+        let mut operands = match q == k && k == v && shared == heads && is_packed(&seen, [n, heads, t, d], samples) {
             true => vec![*q],
             false => {
                 let mut operands = Vec::new();
                 for ((base, views), (length, heads)) in seen.iter().zip([(t, heads), (s, shared), (s, shared)]) {
-                    let samples = self.trace.batch;
-                    let to = match n == samples {
+                    let in_windows = crate::view::shape(self.shape_of(*base), views).len() == 5;
+                    let to = match n == samples && !in_windows {
                         true => vec![n, length, heads * d],
                         false => vec![samples, n / samples, length, heads * d],
                     };
-                    let together = [View::Permute(vec![0, 2, 1, 3]), View::Reshape(to)];
+                    let order = if in_windows { vec![0, 1, 3, 2, 4] } else { vec![0, 2, 1, 3] };
+                    let together = [View::Permute(order), View::Reshape(to)];
                     operands.push(self.view(at, *base, [&views[..], &together].concat())?);
                 }
                 operands
@@ -153,7 +159,8 @@ impl Reader<'_> {
 }
 
 /// Whether queries, keys and values are consecutive parts of the last axis of one tensor.
-fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool {
+fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4], samples: usize) -> bool {
+    let windows = n / samples;
     seen.iter().enumerate().all(|(part, (_, views))| {
         let by_head = [View::Reshape(vec![n, t, 3, heads, d]), View::Select(2, part), View::Permute(vec![0, 2, 1, 3])];
         let by_part = [
@@ -162,6 +169,12 @@ fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool
             View::Reshape(vec![n, t, heads, d]),
             View::Permute(vec![0, 2, 1, 3]),
         ];
-        views[..] == by_head || views[..] == by_part
+        let by_window = [
+            View::Reshape(vec![samples, windows, t, 3, heads * d]),
+            View::Select(3, part),
+            View::Reshape(vec![samples, windows, t, heads, d]),
+            View::Permute(vec![0, 1, 3, 2, 4]),
+        ];
+        views[..] == by_head || views[..] == by_part || views[..] == by_window
     })
 }

@@ -6,11 +6,14 @@ use zoo_recipe::layers::LogitScale;
 
 use crate::Refusal;
 use crate::arguments::At;
+use crate::constant::Constant;
 use crate::functions::CHOICE;
+use crate::joins::POSITIONS;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What};
 use crate::reader::{REPEATED, Reader, Seen};
 use crate::rows::Row;
+use crate::scores::Bias;
 use crate::trace::{Argument, Made};
 use crate::turned::{TURNED, Turned};
 use crate::view::View;
@@ -38,6 +41,8 @@ pub(crate) enum Computed {
     Seen(Tensor),
     /// What that adds to scores: 0, or minus infinity.
     Hides(Tensor),
+    /// A learned bias of scores, and a constant mask.
+    Biased(Bias, Constant),
     /// Channels that constants mix.
     Turned(Turned),
     /// A number for each row.
@@ -78,6 +83,7 @@ impl Computed {
             Self::Turned(turned) => turned.viewed(views).filter(|turned| turned.shape == made.shape).map(Self::Turned),
             // Further axes are those of heads and queries.
             Self::Seen(_) | Self::Hides(_) => Some(self.clone()),
+            Self::Biased(..) => views.is_empty().then(|| self.clone()),
             Self::Bounded(..)
             | Self::Factor(..)
             | Self::Bias(..)
@@ -98,6 +104,7 @@ impl Computed {
             Self::Bias(name, _) => {
                 (format!("it sets a part of the parameter `{name}` to 0"), "`linear` has `bias_of`, for its own bias")
             }
+            Self::Biased(..) => ("it adds a constant tensor to a parameter".to_owned(), POSITIONS),
             Self::Seen(_) | Self::Hides(_) => ("it compares numbers".to_owned(), CHOICE),
             Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
             Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),

@@ -17,9 +17,9 @@ use crate::view::View;
 use crate::word::{Word, number};
 
 /// Longest axis over which a sum is written term by term.
-const MOST_TERMS: usize = 8;
+const MOST_TERMS: usize = 2;
 
-const POSITIONS: &str = "`positions` adds to each token the row of its position";
+pub(crate) const POSITIONS: &str = "`positions` adds to each token the row of its position";
 
 /// The two operands of a function.
 enum Operands {
@@ -128,6 +128,7 @@ impl Reader<'_> {
             || self.shifted(at)?.is_some()
             || self.join_of_row(at, Join::Add, false)?.is_some()
             || self.biased_norm(at)?.is_some()
+            || self.biased_mask(at)?.is_some()
         {
             return Ok(());
         }

@@ -76,6 +76,8 @@ struct Account {
     /// In the order in which modules return.
     modules: IndexMap<String, usize>,
     calls: HashMap<String, usize>,
+    /// Layers whose parameters are used without a call of their module, which may be called as well.
+    aside: HashMap<String, usize>,
     /// What the network gives, by key; the key of a single tensor is empty.
     outputs: BTreeMap<String, usize>,
 }
@@ -101,7 +103,9 @@ impl Account {
         match word.kind {
             Kind::Parameter | Kind::Beside(_) => {}
             // The module is not called.
-            Kind::Wide if word.is_on("functional") => {}
+            Kind::Wide if word.is_on("functional") => {
+                self.aside.insert(format!("{name}#0"), number);
+            }
             Kind::First => self.module(name, &[("0", number)]),
             Kind::Formula | Kind::Wide | Kind::Plain | Kind::Gate | Kind::Windows => self.module(name, &[("", number)]),
         }
@@ -342,6 +346,7 @@ pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -
                                         `{ours}`"
                 ));
             }
+            None if written.aside.get(name) == Some(number) => {}
             None => return differs(format!("the recipe would lack the module {name}")),
         }
     }

@@ -125,7 +125,9 @@ impl Reader<'_> {
             Seen::Computed(computed) => match &**computed {
                 Computed::OfLengthOne(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
                 Computed::Offsets(offsets) => Some(offsets.shape.clone()),
-                Computed::Seen(_) | Computed::Hides(_) => self.made(value).map(|made| made.shape.clone()),
+                Computed::Seen(_) | Computed::Hides(_) | Computed::Biased(..) => {
+                    self.made(value).map(|made| made.shape.clone())
+                }
                 Computed::Turned(turned) => Some(turned.shape.clone()),
                 Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
                 Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,

@@ -213,9 +213,12 @@ impl Reader<'_> {
         columns: bool,
     ) -> Result<Scores, Refusal> {
         let shape = |argument: Option<&Argument>| argument.and_then(|argument| self.shape(argument.value()?));
-        let (Some(from), Some(mut to)) = (shape(first), shape(second)) else {
+        let (Some(mut from), Some(mut to)) = (shape(first), shape(second)) else {
             return Err(at.refuse("it multiplies matrices", PRODUCTS));
         };
+        if from.len() < 2 || to.len() < 2 {
+            return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
+        }
         for argument in [first, second] {
             if let Some(computed @ (Computed::Turned(turned) | Computed::Columns(turned))) = self.computed(argument)
                 && turned.rotary().is_none()
@@ -230,6 +233,13 @@ impl Reader<'_> {
         if columns && to.len() > 1 {
             let last = to.len() - 1;
             to.swap(last, last - 1);
+        }
+        let shape = [&from[..from.len() - 1], &to[to.len() - 2..to.len() - 1]].concat();
+        // Windows of samples are an axis of their own.
+        for extents in [&mut from, &mut to] {
+            if let [n, windows, _, _, _] = extents[..] {
+                extents.splice(..2, [n * windows]);
+            }
         }
         let (&[n, heads, t, d], &[samples, shared, s, width]) = (&from[..], &to[..]) else {
             return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
@@ -248,7 +258,7 @@ impl Reader<'_> {
             queries: queries.of,
             keys: keys.of,
             extents: [n, heads, t, s],
-            shape: vec![n, heads, t, s],
+            shape,
             scale: queries.by * keys.by,
             shared,
             rotary: queries.rotary,
@@ -470,6 +480,22 @@ impl Reader<'_> {
         }
     }
 
+    /// A learned bias plus a constant mask. `None` if the operands are others.
+    pub(crate) fn biased_mask(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
+        let operands = [at.input(), at.argument(1, &["other"])];
+        let mask = |argument: Option<&Argument>| self.trace.constant(argument?).cloned();
+        let bias = |argument| match (self.given(argument), self.computed(argument)) {
+            (Some(Seen::Picked(rows)), _) => Some(Bias::Rows(rows.clone())),
+            (_, Some(Computed::Offsets(offsets))) => Some(Bias::Offsets(offsets.clone())),
+            _ => None,
+        };
+        let [first, second] = operands;
+        match mask(first).zip(bias(second)).or_else(|| mask(second).zip(bias(first))) {
+            Some((mask, bias)) => self.is_computed(at, Computed::Biased(bias, mask)).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Scores with a mask of an input, constants, or both.
     pub(crate) fn with_any_mask(&mut self, at: &At<'_>, scores: Scores, mask: &Argument) -> Result<Scores, Refusal> {
         let unknown = at.refuse(
@@ -478,6 +504,10 @@ impl Reader<'_> {
         );
         match (self.trace.constant(mask).map(Constant::added), self.computed(Some(mask))) {
             (Some(mask), _) => self.with_mask(at, scores, &mask),
+            (None, Some(Computed::Biased(bias, mask))) if scores.bias.is_none() => {
+                let (bias, mask) = (bias.clone(), mask.clone());
+                self.with_mask(at, Scores { bias: Some(bias), ..scores }, &mask)
+            }
             (None, Some(Computed::Seen(of) | Computed::Hides(of))) if scores.mask.is_none() => {
                 let mask = Some(*of);
                 self.unwritten.get_or_insert(unknown);
@@ -559,15 +589,21 @@ impl Reader<'_> {
         let Some(Heads { of: values, by: 1.0, rotary: None, .. }) = self.heads(at, values, false) else {
             return Err(at.unknown_form("other"));
         };
-        let shape = crate::view::shape(self.shape_of(values.0), &values.1);
-        let keys = crate::view::shape(self.shape_of(scores.keys.0), &scores.keys.1);
+        let folded = |(base, views): &(Tensor, Vec<View>)| {
+            let mut shape = crate::view::shape(self.shape_of(*base), views);
+            if let [n, windows, _, _, _] = shape[..] {
+                shape.splice(..2, [n * windows]);
+            }
+            shape
+        };
+        let (shape, keys) = (folded(&values), folded(&scores.keys));
         let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, scores.shared, s, *d] && shape == keys) else {
             return Err(at.refuse(
                 format!("the values are {shape:?}, and the keys {keys:?}"),
                 "keys and values have one width, one length and as many heads",
             ));
         };
-        if !scores.is_softmax || scores.shape.len() != 4 {
+        if !scores.is_softmax || !(4..=5).contains(&scores.shape.len()) {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
         let Scores { queries, keys, bias, segments, causal, window, masked, dropout, cosine, .. } = scores;

@@ -241,6 +241,8 @@ impl Word {
     /// The settings that differ from their defaults, as a text that is equal for equal layers.
     pub fn key(&self) -> String {
         let said = self.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
+        // Whether a module is called or its parameters are used is no setting of the operation.
+        let said = said.filter(|(key, _)| *key != "functional");
         let said: Vec<String> = said.map(|(key, entry)| format!("{key}={}", entry.value)).collect();
         format!("{} {}", self.tag, said.join(" "))
     }
