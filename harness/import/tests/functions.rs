@@ -77,7 +77,7 @@ fn arguments_say_what_the_layer_does() {
         ),
         ("torch.Tensor.split", json!([[5, 3]]), json!({"dim": 1}), &[BATCH, 5, 6, 6], "- slice: {size: 5}"),
         ("torch.Tensor.softmax", json!([1]), json!({}), SAME, "- permute: {order: [2, 1, 0]}"),
-        ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- take: {index: 7}"),
+        ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- map: \"row_sum(x)\""),
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
         ("torch.pow", json!([3.0]), json!({}), SAME, "- map: \"x^3\""),
         ("torch.Tensor.__rsub__", json!([1]), json!({}), SAME, "- map: \"1 - x\""),
