@@ -59,7 +59,11 @@ pub(super) fn embedding(d: &mut Drawing<'_>, x: &[usize]) -> Layers {
 fn positions(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let [t, _] = te(x)?;
     let mut set = initial(d);
-    set.insert("rows".to_owned(), json!(t + d.tape.below(3)));
+    let from = if d.tape.rarely(3) { d.tape.below(3) } else { 0 };
+    if from > 0 {
+        set.insert("from".to_owned(), json!(from));
+    }
+    set.insert("rows".to_owned(), json!(t + from + d.tape.below(3)));
     d.only("positions", set, x.to_vec())
 }
 
@@ -145,8 +149,14 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
         set.insert("masked".to_owned(), json!(-d.tape.number(0.5, 100.0)));
     }
     if width.is_multiple_of(2) && d.tape.rarely(3) {
-        let base = d.tape.number(2.0, 50.0);
-        set.insert("rotary".to_owned(), if d.tape.flag() { json!({ "base": base }) } else { json!({}) });
+        let rotary = rotary(d, width);
+        set.insert("rotary".to_owned(), rotary);
+    }
+    if d.tape.rarely(4) {
+        set.insert("window".to_owned(), json!(d.tape.between(1, *t)));
+    }
+    if d.tape.rarely(4) {
+        set.insert("softcap".to_owned(), json!(d.tape.number(1.0, 20.0)));
     }
     if d.tape.rarely(3) {
         let [h, name] = [d.tape.divisor(*t).to_string(), d.name("t")];
@@ -177,6 +187,8 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
         }
         layers.push(d.word("logit_scale", scale));
         set.insert("cosine".to_owned(), json!(name));
+    } else if d.tape.rarely(4) {
+        set.insert("scale".to_owned(), json!(d.tape.number(0.1, 1.5)));
     }
     let own = segments.or_else(|| (d.masked == Some(*t) && leading.is_empty()).then(|| "unseen".to_owned()));
     if let Some(segments) = own {
@@ -186,6 +198,32 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
     let mut y = x.to_vec();
     *y.last_mut()? = heads * width;
     Some((layers, y))
+}
+
+/// Rotary positions of heads with so many channels.
+fn rotary(d: &mut Drawing<'_>, width: usize) -> Value {
+    let mut set = Map::new();
+    if d.tape.flag() {
+        set.insert("base".to_owned(), json!(d.tape.number(2.0, 50.0)));
+    }
+    if d.tape.rarely(3) {
+        set.insert("width".to_owned(), json!(2 * d.tape.between(1, width / 2)));
+    }
+    if d.tape.flag() {
+        set.insert("pairs".to_owned(), json!(d.tape.of(&["halves", "adjacent"])));
+    }
+    if d.tape.rarely(3) {
+        let mut llama3 = Map::new();
+        for (key, low, high) in [("factor", 1.5, 9.0), ("low", 0.5, 2.0), ("high", 3.0, 9.0), ("positions", 4.0, 40.0)]
+        {
+            if d.tape.flag() {
+                llama3.insert(key.to_owned(), json!(d.tape.number(low, high)));
+            }
+        }
+        let linear = json!({ "linear": d.tape.number(1.5, 9.0) });
+        set.insert("scaling".to_owned(), if d.tape.flag() { linear } else { json!({ "llama3": llama3 }) });
+    }
+    Value::Object(set)
 }
 
 fn conv1d(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {

@@ -236,7 +236,10 @@ fn instance_norm(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 }
 
 fn rms_norm(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
-    let set = normalisation(d, Map::new(), false);
+    let mut set = normalisation(d, Map::new(), false);
+    if d.tape.rarely(3) {
+        set.insert("offset".to_owned(), json!(d.tape.of(&[1.0, 0.5])));
+    }
     d.only("rms_norm", set, x.to_vec())
 }
 

@@ -49,7 +49,7 @@ pub fn rules_of_step(recipe: &Recipe, resolved: &ResolvedModel) -> Result<String
 
 /// What the README of a program says about its data.
 pub(super) fn about_data(recipe: &Recipe) -> String {
-    if !data::prepared(recipe) {
+    if !program::prepared(recipe) {
         return String::new();
     }
     let mut text =

@@ -3,7 +3,6 @@
 use super::program::Program;
 use super::real;
 use super::transforms::transforms;
-use crate::Recipe;
 use crate::diagnostic::Diagnostic;
 use crate::python::Code;
 use crate::schema::{ImageFolder, Mix, Source, TextFile};
@@ -23,26 +22,6 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
         Source::Idx(_) => images(program, &[IDX, IDX_IMAGES]),
         Source::TextFile(text) => self::text(program, text),
         other => Err(program.refuse("data.source", format!("{} are prepared by zoo", other.kind().describe()))),
-    }
-}
-
-/// Whether the program reads what `zoo data make` writes, because it cannot prepare such data.
-pub(super) fn prepared(recipe: &Recipe) -> bool {
-    match recipe.data.source {
-        Source::ImageFolder(_) | Source::Cifar10(_) | Source::Idx(_) => false,
-        Source::TextFile(_) => recipe.preprocess.masking.is_some(),
-        Source::Characters(_)
-        | Source::TextScenes(_)
-        | Source::Shapes(_)
-        | Source::BoxedShapes(_)
-        | Source::Videos(_)
-        | Source::Sentences(_)
-        | Source::ClassFolders(_)
-        | Source::TextFolder(_)
-        | Source::LabelMaps(_)
-        | Source::Boxes(_)
-        | Source::Crop511(_)
-        | Source::FrameFolder(_) => true,
     }
 }
 

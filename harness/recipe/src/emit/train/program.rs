@@ -6,6 +6,7 @@ use crate::Recipe;
 use crate::diagnostic::Diagnostic;
 use crate::python::Dialect;
 use crate::python::classes::camel;
+use crate::schema::Source;
 
 /// Imports, by what needs them: a text of the program. In the order of the file; an empty line divides sections.
 type Imports = &'static [(&'static str, &'static str)];
@@ -83,10 +84,30 @@ pub(in crate::emit) struct Program<'a> {
     sections: Vec<String>,
 }
 
+/// Whether the program reads what `zoo data make` writes, because it cannot prepare such data.
+pub(super) fn prepared(recipe: &Recipe) -> bool {
+    match recipe.data.source {
+        Source::ImageFolder(_) | Source::Cifar10(_) | Source::Idx(_) => false,
+        Source::TextFile(_) => recipe.preprocess.masking.is_some(),
+        Source::Characters(_)
+        | Source::TextScenes(_)
+        | Source::Shapes(_)
+        | Source::BoxedShapes(_)
+        | Source::Videos(_)
+        | Source::Sentences(_)
+        | Source::ClassFolders(_)
+        | Source::TextFolder(_)
+        | Source::LabelMaps(_)
+        | Source::Boxes(_)
+        | Source::Crop511(_)
+        | Source::FrameFolder(_) => true,
+    }
+}
+
 impl<'a> Program<'a> {
     /// A program without content.
     pub fn new(dialect: Dialect, recipe: &'a Recipe, graph: &'a Graph) -> Self {
-        Self { dialect, recipe, graph, prepared: super::data::prepared(recipe), sections: Vec::new() }
+        Self { dialect, recipe, graph, prepared: prepared(recipe), sections: Vec::new() }
     }
 
     /// Adds a function, a class, or constants.
