@@ -62,8 +62,9 @@ class Preprocessing(unittest.TestCase):
     def test_crops_are_those_of_the_reference(self):
         crops = load_file(REFERENCE / "preprocess.safetensors")
         for path in sorted((REFERENCE / "images").glob("*.png")):
-            bytes_scale = {"scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3}
-            ours = preprocessing.preprocess(Image.open(path).convert("RGB"), bytes_scale)
+            as_bytes = {"scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3, "grey": False}
+            sized = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
+            ours = preprocessing.preprocess(Image.open(path).convert("RGB"), as_bytes | sized)
             theirs = torch.from_numpy(crops[f"crop/{path.stem}/png/bilinear256"])
             self.assertTrue(torch.equal(ours.permute(1, 2, 0).to(torch.uint8), theirs), path.stem)
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import tempfile
 import unittest
 import warnings
@@ -15,7 +16,7 @@ try:
     from torch.nn import functional as F
 
     from zoo_golden.__main__ import run
-    from zoo_golden.networks import OneType, StillFunctions, still
+    from zoo_golden.networks import OneType, StillFunctions, exact_buffers, still
     from zoo_golden.port import constant, parse, trace_network, training, without_loss
     from zoo_golden.trace import TraceError, batch_sizes, trace
 except ModuleNotFoundError as missing:
@@ -39,6 +40,19 @@ def two_images(num_classes: int) -> nn.Module:
             return x + y
 
     return Network()
+
+
+class Angles(nn.Module):
+    """Multiplies by cosines of angles that grow with the position."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rates", 1.0 / 10000.0 ** (torch.arange(0, 4, dtype=torch.int64).to(torch.float32) / 4))
+
+    def forward(self, x):
+        rates = self.rates.to(x.device)
+        positions = torch.arange(x.shape[1], device=x.device)
+        return x * (positions[:, None].float() * rates).cos().to(x.dtype)
 
 
 def functions(call: dict) -> list[str]:
@@ -136,6 +150,23 @@ class Calls(unittest.TestCase):
             self.assertEqual(narrow.float().dtype, torch.float32)
         with OneType(torch.float32):
             self.assertEqual(narrow.to(torch.float32).dtype, torch.float32)
+
+    def test_tables_of_angles_are_constants_in_f64(self):
+        network = Angles()
+        exact = exact_buffers(network, Angles)
+        rate = 10000.0 ** (-1 / 4)
+        self.assertEqual(exact["rates"].dtype, torch.float64)
+        self.assertAlmostEqual(exact["rates"][1].item(), rate, delta=1e-16)
+        self.assertNotAlmostEqual(network.rates[1].item(), rate, delta=1e-12)
+        with torch.device("meta"):
+            without_numbers = Angles()
+        x = torch.empty(61, 7, 4, device="meta")
+        forward = lambda network, inputs: network(*inputs.values())
+        document = trace(without_numbers, {"x": x}, forward, name="a", classes=2, buffers=exact)
+        self.assertEqual(functions(document["root"]), ["mul"])
+        (table,) = (document["constants"][call["args"][1]["constant"]] for call in document["root"]["body"])
+        self.assertEqual((table["shape"], table["dtype"]), ([7, 4], "float32"))
+        self.assertAlmostEqual(float(table["values"].split()[-3]), math.cos(6 * rate), delta=1e-15)
 
     def test_torchvisions_resnet_is_traced_without_moving_it(self):
         network = torchvision.models.resnet18(num_classes=10)

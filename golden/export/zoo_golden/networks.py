@@ -98,8 +98,11 @@ class OneType(TorchFunctionMode):
             return function(*args, **kwargs)
         first = args[0] if args else kwargs.get("input")
         name = getattr(function, "__name__", "")
-        if name == "float" and isinstance(first, torch.Tensor):
-            return first.to(self.dtype)
+        if isinstance(first, torch.Tensor):
+            if first.is_floating_point() and first.dtype is not self.dtype:
+                return function(*args, **kwargs)
+            if name == "float":
+                return first.to(self.dtype)
 
         def kept(value):
             if isinstance(value, torch.Tensor):
