@@ -90,7 +90,7 @@ impl Turned {
             View::Reshape(ref to) => {
                 let is_whole = to.iter().product::<usize>() == self.shape.iter().product::<usize>();
                 let keeps = is_whole && to.get(..first) == self.shape.get(..first);
-                return keeps.then(|| Self { shape, ..self });
+                return keeps.then_some(Self { shape, ..self });
             }
             View::Select(axis, index) => (axis, index, 1, 1),
             View::Slice(axis, from, size) => (axis, from, size, 1),
