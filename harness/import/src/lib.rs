@@ -35,6 +35,7 @@ mod joins;
 mod layers;
 mod layout;
 mod maps;
+mod masks;
 mod modes;
 mod offsets;
 mod operation;

@@ -9,19 +9,14 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::{Computed, LENGTHS};
-use crate::functions::{CHOICE, PRODUCTS};
+use crate::functions::PRODUCTS;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
-use crate::trace::{Argument, Call, ModuleCall, Trace};
+use crate::trace::Argument;
 use crate::turned::{TURNED, Turned};
 use crate::view::{View, simplified};
 use crate::word::{Setting, Word};
-
-/// What is added at most to scores that are not seen: in f64, their weight is exactly 0 unless they are larger than
-/// those that are seen by more than 9254, and then no mask of this network hides anything. What is larger, as -100, is a
-/// part of the score.
-const UNSEEN: f64 = -1e4;
 
 /// Most tokens of a window with a bias of relative positions.
 pub(crate) const MOST_TOKENS: usize = 4096;
@@ -37,7 +32,7 @@ pub(crate) enum Bias {
 
 /// Queries and keys are divided by their lengths.
 #[derive(Clone, Debug, PartialEq)]
-enum Cosine {
+pub(crate) enum Cosine {
     /// Their products are not multiplied yet.
     Plain,
     /// Multiplied by e^min(x, bound) of a parameter.
@@ -48,27 +43,27 @@ enum Cosine {
 #[derive(Clone, Debug)]
 pub(crate) struct Scores {
     /// Queries and keys, `[samples, heads, tokens, d]`.
-    queries: (Tensor, Vec<View>),
-    keys: (Tensor, Vec<View>),
+    pub queries: (Tensor, Vec<View>),
+    pub keys: (Tensor, Vec<View>),
     /// `[samples, heads, queries, keys]`.
     pub extents: [usize; 4],
     /// The same, samples perhaps as several axes.
     pub shape: Vec<usize>,
     pub scale: f64,
     /// Number of heads of keys.
-    shared: usize,
-    rotary: Option<Rotary>,
+    pub shared: usize,
+    pub rotary: Option<Rotary>,
     /// The factor of their hyperbolic tangent.
-    bounded: Option<f64>,
-    bias: Option<Bias>,
-    cosine: Option<Cosine>,
-    segments: bool,
+    pub bounded: Option<f64>,
+    pub bias: Option<Bias>,
+    pub cosine: Option<Cosine>,
+    pub segments: bool,
     pub causal: bool,
-    window: Option<usize>,
+    pub window: Option<usize>,
     /// The input that is 0 for keys that are not seen.
-    mask: Option<Tensor>,
+    pub mask: Option<Tensor>,
     /// What is added to scores that are not seen, if they have a weight.
-    masked: Option<f64>,
+    pub masked: Option<f64>,
     pub is_softmax: bool,
     pub dropout: f64,
 }
@@ -85,7 +80,7 @@ struct Heads {
 
 impl Scores {
     /// Whether there are keys that a query does not see.
-    fn is_masked(&self) -> bool {
+    pub fn is_masked(&self) -> bool {
         self.segments || self.causal || self.window.is_some()
     }
 
@@ -102,26 +97,6 @@ impl Scores {
 pub(crate) fn is_usual(scale: f64, width: usize) -> bool {
     let usual = 1.0 / (width as f64).sqrt();
     (scale - usual).abs() <= 4.0 * f64::EPSILON * usual
-}
-
-/// What a mask adds to scores that are not seen, if that leaves them a weight; `None` if it is no mask.
-fn masked(mask: &Constant) -> Option<Option<f64>> {
-    let mut hidden = mask.values().filter(|value| *value != 0.0);
-    match hidden.next() {
-        None => Some(None),
-        Some(first) if first <= UNSEEN => hidden.all(|value| value <= UNSEEN).then_some(None),
-        Some(first) if first < 0.0 => hidden.all(|value| value == first).then_some(Some(first)),
-        Some(_) => None,
-    }
-}
-
-/// What the first mask of a network leaves of scores that are not seen.
-pub(crate) fn first_masked(trace: &Trace, call: &ModuleCall) -> Option<f64> {
-    call.body.iter().find_map(|inner| match inner {
-        Call::Module(inner) => first_masked(trace, inner),
-        Call::Function(inner) if inner.name().contains("add") => masked(trace.constant(inner.args.get(1)?)?).flatten(),
-        Call::Function(_) => None,
-    })
 }
 
 /// Whether views make `[heads, query, key]` of rows for each query and key.
@@ -145,7 +120,7 @@ impl Reader<'_> {
         Some((**scores).clone())
     }
 
-    fn becomes(&mut self, at: &mut At<'_>, scores: Scores) -> Result<(), Refusal> {
+    pub(crate) fn becomes(&mut self, at: &mut At<'_>, scores: Scores) -> Result<(), Refusal> {
         self.is(at.made()?.value, Seen::Scores(Box::new(scores)));
         Ok(())
     }
@@ -384,198 +359,6 @@ impl Reader<'_> {
             return Err(at.refuse("there are two biases, or one after softmax", SCORES));
         }
         self.becomes(at, Scores { bias: Some(bias), ..scores })
-    }
-
-    /// Scores with a mask that is 0 for keys that a query sees.
-    pub(crate) fn mask_of_scores(&mut self, at: &mut At<'_>, scores: Scores, mask: &Constant) -> Result<(), Refusal> {
-        let scores = self.with_mask(at, scores, mask)?;
-        self.becomes(at, scores)
-    }
-
-    /// The same as a value.
-    pub(crate) fn with_mask(&self, at: &At<'_>, scores: Scores, mask: &Constant) -> Result<Scores, Refusal> {
-        if scores.is_softmax {
-            return Err(at.refuse("a constant is added to weights, after softmax", SCORES));
-        }
-        let [_, _, t, s] = scores.extents;
-        let Some(masked) = masked(mask) else {
-            return Err(at.refuse(
-                "it adds a constant to scores that is neither 0 nor the same negative number throughout",
-                "masks are 0 for tokens that are seen; `dot_product_attention` has `masked` for what others get",
-            ));
-        };
-        if scores.is_masked() && scores.masked.or(masked).is_some() {
-            return Err(at.refuse("scores have two masks", "`dot_product_attention` has one number for `masked`"));
-        }
-        let matrices = match &mask.shape[..] {
-            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] => before.iter().product::<usize>(),
-            [rows, columns] if [*rows, *columns] == [t, s] => 1,
-            _ => {
-                let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
-                return Err(at.refuse(what, "masks are matrices of queries and keys"));
-            }
-        };
-        // The same for all samples.
-        let values: Vec<f64> = mask.values().collect();
-        let size = (t * s).max(1);
-        let first = values.get(..size).unwrap_or_default();
-        let matrices = if values.chunks(size).all(|matrix| matrix == first) { 1 } else { matrices };
-        // By window, query and key, whether it is seen.
-        let all = |seen: &dyn Fn(usize, usize, usize) -> bool| {
-            let places =
-                (0..matrices).flat_map(|n| (0..t).flat_map(move |query| (0..s).map(move |key| [n, query, key])));
-            values.iter().zip(places).all(|(value, [n, query, key])| (*value == 0.0) == seen(n, query, key))
-        };
-        // Windows are the axis before the heads.
-        let beside = scores.shape.len() == 5 && scores.shape[1] == matrices && t == s;
-        let is_own = |windows: &&Windows| beside && windows.counts() == [matrices, t];
-        let parts = self.windows(scores.queries.0).filter(is_own).map(Windows::segments);
-        let windows = || {
-            let one = first.iter().rev().take(s).filter(|value| **value == 0.0).count();
-            (matrices == 1 && t == s && one > 0).then_some(one)
-        };
-        Ok(match parts {
-            _ if all(&|_, _, _| true) => scores,
-            Some(parts) if all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
-                Scores { segments: true, masked, ..scores }
-            }
-            _ if matrices == 1 && t == s && all(&|_, query, key| key <= query) => {
-                Scores { causal: true, masked, ..scores }
-            }
-            _ => match windows() {
-                Some(window) if all(&|_, query, key| key <= query && query - key < window) => {
-                    Scores { causal: true, window: Some(window), masked, ..scores }
-                }
-                Some(window) if all(&|_, query, key| query.abs_diff(key) < window) => {
-                    Scores { window: Some(window), masked, ..scores }
-                }
-                _ => {
-                    return Err(at.refuse(
-                        "its mask is neither causal, nor a sliding window, nor that of shifted windows",
-                        "`dot_product_attention` has `causal`, `window`, `segments`, and a `mask` for padding tokens",
-                    ));
-                }
-            },
-        })
-    }
-
-    /// Scores with a number in place of those that a constant marks: a mask, if the number is so small that no weight
-    /// is left.
-    pub(crate) fn fill_of_scores(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let scores = self.scores(at.input());
-        let mask = at.argument(1, &["mask"]).and_then(|mask| self.trace.constant(mask)).cloned();
-        let value = at.argument(2, &["value"]).and_then(|value| match value {
-            Argument::Other(text) if text == "-inf" => Some(f64::NEG_INFINITY),
-            other => other.number(),
-        });
-        match (scores, mask, value) {
-            (Some(scores), Some(mask), Some(value)) if value <= UNSEEN => {
-                self.mask_of_scores(at, scores, &mask.filled(value))
-            }
-            (Some(_), Some(_), Some(value)) => Err(at.refuse(
-                format!("scores that are not seen are {value}, which leaves them a weight"),
-                "masked scores get -inf, or a number of at most -10000",
-            )),
-            _ => Err(at.refuse("it replaces numbers that a tensor marks", CHOICE)),
-        }
-    }
-
-    /// A learned bias plus a constant mask. `None` if the operands are others.
-    pub(crate) fn biased_mask(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
-        let operands = [at.input(), at.argument(1, &["other"])];
-        let mask = |argument: Option<&Argument>| self.trace.constant(argument?).cloned();
-        let bias = |argument| match (self.given(argument), self.computed(argument)) {
-            (Some(Seen::Picked(rows)), _) => Some(Bias::Rows(rows.clone())),
-            (_, Some(Computed::Offsets(offsets))) => Some(Bias::Offsets(offsets.clone())),
-            _ => None,
-        };
-        let [first, second] = operands;
-        match mask(first).zip(bias(second)).or_else(|| mask(second).zip(bias(first))) {
-            Some((mask, bias)) => self.is_computed(at, Computed::Biased(bias, mask)).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Scores with a mask of an input, constants, or both.
-    pub(crate) fn with_any_mask(&mut self, at: &At<'_>, scores: Scores, mask: &Argument) -> Result<Scores, Refusal> {
-        let unknown = at.refuse(
-            "its mask depends on inputs or parameters",
-            "`dot_product_attention` has `causal`, `window`, and a `mask` for padding tokens",
-        );
-        match (self.trace.constant(mask).map(Constant::added), self.computed(Some(mask))) {
-            (Some(mask), _) => self.with_mask(at, scores, &mask),
-            (None, Some(Computed::Biased(bias, mask))) if scores.bias.is_none() => {
-                let (bias, mask) = (bias.clone(), mask.clone());
-                self.with_mask(at, Scores { bias: Some(bias), ..scores }, &mask)
-            }
-            (None, Some(Computed::Seen(of) | Computed::Hides(of))) if scores.mask.is_none() => {
-                let mask = Some(*of);
-                self.unwritten.get_or_insert(unknown);
-                Ok(Scores { mask, ..scores })
-            }
-            _ => Err(unknown),
-        }
-    }
-
-    /// Whether an input is not 0. `None` if something else is compared.
-    pub(crate) fn compared(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let (input, other) = (at.input(), at.argument(1, &["other"]));
-        let of = match self.given(input) {
-            Some(Seen::Of(tensor, views)) if views.is_empty() => Some(*tensor),
-            _ => None,
-        };
-        let of = of.filter(|tensor| self.trace.inputs.values().any(|made| made.value == *tensor));
-        match (of, other.and_then(|other| self.one_number(other))) {
-            (Some(tensor), Some(0.0)) => self.is_computed(at, Computed::Seen(tensor)),
-            _ => Err(at.refuse("it compares numbers", CHOICE)),
-        }
-    }
-
-    /// What is seen by two masks, of which one is a constant that hides nothing.
-    pub(crate) fn both_seen(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let operands = [at.input(), at.argument(1, &["other"])];
-        let all = |argument: Option<&Argument>| {
-            argument
-                .and_then(|one| self.trace.constant(one))
-                .is_some_and(|mask| mask.values().all(|value| value == 1.0))
-        };
-        let seen = |argument| match self.computed(argument) {
-            Some(Computed::Seen(of)) => Some(*of),
-            _ => None,
-        };
-        match operands.map(seen) {
-            [Some(of), None] if all(operands[1]) => self.is_computed(at, Computed::Seen(of)),
-            [None, Some(of)] if all(operands[0]) => self.is_computed(at, Computed::Seen(of)),
-            _ => Err(at.refuse("it combines masks", "`dot_product_attention` has `causal` beside a `mask`")),
-        }
-    }
-
-    /// Scores where a constant is not 0, and a small number elsewhere.
-    pub(crate) fn chosen(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        if let Some(Computed::Seen(of)) = self.computed(at.argument(0, &["condition"])) {
-            let of = *of;
-            let mut value = |place, names: &[&str]| match at.argument(place, names)? {
-                Argument::Other(text) if text == "-inf" => Some(f64::NEG_INFINITY),
-                other => self.one_number(other),
-            };
-            return match (value(1, &["input", "self"]), value(2, &["other"])) {
-                (Some(0.0), Some(hidden)) if hidden <= UNSEEN => self.is_computed(at, Computed::Hides(of)),
-                _ => Err(at.refuse("it chooses between two tensors by a third", CHOICE)),
-            };
-        }
-        let (condition, first) = (at.argument(0, &["condition"]), at.argument(1, &["input", "self"]));
-        let other = at.argument(2, &["other"]);
-        let value = other.and_then(|other| self.one_number(other));
-        match (self.scores(first), condition.and_then(|condition| self.trace.constant(condition)).cloned(), value) {
-            (Some(scores), Some(seen), Some(value)) if value <= UNSEEN => {
-                self.mask_of_scores(at, scores, &seen.as_bool().added())
-            }
-            (Some(_), Some(_), Some(value)) => Err(at.refuse(
-                format!("scores that are not seen are {value}, which leaves them a weight"),
-                "masked scores get -inf, or a number of at most -10000",
-            )),
-            _ => Err(at.refuse("it chooses between two tensors by a third", CHOICE)),
-        }
     }
 
     /// The weights of an attention with its values: the whole attention.

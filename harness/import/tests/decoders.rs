@@ -124,7 +124,7 @@ fn turned(network: &mut Network, x: &Value, heads: usize, form: Form, angles: &[
             let table = |of: fn(f64) -> f64| angles.iter().flatten().map(move |angle| of(*angle));
             let cos = network.constant(&[TOKENS, pairs], table(f64::cos));
             let sin = network.constant(&[TOKENS, pairs], table(f64::sin));
-            let mut product =
+            let product =
                 |network: &mut Network, a: &Value, b: &Value| network.call("torch.Tensor.mul", json!([a, b]), &half);
             let [a, b] = [product(network, &first, &cos), product(network, &second, &sin)];
             let [c, d] = [product(network, &second, &cos), product(network, &first, &sin)];
@@ -186,7 +186,7 @@ fn a_part_of_a_head_may_be_turned() {
     let [q, k, v] = ["q", "k", "v"].map(|name| network.heads(name, HEADS));
     let table = angles(&Rotary::default(), 2);
     let [q, k] = [q, k].map(|x| {
-        let mut part = |network: &mut Network, slice: Value| {
+        let part = |network: &mut Network, slice: Value| {
             let shape = [BATCH, HEADS, TOKENS, 4];
             network.call("torch.Tensor.__getitem__", json!([x, [{"ellipsis": null}, {"slice": slice}]]), &shape)
         };
