@@ -47,7 +47,7 @@ class Angles(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("rates", 1.0 / 10000.0 ** (torch.arange(0, 4, dtype=torch.int64).to(torch.float32) / 4))
+        self.register_buffer("rates", 1.0 / 10000.0 ** (torch.arange(0, 4, dtype=torch.int64).to(torch.float32) / 4), persistent=False)
 
     def forward(self, x):
         rates = self.rates.to(x.device)
@@ -158,6 +158,8 @@ class Calls(unittest.TestCase):
         self.assertEqual(exact["rates"].dtype, torch.float64)
         self.assertAlmostEqual(exact["rates"][1].item(), rate, delta=1e-16)
         self.assertNotAlmostEqual(network.rates[1].item(), rate, delta=1e-12)
+        network.register_buffer("rates", network.rates)
+        self.assertEqual(exact_buffers(network, Angles), {})
         with torch.device("meta"):
             without_numbers = Angles()
         x = torch.empty(61, 7, 4, device="meta")

@@ -72,9 +72,6 @@ class StillFunctions(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-_STATISTICS = ("running_mean", "running_var")
-
-
 class OneType(TorchFunctionMode):
     """Lets a network whose numbers are of this type make none of f32, which the network takes for the type of its numbers: `.float()`,
     `.to(torch.float32)`, `softmax(..., dtype=torch.float32)`, `torch.arange(8.0)` round nothing, as in a network of f32 throughout."""
@@ -117,9 +114,10 @@ class OneType(TorchFunctionMode):
 def exact_buffers(network: nn.Module, make: Callable[[], nn.Module]) -> dict[str, torch.Tensor]:
     """Constant buffers in f64, as tables of angles, where the network computes them from its settings: not rounded to f32 on the way.
 
-    make: makes the network again.
+    Those of the state_dict are as they are stored, in f32. make: makes the network again.
     """
-    tables = {key: buffer for key, buffer in network.named_buffers() if buffer.dtype is torch.float32 and not key.endswith(_STATISTICS)}
+    stored = network.state_dict()
+    tables = {key: buffer for key, buffer in network.named_buffers() if buffer.dtype is torch.float32 and key not in stored}
     if not tables:
         return {}
     with OneType(torch.float64):
