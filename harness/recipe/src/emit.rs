@@ -1,7 +1,7 @@
 //! Programs for other frameworks: a network as PyTorch, or as MindSpore.
 //!
-//! [`walk`] walks through the resolved network as it is built; what it writes is a program of [`crate::python`]. Layers
-//! write themselves in PyTorch's words; [`crate::python::mindspore`] has those of MindSpore.
+//! `walk` walks through the resolved network as it is built; what it writes is a program of `crate::python`. Layers
+//! write themselves in PyTorch's words; `crate::python::mindspore` has those of MindSpore.
 
 mod mindspore;
 mod train;
