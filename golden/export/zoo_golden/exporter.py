@@ -331,7 +331,7 @@ def _is_empty(module: nn.Module) -> bool:
 
 
 class _AttentionWeights(TorchFunctionMode):
-    """Knows the weights of attentions: what softmax makes of products, `[.., queries, keys]`, and dropout of that."""
+    """Knows the weights of attentions: what softmax makes of rows of products, `[.., queries, keys]`, and dropout of that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -344,8 +344,11 @@ class _AttentionWeights(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
         first = args[0] if args else (kwargs or {}).get("input")
-        made_of_weights = name in _OF_WEIGHTS and isinstance(first, torch.Tensor) and first in self
-        if isinstance(result, torch.Tensor) and (name == "softmax" and result.dim() > 3 or made_of_weights):
+        if not isinstance(result, torch.Tensor) or not isinstance(first, torch.Tensor):
+            return result
+        axis = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
+        of_products = name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
+        if of_products or name in _OF_WEIGHTS and first in self:
             self.known.append(result)
         return result
 

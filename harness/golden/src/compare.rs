@@ -155,16 +155,19 @@ pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
     }
 }
 
-/// Whether shapes are equal, apart from leading axes of one element, and from samples and tokens that are one axis in
-/// the reference. Frameworks add the former to values that are equal for all samples: transformers' positions are `[1, T,
-/// E]`; its OPT gives dense layers `[N*T, E]`.
+/// Whether shapes are equal, apart from leading axes of one element. Frameworks add them to values that are equal for
+/// all samples: transformers' positions are `[1, T, E]`.
 pub fn same_shape(found: &[usize], truth: &[usize]) -> bool {
     let shared = |shape: &[usize]| shape.iter().copied().skip_while(|extent| *extent == 1).collect::<Vec<_>>();
-    let rows = |shape: &[usize]| match shape {
-        [n, t, rest @ ..] if !rest.is_empty() => [&[n * t], rest].concat(),
-        _ => shape.to_vec(),
-    };
-    shared(found) == shared(truth) || rows(found) == truth
+    shared(found) == shared(truth)
+}
+
+/// Whether the reference has samples and tokens as one axis: transformers' OPT gives dense layers `[N*T, E]`.
+pub fn joins_rows(found: &[usize], truth: &[usize]) -> bool {
+    match (found, truth) {
+        ([n, t, rest @ ..], [rows, others @ ..]) => !rest.is_empty() && n * t == *rows && rest == others,
+        _ => false,
+    }
 }
 
 /// Distance of a tensor from its reference values: samples, and mean, deviation, norm and largest magnitude over all
@@ -228,6 +231,13 @@ mod tests {
         let measured = Measured { shape: vec![found.len()], stats: Stats::of(found), samples: found.to_vec() };
         let samples = Samples { positions: (0..truth.len()).collect(), values: truth };
         compare(&measured, &facts(truth), &samples, precision)
+    }
+
+    #[test]
+    fn samples_and_tokens_may_be_one_axis_and_nothing_else() {
+        assert!(same_shape(&[3, 4], &[1, 3, 4]) && !same_shape(&[2, 3, 4], &[6, 4]));
+        assert!(joins_rows(&[2, 3, 4], &[6, 4]));
+        assert!(!joins_rows(&[2, 3, 4], &[2, 12]) && !joins_rows(&[2, 3], &[6]) && !joins_rows(&[2, 3, 4], &[5, 4]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const GELU_TANH: &str = "0.5 * x * (tanh(0.7978845608028654 * (x + 0.044715 * x^
 
 /// Most operations of a module that become one formula, and most characters of the formula of each.
 const MOST_OPERATIONS: usize = 256;
-const MOST_TEXT: usize = 4096;
+pub(crate) const MOST_TEXT: usize = 4096;
 
 /// Replaces the operations of a module by one formula, if they are functions of each element of its only input and some
 /// of them have several operands, which would need taps.

@@ -16,9 +16,6 @@ use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
 
-/// Longest axis over which a sum is written term by term.
-const MOST_TERMS: usize = 2;
-
 pub(crate) const POSITIONS: &str = "`positions` adds to each token the row of its position";
 
 /// The two operands of a function.
@@ -297,7 +294,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The sum over a short axis, written as several sums.
+    /// A sum over axes; over an axis of two elements, the sum of two tensors.
     pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
         let Some(mut shape) = input.and_then(|input| self.shape(input.value()?)) else {
@@ -308,19 +305,14 @@ impl Reader<'_> {
             Some(axis) => axis.int(),
             None => None,
         };
-        let axis =
-            axis.and_then(|axis| wrapped(axis, shape.len())).filter(|axis| (2..=MOST_TERMS).contains(&shape[*axis]));
+        let axis = axis.and_then(|axis| wrapped(axis, shape.len())).filter(|axis| shape[*axis] == 2);
         let Some(axis) = axis else { return self.folded(at, "row_sum") };
         let keeps_axis = at.flag(2, "keepdim", false)?;
-        let terms = shape.remove(axis);
-        let mut sum = self.operand_viewed(at, input, &[View::Select(axis, 0)])?;
-        for index in 1..terms - 1 {
-            let term = self.operand_viewed(at, input, &[View::Select(axis, index)])?;
-            sum = self.inner(at, What::Add, vec![sum, term], shape.clone());
-        }
-        let last = self.operand_viewed(at, input, &[View::Select(axis, terms - 1)])?;
+        shape.remove(axis);
+        let first = self.operand_viewed(at, input, &[View::Select(axis, 0)])?;
+        let second = self.operand_viewed(at, input, &[View::Select(axis, 1)])?;
         let views = if keeps_axis { vec![View::Reshape(at.made()?.shape.clone())] } else { Vec::new() };
-        self.gives_viewed(at, What::Add, vec![sum, last], None, shape, views)
+        self.gives_viewed(at, What::Add, vec![first, second], None, shape, views)
     }
 
     /// Stacks tensors along a new axis: they are concatenated along the next axis, which is then split.

@@ -2,13 +2,12 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
-use zoo_recipe::schema::BnInit;
-use zoo_recipe::schema::Size;
+use zoo_recipe::schema::{BnInit, Size};
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::cosine::Computed;
-use crate::formula::{Binds, put, within};
+use crate::formula::{Binds, MOST_TEXT, put, within};
 use crate::operation::{Operation, Tensor, Unit, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
@@ -77,27 +76,41 @@ impl Reader<'_> {
         }
     }
 
-    /// The formula of a tensor, and of what: of itself, unless a formula gives it.
-    fn formula_of(&self, at: &At<'_>, tensor: Tensor) -> (Tensor, String) {
-        let own = (tensor, "x".to_owned());
+    /// The operand and the formula of a tensor, if a formula gives it.
+    fn made_by(&self, at: &At<'_>, tensor: Tensor) -> Option<(Tensor, String)> {
         let made = at.units.iter().rev().find_map(|unit| match unit {
             Unit::Operation(operation) if operation.result == tensor && operation.name.is_none() => Some(operation),
             Unit::Operation(_) | Unit::Module(_) => None,
-        });
-        let (of, text) = match made.map(|made| (&made.what, &made.operands[..])) {
-            Some((What::Mul, [a, b])) if a == b => (*a, "x^2".to_owned()),
-            Some((What::Layer(word), [x])) if word.tag == "map" => {
-                match word.settings.get("").map(|entry| &entry.value) {
-                    Some(Setting::Text(text)) => (*x, text.clone()),
-                    _ => return own,
-                }
+        })?;
+        match (&made.what, &made.operands[..]) {
+            (What::Mul, [a, b]) if a == b => Some((*a, "x^2".to_owned())),
+            (What::Layer(word), [x]) if word.tag == "map" => match &word.settings.get("")?.value {
+                Setting::Text(text) => Some((*x, text.clone())),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The formula of a tensor, and of what: of itself, unless a formula gives it. What is computed with numbers of rows
+    /// before is part of it.
+    fn formula_of(&self, at: &At<'_>, tensor: Tensor) -> (Tensor, String) {
+        let Some((mut of, mut text)) = self.made_by(at, tensor) else { return (tensor, "x".to_owned()) };
+        while let Some((inner, before)) = self.made_by(at, of).filter(|(_, before)| before.contains("row_")) {
+            let longer = put(&text, &before);
+            if longer.len() > MOST_TEXT {
+                break;
             }
-            _ => return own,
-        };
-        // What is computed with numbers of rows is part of the same formula.
-        match self.formula_of(at, of) {
-            (inner, before) if before.contains("row_") => (inner, put(&text, &before)),
-            _ => (of, text),
+            (of, text) = (inner, longer);
+        }
+        (of, text)
+    }
+
+    /// A formula that a recipe can have.
+    fn written(at: &At<'_>, text: String) -> Result<String, Refusal> {
+        match text.len() <= MOST_TEXT && zoo_graph::formula::parse(&text, &["x"], 1).is_ok() {
+            true => Ok(text),
+            false => Err(at.refuse("its formula is too long", "break it up: a module in between gives a tensor")),
         }
     }
 
@@ -123,7 +136,8 @@ impl Reader<'_> {
         if axes == [rank - 1] && keeps_axes {
             let x = self.operand(at, input)?;
             let (of, text) = self.formula_of(at, x);
-            return self.is_computed(at, Computed::Row(Row { of, text: format!("{function}({text})") }));
+            let text = Self::written(at, format!("{function}({text})"))?;
+            return self.is_computed(at, Computed::Row(Row { of, text }));
         }
         let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();
         let size: usize = axes.iter().map(|axis| shape[*axis]).product();
@@ -162,7 +176,7 @@ impl Reader<'_> {
     /// A formula of a number for each row. `None` if the operand is none.
     pub(crate) fn formula_of_row(&mut self, at: &mut At<'_>, formula: &str) -> Result<Option<()>, Refusal> {
         let Some(row) = self.row(at.input()) else { return Ok(None) };
-        let text = put(formula, &row.text);
+        let text = Self::written(at, put(formula, &row.text))?;
         self.is_computed(at, Computed::Row(Row { text, ..row })).map(Some)
     }
 
@@ -193,7 +207,7 @@ impl Reader<'_> {
             }
             ([Some(_), Some(_)], _) => return Err(at.refuse("it combines numbers of rows of two tensors", ROWS)),
         };
-        let text = join.text(&a, &b);
+        let text = Self::written(at, join.text(&a, &b))?;
         match is_row {
             true => self.is_computed(at, Computed::Row(Row { of, text })).map(Some),
             false => self.gives(at, What::Layer(Word::formula(text)), vec![of], None).map(Some),
@@ -221,14 +235,19 @@ impl Reader<'_> {
         (self.push(units, what, vec![row.of], shape, at), vec![View::Slice(last, 0, 1)])
     }
 
-    /// A parameter plus a number. `None` if the operands are others.
-    pub(crate) fn shifted(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
-        let (first, second) = (at.input(), at.argument(1, &["other"]));
-        let name = |argument: Option<&Argument>| match (argument?, self.given(argument)) {
+    /// The parameter that an argument is, in its own shape.
+    fn whole_parameter(&self, argument: Option<&Argument>) -> Option<String> {
+        match (argument?, self.given(argument)) {
             (Argument::Parameter(name), _) => Some(name.clone()),
             (_, Some(Seen::Reshaped(name, shape))) if shape == self.trace.shape(name) => Some(name.clone()),
             _ => None,
-        };
+        }
+    }
+
+    /// A parameter plus a number. `None` if the operands are others.
+    pub(crate) fn shifted(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
+        let (first, second) = (at.input(), at.argument(1, &["other"]));
+        let name = |argument| self.whole_parameter(argument);
         let value = |argument: Option<&Argument>| argument.and_then(Argument::number);
         match (name(first).zip(value(second))).or_else(|| name(second).zip(value(first))) {
             Some((name, by)) => self.is_computed(at, Computed::Shifted(name, by)).map(Some),
@@ -239,14 +258,9 @@ impl Reader<'_> {
     /// A normalisation whose scale is a parameter, perhaps plus a number. `None` if the operands are others.
     pub(crate) fn scaled_norm(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
         let (first, second) = (at.input(), at.argument(1, &["other"]));
-        let scale = |argument: Option<&Argument>| match (argument?, self.given(argument)) {
-            (Argument::Parameter(name), _) => Some((name.clone(), 0.0)),
-            (_, Some(Seen::Reshaped(name, shape))) if shape == self.trace.shape(name) => Some((name.clone(), 0.0)),
-            (_, Some(Seen::Computed(computed))) => match &**computed {
-                Computed::Shifted(name, by) => Some((name.clone(), *by)),
-                _ => None,
-            },
-            _ => None,
+        let scale = |argument| match self.computed(argument) {
+            Some(Computed::Shifted(name, by)) => Some((name.clone(), *by)),
+            _ => self.whole_parameter(argument).map(|name| (name, 0.0)),
         };
         let (x, (name, offset)) = match (scale(first), scale(second)) {
             (Some(scale), None) => (second, scale),

@@ -299,3 +299,24 @@ fn numbers_of_rows_are_tensors_too() {
     let text = network.imported(&y).unwrap();
     assert!(text.contains("- map: \"row_sum(x)\""), "{text}");
 }
+
+#[test]
+fn long_formulas_are_refused_and_long_chains_end() {
+    let rows = [BATCH, TOKENS, 1];
+    let mut network = Network::new();
+    let x = network.x.clone();
+    // Each sum doubles the formula.
+    let mut y = network.call("torch.Tensor.mean", json!([x, -1, true]), &rows);
+    for _ in 0..40 {
+        y = network.call("torch.Tensor.add", json!([y, y]), &rows);
+    }
+    assert!(matches!(network.imported(&y), Err(ImportError::Refused(refusal)) if refusal.what.contains("too long")));
+    let mut network = Network::new();
+    let mut y = network.x.clone();
+    for _ in 0..5_000 {
+        y = network.call("torch.Tensor.add", json!([y, 1.0]), &[BATCH, TOKENS, HEADS * WIDTH]);
+    }
+    let y = network.call("torch.Tensor.mean", json!([y, -1, true]), &rows);
+    let y = network.call("torch.Tensor.squeeze", json!([y, -1]), &[BATCH, TOKENS]);
+    assert!(network.imported(&y).is_ok());
+}
