@@ -260,7 +260,14 @@ impl Predictions {
         }
         if read.is_empty() {
             let names: Vec<String> = results(&graph).into_iter().map(|(name, _)| format!("{name}.npy")).collect();
-            return Err(CheckpointError::unusable(folder, format!("there is no {}", names.join(" or "))).into());
+            return Err(CheckpointError::unusable(
+                folder,
+                format!(
+                    "there is no {}; a program of `zoo emit` writes it into `predictions` of its --out",
+                    names.join(" or ")
+                ),
+            )
+            .into());
         }
         Ok(Self { folder: folder.to_owned(), graph, batch, outputs: read, done: 0 })
     }

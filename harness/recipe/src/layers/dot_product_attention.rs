@@ -48,7 +48,7 @@ zoo_settings::settings! {
         #[schemars(range(min = 0))]
         pub scale?: f64,
         /// Bounds scores: `softcap * tanh(score / softcap)` (Gemma 2).
-        #[schemars(range(min = 0))]
+        #[schemars(extend("exclusiveMinimum" = 0))]
         pub softcap?: f64,
         /// What is added to the scores of tokens that a token does not see: -100 in torchvision's Swin Transformer. By
         /// default, their probability is 0, whatever their scores.
@@ -116,6 +116,10 @@ impl Word for DotProductAttention {
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         if self.cosine.is_some() && self.scale.is_some() {
             at.error("scale", "`cosine` is the factor of scores");
+            return None;
+        }
+        if let Some(message) = self.rotary.as_ref().and_then(Rotary::fault) {
+            at.error("rotary", message);
             return None;
         }
         if self.key.is_some() != self.value.is_some() {

@@ -1,5 +1,6 @@
 //! Rotary positions of attention.
 
+use std::cmp::Ordering;
 use std::f64::consts::TAU;
 
 use schemars::JsonSchema;
@@ -92,6 +93,22 @@ impl RotaryScaling {
 }
 
 impl Rotary {
+    /// What is wrong with the settings, if anything is.
+    pub(super) fn fault(&self) -> Option<&'static str> {
+        if self.width.is_some_and(|width| !width.0.is_multiple_of(2)) {
+            return Some("`width` must be even: channels are rotated in pairs");
+        }
+        match &self.scaling {
+            Some(RotaryScaling::Linear(factor)) if factor.is_nan() || *factor <= 0.0 => {
+                Some("`linear` must be larger than 0")
+            }
+            Some(RotaryScaling::Llama3(scaling)) if scaling.low.partial_cmp(&scaling.high) != Some(Ordering::Less) => {
+                Some("`low` must be smaller than `high`: between them, angles are interpolated")
+            }
+            Some(RotaryScaling::Linear(_) | RotaryScaling::Llama3(_)) | None => None,
+        }
+    }
+
     /// By how much each of so many pairs is rotated from one position to the next.
     pub fn rates(&self, pairs: usize) -> Vec<f64> {
         let rate = |pair: usize| self.base.powf(-(pair as f64) / pairs as f64);
@@ -277,5 +294,19 @@ mod tests {
         }
         let linear = Rotary { scaling: Some(RotaryScaling::Linear(4.0)), ..Rotary::default() };
         assert_eq!(linear.rates(2), [0.25, 0.0025]);
+        assert_eq!((rotary.fault(), linear.fault()), (None, None));
+    }
+
+    #[test]
+    fn settings_that_make_no_angles_are_faults() {
+        let same = Llama3Scaling { low: 4.0, ..Llama3Scaling::default() };
+        for (rotary, said) in [
+            (Rotary { width: Some(Size(5)), ..Rotary::default() }, "must be even"),
+            (Rotary { scaling: Some(RotaryScaling::Linear(0.0)), ..Rotary::default() }, "larger than 0"),
+            (Rotary { scaling: Some(RotaryScaling::Linear(f64::NAN)), ..Rotary::default() }, "larger than 0"),
+            (Rotary { scaling: Some(RotaryScaling::Llama3(same)), ..Rotary::default() }, "smaller than `high`"),
+        ] {
+            assert!(rotary.fault().is_some_and(|fault| fault.contains(said)), "{rotary:?}");
+        }
     }
 }

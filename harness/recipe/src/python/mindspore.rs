@@ -39,7 +39,7 @@ pub(super) fn parameter(name: &str, modules: &BTreeMap<String, String>) -> Strin
 
 /// Why something is refused.
 fn unwritten(name: &str) -> String {
-    format!("`{name}` is not written in MindSpore yet")
+    format!("`{name}` is not written in MindSpore yet; `--to pytorch` writes it")
 }
 
 /// Whether every cell has an attribute of this name (nn.Cell of MindSpore 2.10, without those with an underscore).
