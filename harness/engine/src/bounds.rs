@@ -31,7 +31,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 use zoo_graph::{
     Node, TensorType,
-    ops::{Normalisation, Product, Rounding},
+    ops::{Normalisation, Product, Rounding, Summed},
 };
 use zoo_kernels::{Isa, Level, Loops};
 
@@ -258,6 +258,9 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
             Product::ConvolutionInput(op) => conv::input_gradient(machine, op, ran, &found),
             Product::ConvolutionFilter(op) => conv::filter_gradient(machine, op, ran, &found),
             Product::Matrices(op) => product::matrices(machine, op, ran, &found),
+            Product::Groups(_) => return narrow_sums(types[0].shape[1], Summed::All, ran, &found),
+            // All tokens may choose the same expert, once each.
+            Product::GroupGradients(_) => return narrow_sums(types[2].shape[0], Summed::All, ran, &found),
         }
         .map_err(in_node),
         Rounding::Normalisation(which) => match which {
@@ -282,11 +285,7 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
                 |result: usize, element: usize, exact: f64| 2.0 * UNIT * exact.abs() + WIDE * of[result][element].abs();
             magnitudes::within(ran, &found, bound)
         }
-        Rounding::Narrow(terms, summed) => {
-            let of = magnitudes::of_sums(ran, summed)?;
-            let bound = |result: usize, element: usize, exact| narrow(terms, exact, of[result][element].abs());
-            magnitudes::within(ran, &found, bound)
-        }
+        Rounding::Narrow(terms, summed) => narrow_sums(terms, summed, ran, &found),
         Rounding::Softmax(op) => {
             let of = magnitudes::probabilities(op, ran)?;
             // The loss is a logarithm: the relative error of its argument is its absolute error.
@@ -322,6 +321,12 @@ fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelEr
         (sum, narrow(operands.len(), sum, magnitude))
     };
     Ok(farthest(0, found, of))
+}
+
+/// Sums in f32 of at most `terms` terms.
+fn narrow_sums(terms: usize, summed: Summed, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+    let of = magnitudes::of_sums(ran, summed)?;
+    magnitudes::within(ran, found, |result, element, exact| narrow(terms, exact, of[result][element].abs()))
 }
 
 /// The bound of a sum in f32 of `terms` terms, if no partial sum exceeds the sum of the magnitudes.

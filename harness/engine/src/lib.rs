@@ -33,6 +33,7 @@ mod fast;
 mod footprint;
 mod formula;
 mod memory;
+mod routing;
 mod run;
 mod step;
 

@@ -20,6 +20,7 @@ mod cumsum;
 mod executor;
 mod formula;
 mod gather;
+mod grouped;
 mod loss;
 mod lrn;
 mod mask_soft_margin;
@@ -28,7 +29,9 @@ mod max_pool;
 mod norm;
 mod patches;
 mod resize;
+mod routing;
 mod shape;
+mod top_k;
 mod transfer;
 
 pub(crate) use executor::Executor;
@@ -155,6 +158,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::ClipByGlobalNorm(op) => arithmetic::clip_by_global_norm::<T>(op, call.operands)?,
         Op::ClipByValue(op) => vec![arithmetic::clip_by_value::<T>(op, call.take()?)?],
+        Op::Combine(op) => vec![routing::combine::<T>(op, call.take()?)?],
+        Op::CombineGrad(_) => routing::combine_grad::<T>(call.take()?)?,
         Op::Concat(op) => vec![shape::concat(op, call.operands)?],
         Op::Conv2D(op) => {
             let (operands, bias) = call.take_with_optional()?;
@@ -165,12 +170,15 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Cumsum(op) => vec![cumsum::cumsum::<T>(op, call.take()?)?],
         Op::DepthwiseCorrelation(_) => vec![correlation::forward::<T>(call.take()?)?],
         Op::DepthwiseCorrelationGrad(op) => vec![correlation::grad::<T>(op, call.take()?)?],
+        Op::Dispatch(op) => vec![routing::dispatch::<T>(op, call.take()?)?],
         Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],
         Op::ExtractPatches(op) => vec![patches::forward::<T>(op, call.take()?)?],
         Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
         Op::Eye(op) => vec![arithmetic::eye::<T>(op)?],
         Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
         Op::Gather(op) => vec![gather::gather::<T>(op, call.operands)?],
+        Op::GroupedMatMul(op) => vec![grouped::product::<T>(op, call.take()?)?],
+        Op::GroupedMatMulWeights(op) => vec![grouped::weights::<T>(op, call.take()?)?],
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
@@ -198,6 +206,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
         Op::Split(op) => shape::split(op, call.take()?)?,
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
+        Op::TopK(op) => vec![top_k::top_k::<T>(op, call.take()?)?],
         Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
         Op::Transpose(op) => vec![shape::transpose(op, call.take()?)?],
         Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
@@ -213,7 +222,7 @@ pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
         Product::Convolution(conv) => conv::matrix_elements(conv, operands[0], results[0]),
         Product::ConvolutionInput(conv) => conv::matrix_elements(conv, results[0], operands[0]),
         Product::ConvolutionFilter(conv) => conv::matrix_elements(conv, operands[0], operands[1]),
-        Product::Matrices(_) => 0,
+        Product::Matrices(_) | Product::Groups(_) | Product::GroupGradients(_) => 0,
     };
     let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
     Bytes(values + matrix as u64 * operands[0].dtype.bytes().0)

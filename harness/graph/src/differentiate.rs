@@ -179,7 +179,7 @@ fn needs_gradient(graph: &Graph, trained: &[VariableId]) -> Vec<bool> {
         needs[graph.variable(id).value.0] = true;
     }
     for node in &graph.nodes {
-        if node.inputs.iter().any(|v| needs[v.0]) {
+        if !node.op.rules().stops_gradient() && node.inputs.iter().any(|v| needs[v.0]) {
             for v in &node.outputs {
                 needs[v.0] = graph.ty(*v).dtype.is_float();
             }

@@ -31,6 +31,7 @@ mod extract_patches;
 mod eye;
 mod fill;
 mod gather;
+mod grouped_matmul;
 mod l2_loss;
 mod loss_scale;
 mod lrn;
@@ -45,11 +46,13 @@ mod relu_grad;
 mod reshape;
 mod resize;
 mod rounding;
+mod routing;
 mod scale;
 mod scale_by;
 mod slice;
 mod softmax_cross_entropy;
 mod split;
+mod top_k;
 mod trans_data;
 mod transpose;
 mod update;
@@ -85,6 +88,7 @@ pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use eye::Eye;
 pub use fill::Fill;
 pub use gather::{Gather, Indices, ScatterAdd};
+pub use grouped_matmul::{GroupedMatMul, GroupedMatMulWeights};
 pub use l2_loss::L2Loss;
 pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};
@@ -100,11 +104,13 @@ pub use reshape::Reshape;
 pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
 use rounding::smallest_plane;
 pub use rounding::{Normalisation, Rounding, Summed};
+pub use routing::{Combine, CombineGrad, Dispatch};
 pub use scale::Scale;
 pub use scale_by::ScaleBy;
 pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use split::Split;
+pub use top_k::TopK;
 pub use trans_data::TransData;
 pub use transpose::Transpose;
 pub use update::{DecayTerm, Group, LongestStep, Update};
@@ -236,6 +242,11 @@ pub trait Operator {
         Err(grad.refuse(grad.operator()))
     }
 
+    /// Whether its results are constants of the step: no gradient passes, and differentiation adds nothing before it.
+    fn stops_gradient(&self) -> bool {
+        false
+    }
+
     /// The settings of parameter groups, for an [`Update::Optimizer`].
     fn group(&mut self) -> Option<&mut Group> {
         None
@@ -325,6 +336,8 @@ operators! {
     Cast: ["Cast"],
     ClipByGlobalNorm: ["ClipByGlobalNorm"],
     ClipByValue: ["ClipByValue"],
+    Combine: ["MoeFinalizeRouting"],
+    CombineGrad: ["MoeFinalizeRoutingGrad"],
     Concat: ["ConcatV2"],
     Conv2D: ["Conv2D", "Conv2DRelu", "Conv2DBNReduce"],
     Conv2DBackpropFilter: ["Conv2DBackpropFilter"],
@@ -332,6 +345,7 @@ operators! {
     Cumsum: ["Cumsum"],
     DepthwiseCorrelation: ["DepthwiseCorrelation"],
     DepthwiseCorrelationGrad: ["DepthwiseCorrelationGrad"],
+    Dispatch: ["MoeInitRouting"],
     Dropout: ["DropOutDoMask"],
     ExtractPatches: ["ExtractImagePatches"],
     ExtractPatchesGrad: ["ExtractImagePatchesGrad"],
@@ -339,6 +353,8 @@ operators! {
     Fill: ["Fill"],
     Gather: ["GatherV2"],
     GatherStatistics: ["BNGatherStatistics"],
+    GroupedMatMul: ["GroupedMatmul"],
+    GroupedMatMulWeights: ["GroupedMatmulGrad"],
     L2Loss: ["L2Loss"],
     LossScale: ["Mul"],
     Lrn: ["LRN"],
@@ -360,6 +376,7 @@ operators! {
     Slice: ["SliceD"],
     SoftmaxCrossEntropy: ["SoftmaxCrossEntropyWithLogits"],
     Split: ["SplitVD"],
+    TopK: ["TopKV2"],
     TransData: ["TransData"],
     Transpose: ["TransposeD"],
     WeightedSum: ["AccumulateNV2"],

@@ -7,7 +7,7 @@
 
 use crate::{device::Device, figure::Figure, units::Seconds};
 use zoo_graph::{
-    Graph, Node,
+    Graph, Node, TensorType,
     ops::{Product as Operation, Work},
 };
 
@@ -145,6 +145,17 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
                 }
             })
         }
+        // As if all groups had as many rows.
+        Operation::Groups(_) => {
+            let ([rows, k], experts) = (matrix(left)?, *right.shape.first()?);
+            let [_, n] = matrix(ty(&node.outputs[0]))?;
+            Some(groups(experts, made(up(rows.div_ceil(experts.max(1)), tm), up(n, tn), up(k, tk))))
+        }
+        Operation::GroupGradients(_) => {
+            let ([rows, k], [_, n]) = (matrix(left)?, matrix(right)?);
+            let experts = *ty(&node.outputs[0]).shape.first()?;
+            Some(groups(experts, made(up(k, tm), up(n, tn), up(rows.div_ceil(experts.max(1)), tk))))
+        }
         Operation::Matrices(op) => {
             let products = op.joined(left, right).ok()?;
             let count = products.count().max(1) as u64;
@@ -157,6 +168,18 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     }
 }
 
+/// Rows and columns of a matrix.
+fn matrix(ty: &TensorType) -> Option<[usize; 2]> {
+    ty.shape[..].try_into().ok()
+}
+
+/// One product for each expert, which reads its share of both operands.
+fn groups(experts: usize, one: Product) -> Product {
+    let count = experts.max(1) as u64;
+    let share = |bytes: u64| bytes.div_ceil(count);
+    Product { count, left_bytes: share(one.left_bytes), right_bytes: share(one.right_bytes), ..one }
+}
+
 /// Whether a node is a depthwise convolution, or a gradient of one.
 pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
@@ -164,7 +187,7 @@ pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
     let (conv, filters) = match product {
         Operation::Convolution(conv) | Operation::ConvolutionInput(conv) => (conv, inputs.get(1)),
         Operation::ConvolutionFilter(conv) => (conv, outputs.first()),
-        Operation::Matrices(_) => return false,
+        Operation::Matrices(_) | Operation::Groups(_) | Operation::GroupGradients(_) => return false,
     };
     conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }

@@ -245,7 +245,7 @@ fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let maps = match product {
         Product::Convolution(_) | Product::ConvolutionInput(_) => [node.inputs.first(), node.outputs.first()],
         Product::ConvolutionFilter(_) => [node.inputs.first(), node.inputs.get(1)],
-        Product::Matrices(_) => return 0,
+        Product::Matrices(_) | Product::Groups(_) | Product::GroupGradients(_) => return 0,
     };
     let maps = || maps.into_iter().flatten().map(|v| graph.ty(*v));
     if !device.matrix.transposes_f32 || is_depthwise(graph, node) || maps().any(|map| map.dtype != DType::F32) {

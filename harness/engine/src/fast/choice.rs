@@ -2,7 +2,7 @@
 
 use super::{
     call::{Call, factors},
-    conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update,
+    conv, dense, elementwise, formula, gather, grouped, loss, matmul, norm, pool, routing, shape, transfer, update,
 };
 use crate::{KernelError, simulate::Range};
 use zoo_graph::{Layout, Op, TensorType};
@@ -132,6 +132,17 @@ pub(super) fn choose<'a>(
         Op::ExtractPatchesGrad(op) => Some(fast(|call| dense::patches_gradient(op, call))),
         Op::Map(op) => Some(fast(|call| formula::map(op, call))),
         Op::MaskSoftMargin(op) => Some(fast(|call| dense::mask_soft_margin(op, call))),
-        Op::BalancedBce(_) | Op::Cumsum(_) => None,
+        Op::GroupedMatMul(op) => {
+            let workspace = grouped::workspace(op, operands, factors);
+            Some(fast(|call| grouped::product(op, call)).with_workspace(workspace))
+        }
+        Op::GroupedMatMulWeights(op) => {
+            let workspace = grouped::weights_workspace(op, operands, factors);
+            Some(fast(|call| grouped::weights(op, call)).with_workspace(workspace))
+        }
+        Op::Dispatch(op) => Some(fast(|call| routing::dispatch(op, call))),
+        Op::Combine(op) => Some(fast(|call| routing::combine(op, call))),
+        Op::CombineGrad(_) => Some(fast(routing::combine_gradient)),
+        Op::BalancedBce(_) | Op::Cumsum(_) | Op::TopK(_) => None,
     }
 }

@@ -5,6 +5,7 @@ mod cosine;
 mod dense;
 mod determinism;
 mod device_passes;
+mod experts;
 mod formulas;
 mod forward;
 mod gradients;

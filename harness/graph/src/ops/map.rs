@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Device operators of formulas; the first entry is for formulas without a name.
-pub(super) const NAMES: [&str; 47] = [
+pub(super) const NAMES: [&str; 51] = [
     "Formula",
     "Addcmul",
     "AddcmulGrad",
@@ -19,6 +19,8 @@ pub(super) const NAMES: [&str; 47] = [
     "DiceLossGrad",
     "Elu",
     "EluGrad",
+    "GeGluGradV2",
+    "GeGluV2",
     "Gelu",
     "GeluGrad",
     "GroupNorm",
@@ -53,6 +55,8 @@ pub(super) const NAMES: [&str; 47] = [
     "SigmoidGrad",
     "SoftmaxGrad",
     "SoftmaxV2",
+    "SwiGlu",
+    "SwiGluGrad",
     "Swish",
     "SwishGrad",
     "Tanh",

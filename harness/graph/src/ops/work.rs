@@ -1,6 +1,6 @@
 //! Properties of an operator for devices: the units that it uses, and possible fusions.
 
-use super::{Conv2D, MatMul, Update};
+use super::{Conv2D, GroupedMatMul, GroupedMatMulWeights, MatMul, Update};
 use crate::{
     tensor::{DType, TensorType},
     units::Flop,
@@ -61,6 +61,10 @@ pub enum Product<'a> {
     ConvolutionFilter(&'a Conv2D),
     /// The product of operands 0 and 1.
     Matrices(&'a MatMul),
+    /// The product of each group of rows in operand 0 with its matrix in operand 1.
+    Groups(&'a GroupedMatMul),
+    /// For each group of rows, the product of operand 0, transposed, and operand 1.
+    GroupGradients(&'a GroupedMatMulWeights),
 }
 
 /// The kind of the operator: the operators with which a compiler can fuse it, and what it updates.

@@ -97,6 +97,9 @@ impl Translation<'_> {
                 self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
             }
             Op::DepthwiseCorrelation(_) => self.correlation(node),
+            Op::TopK(_) | Op::Dispatch(_) | Op::Combine(_) | Op::GroupedMatMul(_) => {
+                return Err(refuse(node, "ONNX has no operator that gives each expert the rows of its tokens"));
+            }
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that turns windows into a batch")),
             Op::AdaptiveAvgPoolGrad(_)
             | Op::AllReduce(_)
@@ -130,6 +133,8 @@ impl Translation<'_> {
             | Op::ScaleBy(_)
             | Op::ScatterAdd(_)
             | Op::SoftmaxCrossEntropy(_)
+            | Op::CombineGrad(_)
+            | Op::GroupedMatMulWeights(_)
             | Op::TransData(_) => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
