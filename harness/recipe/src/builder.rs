@@ -3,7 +3,7 @@
 mod network;
 mod terms;
 
-pub(crate) use network::{Builder, Gives, Network};
+pub(crate) use network::{Builder, Gives, Network, Routing};
 pub(crate) use terms::{Component, Terms};
 
 use zoo_graph::DType;

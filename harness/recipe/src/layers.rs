@@ -34,6 +34,7 @@ mod drop_path;
 mod dropout;
 mod elu;
 mod embedding;
+mod experts;
 mod flatten;
 mod from;
 mod gate;
@@ -90,6 +91,7 @@ mod xcorr;
 
 pub use body::{Block, Body, ResolvedLayer};
 pub use concat::Axis;
+pub use experts::{ExpertActivation, ExpertWeights};
 pub use gelu::Approximation;
 pub use rotary::{Llama3Scaling, Pairs, Rotary, RotaryScaling};
 pub(crate) use schema::{schema_of, shapes_of};
@@ -264,6 +266,7 @@ layers! {
     "take" => take::Take,
     "drop_path" => drop_path::DropPath,
     "gate" => gate::Gate,
+    "experts" => experts::Experts,
     "tap" => tap::Tap,
     "from" => from::FromTap,
 }

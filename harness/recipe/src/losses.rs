@@ -5,7 +5,7 @@
 
 /// The settings of a term: the name of its component and its weight, which all terms have, and its own.
 macro_rules! term {
-    ($(#[doc = $doc:literal])+ pub struct $term:ident called $name:literal {$($own:tt)+}) => {
+    ($(#[doc = $doc:literal])+ pub struct $term:ident called $name:literal {$($own:tt)*}) => {
         zoo_settings::settings! {
             $(#[doc = $doc])+
             pub struct $term {
@@ -14,7 +14,7 @@ macro_rules! term {
                 /// Factor in the total.
                 #[schemars(range(min = 0))]
                 pub weight: f64 = 1.0,
-                $($own)+
+                $($own)*
             }
         }
     };
@@ -22,6 +22,8 @@ macro_rules! term {
 
 mod balanced_bce;
 mod dice;
+mod expert_balance;
+mod expert_z;
 mod formula;
 mod giou;
 mod l2;
@@ -36,6 +38,8 @@ mod weighted_l1;
 
 pub use balanced_bce::{BalancedBce, MineOver, TopK};
 pub use dice::Dice;
+pub use expert_balance::ExpertBalance;
+pub use expert_z::ExpertZ;
 pub use formula::{FormulaTerm, Reduction};
 pub use giou::Giou;
 pub use l2::{L2, L2Over};
@@ -110,6 +114,10 @@ losses! {
     giou: Giou,
     /// One minus the Dice coefficient of each class.
     softmax_dice: SoftmaxDice,
+    /// Even use of experts.
+    expert_balance: ExpertBalance,
+    /// Small scores of experts.
+    expert_z: ExpertZ,
 }
 
 /// What a term of the loss knows of itself.

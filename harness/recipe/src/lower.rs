@@ -22,10 +22,10 @@ pub use ranks::across;
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = Graph::default();
     let parts = &recipe.train.parts;
-    network::lower(&mut graph, model, parts, options)?;
+    let network = network::lower(&mut graph, model, parts, options)?;
     if options.mode == Mode::Train {
         refuse_unknown_modules(&graph, recipe)?;
-        loss::lower(&mut graph, recipe, options)?;
+        loss::lower(&mut graph, recipe, options, &network.routings)?;
         let training = |name: &str| Training::of(parts, name, options.epoch);
         let wanted = graph.parameters().filter(|(_, v)| {
             let training = training(&v.name);
@@ -52,8 +52,8 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
 /// Layers that do not fit each other.
 pub(crate) fn shapes(recipe: &Recipe, model: &ResolvedModel) -> Result<(Graph, Vec<[Shape; 2]>), GraphError> {
     let mut graph = Graph::default();
-    let shapes = network::lower(&mut graph, model, &recipe.train.parts, &BuildOptions::eval(1))?;
-    Ok((graph, shapes))
+    let network = network::lower(&mut graph, model, &recipe.train.parts, &BuildOptions::eval(1))?;
+    Ok((graph, network.shapes))
 }
 
 /// The shapes of the input and the output of each layer for one sample, batch included, in the order of their calls;

@@ -29,6 +29,17 @@ pub(crate) struct Network<'n> {
     again: bool,
     /// Shapes of the input and the output of each layer, in the order of their calls.
     pub(crate) shapes: Vec<[Shape; 2]>,
+    /// The routing of each mixture of experts.
+    pub(crate) routings: Vec<Routing>,
+}
+
+/// How tokens are assigned to experts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing {
+    /// The score of each expert for each token, `[tokens, experts]`.
+    pub scores: ValueId,
+    /// 1 for the experts that a token uses, otherwise 0.
+    pub chosen: ValueId,
 }
 
 impl<'n> Network<'n> {
@@ -44,6 +55,7 @@ impl<'n> Network<'n> {
             streams: 0,
             again: false,
             shapes: Vec::new(),
+            routings: Vec::new(),
         }
     }
 
@@ -304,6 +316,7 @@ impl Builder<'_, '_> {
             variables: self.network.variables.clone(),
             calls: self.network.calls.clone(),
             shapes: std::mem::take(&mut self.network.shapes),
+            routings: Vec::new(),
             ..*self.network
         };
         add(&mut network.builder())?;
@@ -319,6 +332,11 @@ impl Builder<'_, '_> {
     /// Keeps a value under the full name of a tap.
     pub(crate) fn keep(&mut self, tap: &str, value: ValueId) {
         self.network.taps.insert(tap.to_owned(), value);
+    }
+
+    /// Notes the routing of a mixture of experts, for terms of the loss.
+    pub(crate) fn routed(&mut self, routing: Routing) {
+        self.network.routings.push(routing);
     }
 
     /// The value that was kept under a name.

@@ -1,6 +1,6 @@
 //! What the terms of a loss add nodes with.
 
-use super::{BuildOptions, LABEL};
+use super::{BuildOptions, LABEL, Routing};
 use crate::values::{Part, Training};
 use std::collections::HashSet;
 use zoo_graph::{
@@ -24,6 +24,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) mixed: bool,
     /// Labels that terms ignore, by the names of their inputs.
     pub(crate) ignored: Vec<(&'a str, u32)>,
+    /// The mixtures of experts of the network.
+    pub(crate) routings: &'a [Routing],
     /// The term under way.
     pub(crate) scope: Scope,
     pub(crate) components: Vec<Component>,
@@ -101,6 +103,14 @@ impl Terms<'_> {
             training.trained && read.contains(&variable.value)
         };
         self.graph.parameters().map(|(_, variable)| variable).filter(is_trained)
+    }
+
+    /// The mixtures of experts of the network, at least one.
+    pub fn routings(&self) -> Result<&[Routing], GraphError> {
+        match self.routings {
+            [] => Err(self.refuse("the network has no `experts`".to_owned())),
+            routings => Ok(routings),
+        }
     }
 
     /// Shape of a value.

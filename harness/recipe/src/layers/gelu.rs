@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+use zoo_graph::formula::{Expression, Formula};
+use zoo_graph::{GraphError, ValueId, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
@@ -28,20 +30,24 @@ pub enum Approximation {
     Tanh,
 }
 
+impl Approximation {
+    /// GELU of a number.
+    pub(super) fn gelu(self, x: Expression<'_>) -> Expression<'_> {
+        match self {
+            Self::None => x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()),
+            Self::Tanh => {
+                let inner = FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * (x + 0.044715 * (x * x * x));
+                0.5 * x * (1.0 + inner.tanh())
+            }
+        }
+    }
+}
+
 impl Word for Gelu {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let formula = match self.approximate {
-            Approximation::None => {
-                Formula::define(0, |[x]| [x * 0.5 * (1.0 + (x * std::f64::consts::FRAC_1_SQRT_2).erf())])
-            }
-            Approximation::Tanh => Formula::define(0, |[x]| {
-                let inner =
-                    std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 * (x + 0.044715 * (x * x * x));
-                [0.5 * x * (1.0 + inner.tanh())]
-            }),
-        };
+        let formula = Formula::define(0, |[x]| [self.approximate.gelu(x)]);
         at.formula(formula, DeviceName::new("Gelu", "GeluGrad"), &[x])
     }
 

@@ -2,13 +2,18 @@
 
 use super::section;
 use crate::Recipe;
-use crate::builder::{BuildOptions, Component, Terms};
+use crate::builder::{BuildOptions, Component, Routing, Terms};
 use crate::losses::further_path;
 use zoo_graph::{Graph, GraphError, Phase, ValueId, ops::WeightedSum};
 
 /// Adds the loss, and the inputs that it is compared with. The total comes first; its components follow if there are
 /// several, without their weights.
-pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, options: &BuildOptions) -> Result<(), GraphError> {
+pub(super) fn lower(
+    graph: &mut Graph,
+    recipe: &Recipe,
+    options: &BuildOptions,
+    routings: &[Routing],
+) -> Result<(), GraphError> {
     let scope = section(recipe, "loss", Phase::Loss);
     let mut terms = Terms {
         graph,
@@ -17,6 +22,7 @@ pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, options: &BuildOptions) 
         classes: recipe.model.classes,
         mixed: recipe.preprocess.mix.is_some(),
         ignored: recipe.loss.ignored().collect(),
+        routings,
         scope,
         components: Vec::new(),
     };

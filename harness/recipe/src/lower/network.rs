@@ -1,19 +1,27 @@
 //! The network: its inputs, its layers, its outputs.
 
 use crate::ResolvedModel;
-use crate::builder::{BuildOptions, LOGITS, Network, ROOT};
+use crate::builder::{BuildOptions, LOGITS, Network, ROOT, Routing};
 use crate::schema::InputShape;
 use crate::values::Part;
 use zoo_graph::{DType, Graph, GraphError, Shape, TensorType};
 
-/// Adds inputs and network, and names its outputs. Returns the shapes of the input and the output of each layer, in the
-/// order of their calls, those of containers before those of what is inside.
+/// What is known of a network beside its graph.
+pub(super) struct Lowered {
+    /// Shapes of the input and the output of each layer, in the order of their calls, those of containers before those
+    /// of what is inside.
+    pub shapes: Vec<[Shape; 2]>,
+    /// The routing of each mixture of experts.
+    pub routings: Vec<Routing>,
+}
+
+/// Adds inputs and network, and names its outputs.
 pub(super) fn lower(
     graph: &mut Graph,
     model: &ResolvedModel,
     parts: &[Part],
     options: &BuildOptions,
-) -> Result<Vec<[Shape; 2]>, GraphError> {
+) -> Result<Lowered, GraphError> {
     let mut network = Network::new(graph, parts, options);
     let mut first = None;
     for (name, input) in &model.inputs {
@@ -34,7 +42,7 @@ pub(super) fn lower(
     if model.outputs.is_empty() {
         network.tap(ROOT, last, None);
         network.graph.outputs.push((LOGITS.into(), last));
-        return Ok(network.shapes);
+        return Ok(Lowered { shapes: network.shapes, routings: network.routings });
     }
     for (name, tap) in &model.outputs {
         let Some(value) = network.taps.get(tap).copied() else {
@@ -42,5 +50,5 @@ pub(super) fn lower(
         };
         network.graph.outputs.push((name.clone(), value));
     }
-    Ok(network.shapes)
+    Ok(Lowered { shapes: network.shapes, routings: network.routings })
 }
