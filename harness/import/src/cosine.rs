@@ -7,6 +7,7 @@ use zoo_recipe::layers::LogitScale;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
+use crate::experts::{EXPERTS, Routed};
 use crate::functions::CHOICE;
 use crate::joins::POSITIONS;
 use crate::offsets::Offsets;
@@ -43,6 +44,10 @@ pub(crate) enum Computed {
     Hides(Tensor),
     /// A learned bias of scores, and a constant mask.
     Biased(Bias, Constant),
+    /// What is computed of the choices of a mixture of experts.
+    Routed(Routed),
+    /// The matrices of experts, a parameter, with their last two axes exchanged.
+    Matrices(String),
     /// Channels that constants mix.
     Turned(Turned),
     /// A number for each row.
@@ -90,6 +95,8 @@ impl Computed {
             | Self::Row(_)
             | Self::Shifted(..)
             | Self::Columns(_)
+            | Self::Routed(_)
+            | Self::Matrices(_)
             | Self::Grouped { .. } => views.is_empty().then(|| self.clone()),
         }
     }
@@ -107,6 +114,7 @@ impl Computed {
             Self::Biased(..) => ("it adds a constant tensor to a parameter".to_owned(), POSITIONS),
             Self::Seen(_) | Self::Hides(_) => ("it compares numbers".to_owned(), CHOICE),
             Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
+            Self::Routed(_) | Self::Matrices(_) => ("it uses the choices of experts".to_owned(), EXPERTS),
             Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),
             Self::Shifted(name, _) => {
                 (format!("it adds a number to the parameter `{name}`"), "`rms_norm` has an `offset` of its scale")

@@ -95,6 +95,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["repeat_interleave"], |network, at| network.repeated(at)),
     (&["roll"], |network, at| network.rolled(at)),
     (&["cumsum"], |network, at| network.cumsum(at)),
+    (&["topk"], |network, at| network.top_k(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand", "expand_as"], |network, at| network.expanded(at)),
     (&["contiguous", "clone"], |network, at| network.same(at)),
@@ -184,7 +185,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("index_select", INDICES),
     ("scatter", INDICES),
     ("take_along_dim", INDICES),
-    ("topk", INDICES),
     ("argmax", INDICES),
     ("cumsum", "formulas compute with an element or a whole row"),
     ("repeat", REPEATED),
@@ -212,6 +212,9 @@ impl Reader<'_> {
         let name = at.call.name();
         // `relu_` is `relu` in place. The trace distinguishes the values before and after it.
         let name = if name.starts_with("__") { name } else { name.trim_end_matches('_') };
+        if let Some(()) = self.of_choices(at, name)? {
+            return Ok(());
+        }
         let Some((_, reading)) = FUNCTIONS.iter().find(|(names, _)| names.contains(&name)) else {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };

@@ -300,7 +300,7 @@ impl Reader<'_> {
         let Some(Argument::Float(eps)) = at.argument(3, &["eps"]) else {
             return Err(at.refuse("its eps depends on the data type", "write its eps: `rms_norm: {eps: 1e-6}`"));
         };
-        self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps: *eps, offset: 0.0 }), x, Some(name))
+        self.rms_norm_of(at, (*eps, 0.0), x, name)
     }
 
     pub(crate) fn instance_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

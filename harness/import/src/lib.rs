@@ -26,6 +26,7 @@ mod constant;
 mod cosine;
 mod decay;
 mod error;
+mod experts;
 mod fold;
 mod formula;
 mod functions;

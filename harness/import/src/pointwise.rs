@@ -135,6 +135,9 @@ impl Reader<'_> {
         if let Some(scores) = self.scores(input) {
             return self.softmax_of_scores(at, scores, axis);
         }
+        if axis + 1 == rank {
+            return self.unary(at, Layer::Softmax(zoo::Softmax {}));
+        }
         // `softmax` is taken along the last axis, which changes places with the one that is meant.
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(axis, rank - 1);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
-use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Pad, PadMode, Slice, Upsample};
+use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Pad, PadMode, Slice, Upsample};
 use zoo_recipe::schema::{Count, Padding, Pair, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
@@ -270,6 +270,11 @@ impl Written<'_> {
                         let [key, value, mask, segments, bias, cosine] = [const { None }; 6];
                         let layer = DotProductAttention { key, value, mask, segments, bias, cosine, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
+                    }
+                    // So are scores.
+                    Layer::Experts(layer) => {
+                        let layer = Experts { scores: String::new(), ..layer.clone() };
+                        What::Layer(Word::of(&Layer::Experts(layer)))
                     }
                     other => What::Layer(Word::of(other)),
                 };

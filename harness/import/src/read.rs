@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
+use crate::cosine::Computed;
 use crate::formula;
 use crate::functions::{OUTSIDE, is_inside};
 use crate::modes::Mode;
@@ -141,10 +142,21 @@ impl Reader<'_> {
                 let is_aside = match self.seen(value) {
                     Some(Seen::Unsaid(_)) => true,
                     Some(Seen::Scores(_)) => call.outputs.len() > 1,
+                    Some(Seen::Computed(computed)) => {
+                        call.outputs.len() > 1 && matches!(**computed, Computed::Routed(_))
+                    }
                     _ => false,
                 };
                 if !is_aside {
                     let at = place(self.trace, call);
+                    let normed = match self.seen(value) {
+                        Some(Seen::Of(base, _)) if self.normed_heads.contains(base) => Some(*base),
+                        _ => None,
+                    };
+                    if let Some(normed) = normed {
+                        returns.push((key.clone(), normed));
+                        continue;
+                    }
                     let given = match self.joined_rows(value, path, at, &mut body)? {
                         Some(tensor) => tensor,
                         None => self.tensor(value, path, at, "return", &mut body)?,

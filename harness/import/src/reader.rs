@@ -1,6 +1,6 @@
 //! What the tensors of a trace are in terms of a recipe, and how they become operations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::Layer;
 
@@ -65,6 +65,10 @@ pub(crate) struct Reader<'t> {
     shapes: HashMap<Tensor, Vec<usize>>,
     /// Results of operations on windows `[n, windows, tokens, ..]`, and those windows.
     windows: HashMap<Tensor, Windows>,
+    /// Tokens `[n, t, heads, d]` that are `[n, t, heads*d]`, which they map to.
+    pub(crate) divided: HashMap<Tensor, Tensor>,
+    /// Results of normalisations of heads.
+    pub(crate) normed_heads: HashSet<Tensor>,
     /// Whether the network moves maps, to cut them into other windows.
     pub(crate) moves_windows: bool,
     /// What is added to scores of tokens in other parts of such windows, if that leaves them a weight.
@@ -87,6 +91,8 @@ impl<'t> Reader<'t> {
             seen: HashMap::new(),
             shapes: HashMap::new(),
             windows: HashMap::new(),
+            divided: HashMap::new(),
+            normed_heads: HashSet::new(),
             moves_windows: calls(&trace.root, "roll"),
             masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
@@ -126,9 +132,11 @@ impl Reader<'_> {
             Seen::Computed(computed) => match &**computed {
                 Computed::OfLengthOne(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
                 Computed::Offsets(offsets) => Some(offsets.shape.clone()),
-                Computed::Seen(_) | Computed::Hides(_) | Computed::Biased(..) => {
-                    self.made(value).map(|made| made.shape.clone())
-                }
+                Computed::Seen(_)
+                | Computed::Hides(_)
+                | Computed::Biased(..)
+                | Computed::Routed(_)
+                | Computed::Matrices(_) => self.made(value).map(|made| made.shape.clone()),
                 Computed::Turned(turned) => Some(turned.shape.clone()),
                 Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
                 Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,
@@ -263,6 +271,12 @@ impl Reader<'_> {
                 Piece::Join(windows) => What::Join(windows),
             };
             last = self.push(units, what, vec![last], shape.clone(), at);
+        }
+        if let ([leading @ .., heads, width], [view::View::Reshape(_)]) = (&shape[..], &views[..])
+            && leading.len() == 2
+            && self.shape_of(base) == [leading, &[heads * width]].concat()
+        {
+            self.divided.insert(last, base);
         }
         self.seen.insert(value, Seen::Of(last, Vec::new()));
         Ok(last)

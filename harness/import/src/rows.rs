@@ -274,11 +274,32 @@ impl Reader<'_> {
         let owner = name.strip_suffix(".weight").filter(|_| self.trace.shape(&name) == [width]);
         let Some(owner) = owner.map(str::to_owned) else { return Ok(None) };
         let layer = match norm {
-            Normalised::Rms(eps) => Layer::RmsNorm(zoo::RmsNorm { eps, offset }),
+            Normalised::Rms(eps) => return self.rms_norm_of(at, (eps, offset), of, owner).map(Some),
             Normalised::Variance(eps) if offset == 0.0 => layer_norm(eps, false),
             Normalised::Variance(_) => return Ok(None),
         };
         self.layer(at, layer, of, Some(owner)).map(Some)
+    }
+
+    /// A normalisation by the root mean square. If a layer divides the last axis into heads before it, it has their width
+    /// as a setting.
+    pub(crate) fn rms_norm_of(
+        &mut self,
+        at: &mut At<'_>,
+        (eps, offset): (f64, f64),
+        x: Tensor,
+        owner: String,
+    ) -> Result<(), Refusal> {
+        if let Some(whole) = self.divided.get(&x).copied() {
+            let apart = self.shape_of(x).to_vec();
+            let width = apart.last().copied().map(Size);
+            let layer = Layer::RmsNorm(zoo::RmsNorm { eps, offset, width });
+            let (shape, views) = (self.shape_of(whole).to_vec(), vec![View::Reshape(apart)]);
+            self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![whole], Some(owner), shape, views)?;
+            self.normed_heads.extend(at.units.last().map(Unit::result));
+            return Ok(());
+        }
+        self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps, offset, width: None }), x, Some(owner))
     }
 
     /// A normalisation by mean and variance with a scale, plus `bias`. `None` if the operands are others.

@@ -303,6 +303,16 @@ impl Body<'_> {
                 items
             }
             (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
+            (What::Layer(word), [tokens, scored]) if word.tag == "experts" => {
+                let [start, scores] = ["x", "scores"].map(|role| self.tap(role));
+                let mut items = vec![Item::Tap(start.clone())];
+                items.append(scored);
+                items.extend([Item::Tap(scores.clone()), Item::From(start)]);
+                items.append(tokens);
+                let word = attending(word, vec![("scores", scores)]);
+                items.push(Item::Layer { word, name: operation.name.clone() });
+                items
+            }
             (What::Layer(word), [q, k, v]) => {
                 let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
                 let mut items = vec![Item::Tap(start.clone())];

@@ -12,7 +12,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::{Builder, Routing};
 use crate::diagnostic::Diagnostic;
-use crate::python::{At, Binding, Code, Number, Var};
+use crate::python::{At, Binding, Code, Var};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
@@ -114,52 +114,63 @@ impl ExpertActivation {
 }
 
 /// In Python.
-const ROUTING: &str = r#"
-def expert_weights(
-    scores: Tensor,
-    top: int,
-    sigmoid: bool = False,
-    normalize: bool = True,
-    scale: float = 1.0,
-    bias: Tensor | None = None,
-    capacity: float | None = None,
-) -> Tensor:
-    """The weight of each expert for each token, 0 for those that it does not use."""
-    weights = torch.sigmoid(scores) if sigmoid else scores.softmax(-1)
-    choice = weights.detach() if bias is None else weights.detach() + bias
-    chosen = torch.zeros_like(weights).scatter(-1, choice.topk(top).indices, 1.0)
-    weights = weights * chosen
-    if normalize:
-        weights = weights / weights.sum(-1, keepdim=True)
-    if capacity is not None:
-        rows = chosen.flatten(0, -2)
-        most = math.ceil(capacity * top * rows.shape[0] / rows.shape[1])
-        weights = weights * (rows.cumsum(0) <= most).view_as(weights)
-    return weights * scale
-"#;
-
-/// In Python.
 const EXPERTS: &str = r#"
-class Experts(nn.Module):
-    """Gated MLPs, of which a token uses those with a weight that is not 0."""
+def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """Groups of rows that end at `ends`, each through the dense layer of its own."""
+    if x.device.type in ("cpu", "npu"):
+        groups = zip(x.tensor_split(ends[:-1].tolist()), weight, strict=True)
+        return torch.cat([functional.linear(rows, matrix) for rows, matrix in groups])
+    return functional.grouped_mm(x, weight.mT, offs=ends)
 
-    def __init__(self, experts: int, width: int, hidden: int, activation: Callable[[Tensor], Tensor]) -> None:
+
+class Experts(nn.Module):
+    """Gated layers, of which a token uses those with the largest scores."""
+
+    def __init__(
+        self,
+        experts: int,
+        width: int,
+        hidden: int,
+        top: int,
+        activation: Callable[[Tensor], Tensor] = functional.silu,
+        sigmoid: bool = False,
+        normalize: bool = True,
+        scale: float = 1.0,
+        capacity: float | None = None,
+    ) -> None:
         super().__init__()
+        self.top = top
         self.activation = activation
+        self.sigmoid = sigmoid
+        self.normalize = normalize
+        self.scale = scale
+        self.capacity = capacity
         self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * hidden, width))
         self.down_proj = nn.Parameter(torch.empty(experts, width, hidden))
         for weight in self.parameters():
             nn.init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
 
-    def forward(self, x: Tensor, weights: Tensor) -> Tensor:
-        rows, weights = x.flatten(0, -2), weights.flatten(0, -2)
-        y = torch.zeros_like(rows)
-        for expert, (gate_up, down) in enumerate(zip(self.gate_up_proj, self.down_proj, strict=True)):
-            tokens = weights[:, expert].nonzero().squeeze(1)
-            gate, up = functional.linear(rows[tokens], gate_up).chunk(2, dim=-1)
-            result = functional.linear(self.activation(gate) * up, down)
-            y = y.index_add(0, tokens, result * weights[tokens, expert, None])
-        return y.view_as(x)
+    def forward(self, x: Tensor, scores: Tensor, bias: Tensor | None = None) -> Tensor:
+        rows, scores = x.flatten(0, -2), scores.flatten(0, -2)
+        weights = torch.sigmoid(scores) if self.sigmoid else scores.softmax(-1)
+        chosen = (weights if bias is None else weights + bias).topk(self.top, dim=-1).indices
+        self.routing = scores, chosen
+        weights = weights.gather(-1, chosen)
+        if self.normalize:
+            weights = weights / weights.sum(-1, keepdim=True)
+        # The choices by expert, and then by token.
+        experts, order = chosen.flatten().sort(stable=True)
+        weights = weights.flatten()[order]
+        counts = functional.one_hot(experts, scores.shape[-1]).sum(0)
+        ends = counts.cumsum(0, dtype=torch.int32)
+        if self.capacity is not None:
+            most = math.ceil(self.capacity * len(order) / len(counts))
+            places = torch.arange(len(order), device=x.device) - (ends - counts)[experts]
+            weights = weights * (places < most)
+        tokens = order // self.top
+        gate, up = grouped_linear(rows[tokens], self.gate_up_proj, ends).chunk(2, dim=-1)
+        y = grouped_linear(self.activation(gate) * up, self.down_proj, ends) * weights[:, None]
+        return torch.zeros_like(rows).index_add(0, tokens, y * self.scale).view_as(x)
 "#;
 
 impl Word for Experts {
@@ -224,11 +235,15 @@ impl Word for Experts {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.helper(ROUTING);
         at.helper(EXPERTS);
         let scores = at.tap(&self.scores);
-        let mut arguments = vec![Code::number(at.size("top", self.top.0))];
+        let experts = at.last_of(scores);
+        let sizes = [experts.clone(), at.last(), at.size("hidden", self.hidden.0), at.size("top", self.top.0)];
+        let mut arguments = sizes.map(Code::number).to_vec();
         let mut set = |key: &str, value: Code| arguments.push(Code::named(key, value));
+        if self.activation != ExpertActivation::default() {
+            set("activation", Code::text(self.activation.in_python()));
+        }
         if self.weights == ExpertWeights::Sigmoid {
             set("sigmoid", Code::switch(true));
         }
@@ -238,22 +253,17 @@ impl Word for Experts {
         if self.scale != 1.0 {
             set("scale", Code::number(at.real("scale", self.scale)));
         }
-        let experts = at.dims(scores).last().copied().unwrap_or(0);
-        if let Some(bias) = &self.bias {
-            let start = Code::call("torch.zeros", vec![Code::count(experts)]);
-            set("bias", at.parameter_beside(bias, start)?);
-        }
         if let Some(capacity) = self.capacity {
             set("capacity", Code::number(at.real("capacity", capacity)));
         }
-        let weights = at.function(Code::applied("expert_weights", scores, arguments));
-        at.named(weights, "weights");
-        let (width, hidden) = (at.last(), at.size("hidden", self.hidden.0));
-        let sizes = [Number::count(experts), width, hidden].map(Code::number);
-        let activation = Code::text(self.activation.in_python());
-        let child = at.registered(Code::call("Experts", sizes.into_iter().chain([activation]).collect()))?;
-        let operands = Code::call("", vec![Code::value(at.x()), Code::value(weights)]);
-        Ok(at.function(Code { pieces: [child.pieces, operands.pieces].concat(), binding: Binding::Tight }))
+        let child = at.registered(Code::call("Experts", arguments))?;
+        let mut operands = vec![Code::value(at.x()), Code::value(scores)];
+        if let Some(bias) = &self.bias {
+            let start = Code::call("torch.zeros", vec![Code::number(experts)]);
+            operands.push(at.parameter_beside(bias, start)?);
+        }
+        let call = Code::call("", operands);
+        Ok(at.function(Code { pieces: [child.pieces, call.pieces].concat(), binding: Binding::Tight }))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -5,7 +5,7 @@ use zoo_graph::formula::Formula;
 use zoo_graph::ops::{Concat, DeviceName};
 use zoo_graph::{GraphError, ValueId};
 
-use super::{Diagnostic, Judged, LossTerm, Terms};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// experts * sum over experts of (share of tokens that use the expert) * (mean of its softmax over tokens), where
@@ -64,6 +64,26 @@ impl LossTerm for ExpertBalance {
     }
 
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
-        Err(at.refuse("the balance of experts is not written in PyTorch yet"))
+        at.function(TEXT);
+        at.network = true;
+        let mut arguments = vec![Code::text("network")];
+        if self.by_layer {
+            arguments.push(Code::text("by_layer=True"));
+        }
+        at.term(&self.name, self.weight, Code::call("expert_balance", arguments));
+        Ok(())
     }
 }
+
+/// In Python.
+const TEXT: &str = r#"
+def expert_balance(network: nn.Module, by_layer: bool = False) -> Tensor:
+    """Number of experts times the sum over them of (share of tokens that use it) * (mean of its softmax)."""
+    layers = [module.routing for module in network.modules() if hasattr(module, "routing")]
+    sets = layers if by_layer else [[torch.cat(parts) for parts in zip(*layers, strict=True)]]
+    terms = []
+    for scores, chosen in sets:
+        shares = functional.one_hot(chosen, scores.shape[-1]).sum(1).to(scores.dtype).mean(0)
+        terms.append(scores.shape[-1] * (shares * scores.softmax(-1).mean(0)).sum())
+    return torch.stack(terms).sum()
+"#;

@@ -5,7 +5,7 @@ use zoo_graph::formula::Formula;
 use zoo_graph::ops::DeviceName;
 
 use super::expert_balance::sum;
-use super::{Diagnostic, Judged, LossTerm, Terms};
+use super::{Code, Diagnostic, Judged, LossTerm, Terms};
 
 term! {
     /// The mean over tokens of log(sum(e^score))^2, and the mean of that over all `experts` layers (arXiv 2202.08906,
@@ -34,6 +34,17 @@ impl LossTerm for ExpertZ {
     }
 
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
-        Err(at.refuse("the size of the scores of experts is not written in PyTorch yet"))
+        at.function(TEXT);
+        at.network = true;
+        at.term(&self.name, self.weight, Code::text("expert_z(network)"));
+        Ok(())
     }
 }
+
+/// In Python.
+const TEXT: &str = r#"
+def expert_z(network: nn.Module) -> Tensor:
+    """The mean square of the logarithm of the sum of e^score of a token, over tokens and layers."""
+    layers = [module.routing[0] for module in network.modules() if hasattr(module, "routing")]
+    return torch.stack([scores.logsumexp(-1).square().mean() for scores in layers]).mean()
+"#;

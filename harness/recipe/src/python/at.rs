@@ -72,6 +72,12 @@ impl<'a> At<'_, 'a> {
         self.extent(self.input.len().saturating_sub(1))
     }
 
+    /// The extent of the last axis of a value.
+    pub fn last_of(&mut self, var: Var) -> Number {
+        let dims = &self.emitter.frame().values[var.0].dims;
+        dims.last().cloned().unwrap_or_else(|| Number::count(1))
+    }
+
     /// A whole number of the layer, with the expression that was written for it.
     pub fn size(&mut self, key: &str, value: usize) -> Number {
         self.setting(key, value as f64, Kind::Whole)
