@@ -190,7 +190,7 @@ class Run:
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
-        weights = _AttentionWeights()
+        weights = _Weights()
         hooks = [] if outputs is None else _hooks(self.network, outputs, weights)
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
@@ -330,8 +330,10 @@ def _is_empty(module: nn.Module) -> bool:
     return isinstance(module, nn.Identity) or type(module) is nn.Sequential and not len(module)
 
 
-class _AttentionWeights(TorchFunctionMode):
-    """Knows the weights of attentions: what softmax makes of rows of products, `[.., queries, keys]`, and dropout of that."""
+class _Weights(TorchFunctionMode):
+    """Knows the weights of attentions: what softmax makes of rows of products, `[.., queries, keys]`, and dropout of that. And those of
+    the experts of a token: the largest of its scores, their numbers, and what is computed of them element by element; and the rows
+    that experts compute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -344,23 +346,28 @@ class _AttentionWeights(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
         first = args[0] if args else (kwargs or {}).get("input")
+        if name == "topk" or isinstance(result, (tuple, list)) and name in _OF_WEIGHTS and first in self:
+            self.known += result
         if not isinstance(result, torch.Tensor) or not isinstance(first, torch.Tensor):
             return result
         axis = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
         of_products = name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
-        if of_products or name in _OF_WEIGHTS and first in self:
+        others = [other for other in [*args[1:], *(kwargs or {}).values()] if isinstance(other, torch.Tensor)]
+        of_numbers = name == "gather" and any(other in self for other in others)
+        of_groups = name in ("grouped_mm", "_grouped_mm")
+        if of_products or of_numbers or of_groups or name in _OF_WEIGHTS and first in self:
             self.known.append(result)
         return result
 
 
-_OF_WEIGHTS = ("dropout", "to", "type_as", "contiguous")
+_OF_WEIGHTS = ("dropout", "to", "type_as", "contiguous", "div", "div_", "__truediv__", "mul", "mul_", "__mul__", "softmax", "chunk", "split", "silu", "gelu", "relu")
 
 
-def _hooks(network: nn.Module, outputs: dict, weights: _AttentionWeights | None = None) -> list:
+def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
     The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants."""
     calls = Counter()
-    known = _AttentionWeights() if weights is None else weights
+    known = _Weights() if weights is None else weights
 
     def keep(name: str):
         def hook(module, arguments, named, result):

@@ -91,6 +91,8 @@ class OneType(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if getattr(function, "__name__", "") in ("grouped_mm", "_grouped_mm"):
+            return products_of_groups(*args, **kwargs)
         if self.dtype is torch.float32:
             return function(*args, **kwargs)
         first = args[0] if args else kwargs.get("input")
@@ -109,6 +111,12 @@ class OneType(TorchFunctionMode):
             return torch.DoubleTensor if name == "type" and value in ("torch.FloatTensor", torch.FloatTensor) else value
 
         return function(*map(kept, args), **{key: kept(value) for key, value in kwargs.items()})
+
+
+def products_of_groups(x: torch.Tensor, matrices: torch.Tensor, offs: torch.Tensor, **_: None) -> torch.Tensor:
+    """torch's grouped_mm for numbers of any type and rows of any length, which it does not take on a CPU."""
+    groups = x.tensor_split(offs[:-1].tolist())
+    return torch.cat([rows @ matrix for rows, matrix in zip(groups, matrices, strict=True)])
 
 
 def exact_buffers(network: nn.Module, make: Callable[[], nn.Module]) -> dict[str, torch.Tensor]:
