@@ -22,6 +22,7 @@ from zoo_golden.bert import bert
 from zoo_golden.detection import Retinanet
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
+from zoo_golden.qwen3 import Qwen3, qwen3_moe
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
 from zoo_golden.small import LeNet5, ResNet8, ResNet20
 
@@ -198,6 +199,10 @@ def llama(module: nn.Module, local: str) -> Distribution:
     return normal(0.02 / math.sqrt(2 * 5) if hasattr(module, "narrow") else 0.02)
 
 
+def qwen(module: nn.Module, local: str) -> Distribution:
+    return constant(1.0) if isinstance(module, nn.RMSNorm) else normal(0.02)
+
+
 def transformers_bert(module: nn.Module, local: str) -> Distribution:
     if isinstance(module, nn.LayerNorm):
         return normalisation(local)
@@ -346,6 +351,8 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         llama,
         Llama,
     ),
+    "qwen3": ("weights N(0, 0.02^2), normalisations 1", qwen, Qwen3),
+    "qwen3_moe": ("weights N(0, 0.02^2), normalisations 1", qwen, qwen3_moe),
     "bert_base": ("weights N(0, 0.02^2), normalisations 1 and 0, biases 0", transformers_bert, bert),
     "unet_medical": (
         "convolutions N(0, 0.06^2) within two deviations, upward ones N(0, 0.01^2), biases 0",

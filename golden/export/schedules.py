@@ -306,7 +306,7 @@ SCHEDULES = {
     "convnext_tiny": torchvision_cosine(1e-3, 1024, epochs=600, warmup_epochs=5, warmup_decay=0.01),
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
-    "llama": llama2_c(1e-3, 1000, 1000, 12800),
+    **dict.fromkeys(("llama", "qwen3", "qwen3_moe"), llama2_c(1e-3, 1000, 1000, 12800)),
     "bert_base": warmed_linear(
         4.42e-4, 1563, 1000, 256000, 256, "arXiv 1904.00962, its rule for other batches: a million steps, here 256000 windows per epoch"
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import airbench, bert, detection, language, segmentation, text, tracking
+from zoo_golden import airbench, bert, detection, language, qwen3, segmentation, text, tracking
 from zoo_golden.goldens import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -127,6 +127,29 @@ GOLDENS = {
             name="llama",
         ),
     ),
+    **{
+        name: (
+            GOLDEN / f"{name}/step",
+            partial(
+                language.step,
+                network=network,
+                loss=loss,
+                batch=2,
+                length=64,
+                classes=512,
+                lr=1e-3,
+                betas=(0.9, 0.95),
+                weight_decay=0.1,
+                clip=1.0,
+                gains=[],
+                name=name,
+            ),
+        )
+        for name, network, loss in (
+            ("qwen3", qwen3.Qwen3, language.loss),
+            ("qwen3_moe", qwen3.qwen3_moe, qwen3.balanced_loss),
+        )
+    },
     # Two samples of at most 64 tokens in place of 512 of 128.
     "bert_base": (
         GOLDEN / "bert_base/step",

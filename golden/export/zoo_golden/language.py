@@ -240,6 +240,7 @@ def step(
     clip: float,
     gains: list,
     name: str = "gpt",
+    loss: Callable = loss,
 ) -> None:
     """A golden of the network under these conditions."""
     export(
