@@ -57,6 +57,8 @@ struct Drawing<'t> {
     beside: Vec<String>,
     /// Number of tokens of the input that masks them, if there is one.
     masked: Option<usize>,
+    /// Number of experts of each mixture of them.
+    experts: Vec<usize>,
     batch: usize,
 }
 
@@ -71,7 +73,7 @@ fn table() -> Vec<(&'static str, Draw)> {
 }
 
 /// The layers with parameters, which need a name.
-const PARAMETERS: [&str; 21] = [
+const PARAMETERS: [&str; 22] = [
     "conv",
     "bn",
     "linear",
@@ -90,6 +92,7 @@ const PARAMETERS: [&str; 21] = [
     "relative_position_bias",
     "continuous_position_bias",
     "logit_scale",
+    "experts",
     "scope",
     "stack",
     "block",
@@ -284,6 +287,7 @@ pub fn recipe(trunk: &[Vec<u32>], frame: &[u32]) -> Value {
         depth: 0,
         beside: Vec::new(),
         masked: None,
+        experts: Vec::new(),
         batch: 2,
     };
     drawing.batch = drawing.tape.between(2, 5);

@@ -13,6 +13,17 @@ pub(super) fn draw(d: &mut Drawing<'_>, x: &[usize]) -> Ending {
         let formula = json!({ "formula": format!("{name} * {name}"), "weight": 0.1 });
         insert(&mut ending.2, "formulas", &format!("of_{name}"), formula);
     }
+    if let Some((first, others)) = d.experts.clone().split_first() {
+        let mut set = Map::new();
+        weighted(d, &mut set);
+        if others.iter().any(|count| count != first) || d.tape.flag() {
+            set.insert("by_layer".to_owned(), json!(true));
+        }
+        ending.2.insert("expert_balance".to_owned(), json!(set));
+        let mut set = settings([("name", json!("scores"))]);
+        weighted(d, &mut set);
+        ending.2.insert("expert_z".to_owned(), json!(set));
+    }
     if d.tape.rarely(4) {
         let mut set = settings([("weight", json!(d.tape.number(0.0, 0.01)))]);
         if d.tape.flag() {

@@ -14,6 +14,7 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("conv1d", conv1d),
     ("unembed", unembed),
     ("windows", windows),
+    ("experts", experts),
 ];
 
 fn te(x: &[usize]) -> Option<[usize; 2]> {
@@ -110,6 +111,39 @@ fn attention(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
         }
     }
     d.only("attention", set, x.to_vec())
+}
+
+/// Experts on `[T, E]`, with the dense layer of their scores.
+fn experts(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let [t, _] = te(x)?;
+    let count = d.tape.between(2, 5);
+    let (tap, from) = d.tap(x);
+    let bias = d.tape.flag();
+    let scores = d.word("linear", settings([("out", json!(count)), ("bias", json!(bias))]));
+    let (scored, name) = d.tap(&[t, count]);
+    let mut set = settings([("scores", json!(name)), ("top", json!(d.tape.between(1, count)))]);
+    set.insert("hidden".to_owned(), json!(d.tape.between(1, 9)));
+    if d.tape.flag() {
+        set.insert("weights".to_owned(), json!(d.tape.of(&["softmax", "sigmoid"])));
+        set.insert("activation".to_owned(), json!(d.tape.of(&["silu", "gelu", "gelu_tanh", "relu"])));
+    }
+    if d.tape.flag() {
+        set.insert("normalize".to_owned(), json!(d.tape.flag()));
+        set.insert("scale".to_owned(), json!(d.tape.number(0.5, 3.0)));
+    }
+    if d.tape.rarely(3) {
+        set.insert("bias".to_owned(), json!(d.name("p")));
+    }
+    if d.tape.rarely(3) {
+        set.insert("capacity".to_owned(), json!(d.tape.number(0.5, 2.0)));
+    }
+    if d.tape.rarely(3) {
+        let bound = json!({ "uniform": { "bound": d.tape.number(0.1, 1.0) } });
+        set.insert("init".to_owned(), json!({ "weight": bound }));
+    }
+    d.experts.push(count);
+    let experts = d.word("experts", set);
+    Some((vec![tap, scores, scored, json!({ "from": from }), experts], x.to_vec()))
 }
 
 fn dot_product_attention(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
