@@ -30,6 +30,7 @@ mod fold;
 mod formula;
 mod functions;
 mod generalise;
+mod gradients;
 mod item;
 mod joins;
 mod layers;
@@ -58,7 +59,7 @@ mod write;
 pub use constant::Constant;
 pub use error::{ImportError, Refusal};
 pub use proof::Proof;
-pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
+pub use trace::{FORMAT, LossKind, LossTerm, MAX_BYTES, Trace, Training};
 
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
