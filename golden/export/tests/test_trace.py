@@ -17,7 +17,7 @@ try:
 
     from zoo_golden.__main__ import run
     from zoo_golden.networks import OneType, StillFunctions, exact_buffers, still
-    from zoo_golden.port import constant, parse, trace_network, training, without_loss
+    from zoo_golden.port import constant, fitted, parse, trace_network, training
     from zoo_golden.trace import TraceError, batch_sizes, trace
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
@@ -353,22 +353,48 @@ class Command(unittest.TestCase):
         for network, reason in (
             ("NoSuch", "the factory fails"),
             ("weight_normed", "its `weight` is computed from parameters"),
-            ("two_images", "TypeError"),
+            ("two_images", "needs `y` too: `--input y="),
         ):
             with contextlib.redirect_stderr(io.StringIO()) as said, tempfile.TemporaryDirectory() as folder:
                 words = ["port", f"{__name__}:{network}", "--classes", "5", "--size", "8", "-o", folder]
                 self.assertEqual(run([*words, "--trace-only"]), 2)
             self.assertRegex(said.getvalue(), f"^error: .*{reason}")
 
-    def test_goldens_need_scores(self):
-        whole = {"inputs": {"image": {"shape": [61, 3, 8, 8], "dtype": "float32"}}, "classes": 5, "root": {"body": []}}
-        made = {"function": "f", "outputs": {"": {"value": 7, "shape": [61, 5]}}}
-        for shape, key, reason in (([61, 5], "", None), ([61, 192], "", "192"), ([61, 5, 8, 8], "logits", "8, 8"), ([61, 5], "0", "its only tensor")):
-            made["outputs"][""]["shape"] = shape
-            document = {**whole, "root": {"body": [made]}, "outputs": {key: {"value": 7}}}
-            found = without_loss(document)
-            self.assertEqual(found is None, reason is None)
-            self.assertIn(reason or "", found or "")
+    def test_a_loss_fits_what_the_network_gives_or_there_is_a_reason(self):
+        def fit(shapes: dict[str, list[int]], *words: str):
+            made = [{"function": "f", "outputs": {"": {"value": n, "shape": shape}}} for n, shape in enumerate(shapes.values())]
+            document = {
+                "inputs": {"image": {"shape": [61, 3, 8, 8], "dtype": "float32"}},
+                "batch": 61,
+                "root": {"body": made},
+                "outputs": {key: {"value": n} for n, key in enumerate(shapes)},
+            }
+            return fitted(document, parse(["x:y", "-o", "x", "--classes", "5", *words]))
+
+        image = [61, 3, 8, 8]
+        for shapes, words, kinds, target in (
+            ({"": [61, 5]}, (), ["cross_entropy"], "label"),
+            ({"logits": [61, 9, 5], "hidden": [61, 9, 7]}, (), ["cross_entropy"], "label"),
+            ({"out": [61, 5, 8, 8]}, (), ["cross_entropy"], "label"),
+            ({"": [61, 192]}, ("--loss", "mse"), ["mse"], "target"),
+            ({"": [61]}, ("--loss", "bce"), ["bce"], "target"),
+            ({"": image}, ("--loss", "mae", "--target", "image"), ["mae"], "image"),
+            ({"0": [61, 5], "1": [61, 4]}, ("--loss", "0=nll", "--loss", "1=mse"), ["nll", "mse"], "label"),
+            ({"0": [61, 4], "1": [61, 4], "2": [61, 4]}, ("--loss", "triplet"), ["triplet"], None),
+        ):
+            terms = fit(shapes, *words)
+            self.assertEqual([term.kind for term in terms], kinds)
+            self.assertEqual(terms[0].target, target)
+        for shapes, words, reason in (
+            ({"": [61, 192]}, (), r"\[192\] for each sample, and the loss wants scores of 5"),
+            ({"": [61, 8, 8, 5]}, (), "wants scores of 5"),
+            ({"0": [61, 5], "1": [61, 4]}, (), "`--loss KEY=KIND` says"),
+            ({"": [61, 5]}, ("--loss", "boxes=mse"), "`--loss KEY=KIND` says"),
+            ({"": [61, 5]}, ("--loss", "triplet"), "three tensors"),
+            ({"": []}, (), "a loss inside a network"),
+            ({"": [61, 5]}, ("--loss", "mse", "--target", "image"), "`image` is"),
+        ):
+            self.assertRegex(fit(shapes, *words), reason)
 
     def test_constants_are_found(self):
         self.assertEqual(constant(torch.full((3, 2), 0.5)), 0.5)

@@ -1,4 +1,4 @@
-"""The example batch of a step: images with a class each, or rows of tokens with the token to predict in place of each."""
+"""The example batch of a step: what a network is given. Images or rows of tokens, and further arguments."""
 
 import argparse
 import inspect
@@ -12,40 +12,42 @@ from .conditions import Input, image, labels
 
 @dataclass(frozen=True)
 class Batch:
-    """inputs: arguments of the network's forward, by name. label: one for each sample, or for each token of it."""
+    """inputs: arguments of the network's forward, by name; the first may have a name of its own."""
 
     inputs: dict[str, Input]
-    label: Input
 
     @classmethod
     def of(cls, network: nn.Module, options: argparse.Namespace, samples: int) -> "Batch":
         """As many samples as wanted, of the kind that the options name."""
-        salt = options.salt
-        if not options.tokens:
-            shape = (samples, options.channels, options.image_size, options.image_size)
-            return cls({"image": image(shape, salt)}, labels(samples, options.classes, salt))
-        shape, first = (samples, options.tokens), next(iter(inspect.signature(network.forward).parameters))
-        inputs = {first: options.classes} | dict(options.indices)
-        indices = {name: labels(shape, count, salt, name) for name, count in inputs.items()}
-        return cls(indices, labels(shape, options.classes, salt))
+        salt, parameters = options.salt, inspect.signature(network.forward).parameters
+        first = next(iter(parameters), "image")
+        given = dict(options.input)
+        shapes: dict[str, tuple[tuple[int, ...], int | None]] = {}
+        if first not in given and options.tokens:
+            shapes[first] = ((options.tokens,), options.classes)
+        elif first not in given:
+            shapes[first if "image" in parameters else "image"] = ((options.channels, options.image_size, options.image_size), None)
+        shapes |= {name: ((options.tokens,), count) for name, count in options.indices} | given
+        made = {
+            name: image((samples, *shape), salt, name) if count is None else labels((samples, *shape), count, salt, name)
+            for name, (shape, count) in shapes.items()
+        }
+        needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        for name in needed[1:]:
+            if name not in made:
+                raise ValueError(f"the network needs `{name}` too: `--input {name}=3x32x32` gives numbers, `--input {name}=16:50` indices below 50")
+        return cls(made)
 
-    def all(self) -> dict[str, Input]:
-        """Everything that the step takes."""
-        return {**self.inputs, "label": self.label}
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of a sample."""
+        return {name: tuple(given.values.shape[1:]) for name, given in self.inputs.items()}
 
     def forward(self, network: nn.Module, inputs: dict[str, torch.Tensor]) -> object:
         """What the network makes of it."""
-        if list(self.inputs) == ["image"]:
-            return network(inputs["image"])
-        return network(**{name: inputs[name] for name in self.inputs})
+        parameters = inspect.signature(network.forward).parameters
+        named = {name: inputs[name] for name in self.inputs if name in parameters}
+        return network(*(inputs[name] for name in self.inputs if name not in named), **named)
 
     def on_meta(self) -> dict[str, torch.Tensor]:
         """The network's inputs without their numbers."""
         return {name: torch.empty_like(given.values, device="meta") for name, given in self.inputs.items()}
-
-
-def scores(outputs: object) -> torch.Tensor:
-    """The scores of all classes `[rows, classes]`, of the samples or of all their tokens: the only tensor that the network gives, or
-    its `logits`."""
-    found = outputs if isinstance(outputs, torch.Tensor) else outputs["logits"]
-    return found.flatten(0, -2)

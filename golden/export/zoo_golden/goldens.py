@@ -1,6 +1,7 @@
 """Goldens of classifiers: python -m zoo_golden --model torchvision:resnet18 --lr 0.1 --momentum 0.9 -o ../resnet18/step"""
 
 import argparse
+import copy
 import sys
 import warnings
 from functools import partial
@@ -9,11 +10,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from . import cross_entropy, export, gain_rules, grouped
+from . import export, gain_rules, grouped
 from .batch import Batch
 from .conditions import NORMALISATIONS
+from .losses import KINDS, Loss, Term, fitted
 from .networks import StillFunctions, load
 from .optimizers import optimizer_class, usual
+from .trace import named_tensors
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad", "lamb")
 
@@ -55,6 +58,24 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         type=_indices,
         help="with --tokens, a further argument of the network: an index below N for each token",
     )
+    add(
+        "--input",
+        metavar="NAME=SHAPE",
+        action="append",
+        default=[],
+        type=_input,
+        help="an argument of the network: 3x32x32 for numbers, 16:50 for indices below 50; the first is the image, or the tokens, unless it is given",
+    )
+    add(
+        "--loss",
+        metavar="[OUTPUT=]KIND",
+        action="append",
+        default=[],
+        type=_loss,
+        help=f"{', '.join(KINDS)}, of an output of the network by its key; several are summed; by default cross_entropy",
+    )
+    add("--target", metavar="NAME", help="what numbers are compared with, if not with an input of its own: an argument of the network")
+    add("--ignore", type=int, metavar="LABEL", help="a label that cross entropy leaves out; one more than --classes has it")
     add("--salt", default="", help="prefix of every hashed name, except those of samples")
     add(
         "--gain",
@@ -152,6 +173,19 @@ SETTINGS = {
 """Which optimizers have a setting, beside learning rate and decay."""
 
 
+def _input(text: str) -> tuple[str, tuple[tuple[int, ...], int | None]]:
+    name, _, written = text.partition("=")
+    extents, _, count = written.partition(":")
+    return name, (tuple(map(int, extents.split("x"))), int(count) if count else None)
+
+
+def _loss(text: str) -> tuple[str | None, str]:
+    key, _, kind = text.rpartition("=")
+    if kind not in KINDS:
+        raise argparse.ArgumentTypeError(f"{kind!r} is none of {', '.join(KINDS)}")
+    return key or None, kind
+
+
 def _indices(text: str) -> tuple[str, int]:
     name, _, count = text.partition("=")
     return name, int(count)
@@ -167,8 +201,21 @@ def main(arguments: list[str] | None = None) -> dict:
     return golden(options, load(options.model, options.classes), options.output)
 
 
-def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, **moves) -> dict:
-    """Writes the golden of a network that leaves nothing to chance; `moves`: `moved_runs` and `last_place` of `export`."""
+def terms(options: argparse.Namespace, given: dict[str, tuple[int, ...]], inputs: dict[str, tuple[int, ...]]) -> tuple[Term, ...]:
+    """The terms of the loss that the options name, for outputs and inputs of these shapes."""
+    return fitted(options.loss or [(None, "cross_entropy")], given, options.classes, inputs, options.target)
+
+
+def _judged(options: argparse.Namespace, network: nn.Module, batch: Batch) -> tuple[Term, ...]:
+    """The terms for what a network gives."""
+    with torch.no_grad():
+        given = batch.forward(copy.deepcopy(network), {key: given.values for key, given in batch.inputs.items()})
+    return terms(options, {key: tuple(tensor.shape[1:]) for key, tensor in named_tensors(given)}, batch.shapes())
+
+
+def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, judged: tuple[Term, ...] | None = None, **moves) -> dict:
+    """Writes the golden of a network that leaves nothing to chance. judged: the terms of the loss, if they are known. moves: `moved_runs` and
+    `last_place` of `export`."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
@@ -176,13 +223,14 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, **
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
     batch = Batch.of(network, options, options.batch)
+    loss = Loss(judged or _judged(options, network, batch), options.label_smoothing, options.l2_in_loss, options.ignore)
     with StillFunctions():
         document = export(
             path,
             network,
-            cross_entropy(options.label_smoothing, options.l2_in_loss),
+            loss,
             partial(optimizer, options),
-            batch.all(),
+            loss.targets(options.batch, options.classes, options.salt) | batch.inputs,
             forward=batch.forward,
             name=options.name or options.model.rpartition(":")[2],
             salt=options.salt,

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .batch import Batch
-from .goldens import SETTINGS, checked, golden, optimizer, training_options
+from .losses import Term, Unfit
+from .goldens import SETTINGS, checked, golden, optimizer, terms, training_options
 from .networks import build, exact_buffers, still
 from .optimizers import section
 from .trace import TraceError, batch_sizes, trace
@@ -34,8 +35,8 @@ USUAL_MOMENTUM = 0.9
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden port",
-        description="Write the recipe of a classifier of images or tokens, its weights, and the golden of three training steps, and compare recipe and "
-        "golden against each other. DIR gets recipes/NAME.yaml, NAME.safetensors, golden/NAME/step.* and NAME.trace.json; the command "
+        description="Write the recipe of a network, its weights, and the golden of three training steps, and compare recipe and golden against each "
+        "other. DIR gets recipes/NAME.yaml, NAME.safetensors, golden/NAME/step.* and NAME.trace.json; the command "
         "`zoo` does the part after the trace.",
         epilog="Examples: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets; "
         "python -m zoo_golden port transformers:GPT2LMHeadModel --classes 50257 --tokens 64 --no-lifted -o my_nets",
@@ -83,7 +84,9 @@ def port(options: argparse.Namespace) -> int:
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
     network = built(options).train()
     exact = exact_buffers(network, lambda: built(options))
-    document = trace_network(network, options, exact) | {"training": training(options, network, manifest)}
+    document = trace_network(network, options, exact)
+    judged = fitted(document, options)
+    document |= {"training": training(options, network, manifest, judged)}
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > LARGEST_TRACE:
         raise TraceError(_too_large(document, len(text)))
@@ -102,11 +105,11 @@ def port(options: argparse.Namespace) -> int:
     save_weights(network, folder / f"{name}.safetensors")
     if options.no_golden:
         return 0
-    if reason := without_loss(document):
-        raise TraceError(f"{recipe} is written, but no golden: {reason}; --no-golden stops after the recipe")
+    if isinstance(judged, str):
+        raise TraceError(f"{recipe} is written, but no golden: {judged}; --no-golden stops after the recipe")
     still(network)
     try:
-        golden(options, network, folder / f"golden/{name}/step", moved_runs=moved_runs(network), exact=exact)
+        golden(options, network, folder / f"golden/{name}/step", judged=judged, moved_runs=moved_runs(network), exact=exact)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
@@ -139,7 +142,11 @@ def trace_network(network: nn.Module, options: argparse.Namespace, exact: Mappin
                 )
     without_numbers = on_meta(network)
     given = {options.classes, options.channels, options.image_size, options.tokens or 0, *dict(options.indices).values()}
-    batch = Batch.of(network, options, next(batch_sizes(network, given)))
+    given |= {number for shape, count in dict(options.input).values() for number in (*shape, count or 0)}
+    try:
+        batch = Batch.of(network, options, next(batch_sizes(network, given)))
+    except ValueError as error:
+        raise TraceError(f"{options.model}: {error}") from error
     return trace(
         without_numbers,
         batch.on_meta(),
@@ -151,19 +158,18 @@ def trace_network(network: nn.Module, options: argparse.Namespace, exact: Mappin
     )
 
 
-def without_loss(document: dict) -> str | None:
-    """Why the cross entropy of goldens does not fit what a traced network gives, if it does not."""
-    outputs = document["outputs"]
-    key = next((key for key in ("", "logits") if key in outputs), None)
-    if key is None or "value" not in outputs[key]:
-        return f"the network gives {', '.join(outputs) or 'no tensor'}, and goldens need its only tensor, or its `logits`"
+def fitted(document: dict, options: argparse.Namespace) -> tuple[Term, ...] | str:
+    """The terms of the loss for what a traced network gives, or why it has none."""
     made = {made["value"]: made["shape"] for made in _made(document["root"])}
-    shape = made.get(outputs[key]["value"], [])
-    label = [*next(iter(document["inputs"].values()))["shape"][:2], document["classes"]]
-    wanted = label if next(iter(document["inputs"].values()))["dtype"].startswith("int") else [label[0], label[2]]
-    if shape != wanted:
-        return f"the network gives {shape}, and goldens are made with the cross entropy of scores {wanted} (--classes, --tokens)"
-    return None
+    shapes = {key: made.get(output.get("value"), []) for key, output in document["outputs"].items()}
+    given = {key: tuple(shape[1:]) for key, shape in shapes.items() if shape[:1] == [document["batch"]]}
+    if not given:
+        return "the network gives nothing for each sample: a loss inside a network is written beside it"
+    inputs = {key: tuple(given["shape"][1:]) for key, given in document["inputs"].items()}
+    try:
+        return terms(options, given, inputs)
+    except Unfit as error:
+        return str(error)
 
 
 def _made(call: dict) -> Iterator[dict]:
@@ -208,12 +214,15 @@ def save_weights(network: nn.Module, path: Path) -> None:
     save_file({key: state[key].contiguous() for key in reversed(named.values())}, path)
 
 
-def training(options: argparse.Namespace, network: nn.Module, manifest: str) -> dict:
+def training(options: argparse.Namespace, network: nn.Module, manifest: str, judged: tuple[Term, ...] | str = "") -> dict:
     """What the recipe says of loss and optimizer."""
+    losses = [] if isinstance(judged, str) else [{"kind": term.kind, "outputs": list(term.outputs), "target": term.target} for term in judged]
     return {
+        "losses": losses,
         "batch": options.batch,
         "lr": options.lr,
         "label_smoothing": options.label_smoothing,
+        "ignore": options.ignore,
         **section(optimizer(options, network), network),
         "clip_grad_norm": options.clip_grad_norm,
         "golden": manifest,

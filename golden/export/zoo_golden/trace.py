@@ -288,7 +288,7 @@ class _Recorder(TorchFunctionMode):
         return (self.open[-1][0]["module"] if self.open else "") or "the network"
 
     def outputs(self, result: Any, path: str) -> dict:
-        return {key: self._use(tensor, path) for key, tensor in _tensors(result)}
+        return {key: self._use(tensor, path) for key, tensor in named_tensors(result)}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -312,7 +312,7 @@ class _Recorder(TorchFunctionMode):
             written = [self._encode(whole, module, at), self._encode(key, module, at), 0.0]
             call = {"function": "torch.Tensor.__setitem__", "at": at, "args": written, "kwargs": {}}
         known, values = self._evaluated(func, name.rpartition(".")[2], args, kwargs)
-        if known and not any(True for _ in _tensors(values)):
+        if known and not any(True for _ in named_tensors(values)):
             return values  # a number taken out of a constant, or a decision
         first = args[0] if args else None
         version = first._version if isinstance(first, torch.Tensor) else None
@@ -327,7 +327,7 @@ class _Recorder(TorchFunctionMode):
                 raise
             # Not all functions keep the order of channels-last maps on the device meta. Real numbers tell whether it is a view.
             result = args[0].reshape(*args[1:], **kwargs)
-        results = list(_tensors(result))
+        results = list(named_tensors(result))
         if version is not None and first._version != version:
             self.writers[_memory(first)] = f"{name} at {at}"
         if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
@@ -339,7 +339,7 @@ class _Recorder(TorchFunctionMode):
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
         short = name.rpartition(".")[2]
-        constants = dict(_tensors(values)) if known else {}
+        constants = dict(named_tensors(values)) if known else {}
         if short in _FILLED:
             constants = {key: torch.full(tensor.shape, _FILLED[short], dtype=tensor.dtype, device="cpu") for key, tensor in results}
         call["outputs"] = {key: self._made(tensor, constants.get(key)) for key, tensor in results}
@@ -353,7 +353,7 @@ class _Recorder(TorchFunctionMode):
     def _evaluated(self, func, name: str, args: tuple, kwargs: dict) -> tuple[bool, Any]:
         """Whether a function has constants as its only tensors, and what it makes of them: for one that changes its first argument, that
         argument. Functions that draw random numbers, or leave their result open, are none."""
-        given = [tensor for _, tensor in _tensors([args, list(kwargs.values())])]
+        given = [tensor for _, tensor in named_tensors([args, list(kwargs.values())])]
         known = [self.known.get(id(tensor)) for tensor in given]
         if not given and name not in _MADE or name.startswith(("empty", "new_empty")):
             return False, None
@@ -402,7 +402,7 @@ class _Recorder(TorchFunctionMode):
         if self.muted is module:
             self.muted = None
             drop = {"function": "zoo.drop_path", "at": call["at"], "args": call["args"], "kwargs": _chance(module)}
-            self.body = [drop | {"outputs": {key: self._made(tensor) for key, tensor in _tensors(result)}}]
+            self.body = [drop | {"outputs": {key: self._made(tensor) for key, tensor in named_tensors(result)}}]
         call["body"] = self.body
         call["outputs"] = self.outputs(result, call["module"])
         self.body = outer
@@ -502,10 +502,10 @@ def _dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _tensors(result: Any, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(result: Any, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors of a result by key, `0.key` for each level of dict, list or tuple; `` for one tensor."""
     if isinstance(result, torch.Tensor):
         yield key, result
     elif isinstance(result, (dict, list, tuple)):
         for part, value in result.items() if isinstance(result, dict) else enumerate(result):
-            yield from _tensors(value, f"{key}.{part}" if key else str(part))
+            yield from named_tensors(value, f"{key}.{part}" if key else str(part))

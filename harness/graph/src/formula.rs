@@ -92,6 +92,8 @@ pub enum Unary {
     Cos,
     /// Largest integer that is not above x.
     Floor,
+    /// x, without a gradient.
+    Detach,
 }
 
 /// A function of two numbers.
@@ -409,6 +411,7 @@ impl Term {
         match self {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => 0,
             Self::Unary(function, _) => match function {
+                Unary::Detach => 0,
                 Unary::Neg | Unary::Abs | Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt | Unary::Floor => 1,
                 Unary::Sign | Unary::Expm1 => 2,
                 Unary::Softplus => 3,
@@ -449,6 +452,7 @@ impl Unary {
             Self::Sin => libm::sin(x),
             Self::Cos => libm::cos(x),
             Self::Floor => x.floor(),
+            Self::Detach => x,
         }
     }
 }

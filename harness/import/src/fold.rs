@@ -103,9 +103,8 @@ fn is_open(items: &[Item]) -> bool {
         Item::Residual { main, shortcut } => is_open(main) || is_open(shortcut),
         Item::Concat { branches, .. } => branches.iter().any(|branch| is_open(branch)),
         Item::Around { body, .. } | Item::Scope { body, .. } => is_open(body),
-        Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {
-            false
-        }
+        Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Again { .. } => false,
+        Item::Use { .. } | Item::Stack { .. } => false,
     })
 }
 
@@ -240,7 +239,7 @@ fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&s
 fn words(items: &[Item]) -> Vec<&'static str> {
     let one = |item: &Item| match item {
         Item::Layer { word, .. } => vec![word.tag],
-        Item::Tap(_) | Item::From(_) | Item::Use { .. } | Item::Stack { .. } => Vec::new(),
+        Item::Tap(_) | Item::From(_) | Item::Again { .. } | Item::Use { .. } | Item::Stack { .. } => Vec::new(),
         Item::Join(tag, _) => vec![*tag],
         Item::Residual { main, shortcut } => [vec!["residual"], words(main), words(shortcut)].concat(),
         Item::Concat { branches, .. } => {
@@ -297,6 +296,7 @@ fn stack(items: &mut Vec<Item>, module: Option<&str>) {
             | Item::Tap(_)
             | Item::From(_)
             | Item::Join(..)
+            | Item::Again { .. }
             | Item::Use { .. }
             | Item::Stack { .. } => {}
         }
@@ -427,6 +427,7 @@ fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[
                 Item::Tap(_)
                 | Item::From(_)
                 | Item::Join(..)
+                | Item::Again { .. }
                 | Item::Residual { .. }
                 | Item::Concat { .. }
                 | Item::Scope { .. } => {}

@@ -20,6 +20,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["addmm"], |network, at| network.addmm(at)),
     (&["addcmul"], |network, at| network.affine(at)),
     (&["conv1d"], |network, at| network.conv1d(at)),
+    (&["prelu"], |network, at| network.prelu(at)),
     (&["embedding"], |network, at| network.embedding(at)),
     (&["batch_norm"], |network, at| network.batch_norm(at)),
     (&["layer_norm"], |network, at| network.layer_norm(at)),
@@ -48,6 +49,12 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["sin"], |network, at| network.formula(at, "sin(x)")),
     (&["cos"], |network, at| network.formula(at, "cos(x)")),
     (&["floor"], |network, at| network.formula(at, "floor(x)")),
+    (&["selu"], |network, at| network.formula(at, SELU)),
+    (&["celu"], |network, at| network.celu(at)),
+    (&["logsigmoid"], |network, at| network.formula(at, "-softplus(-x)")),
+    (&["softsign"], |network, at| network.formula(at, "x / (1 + abs(x))")),
+    (&["tanhshrink"], |network, at| network.formula(at, "x - tanh(x)")),
+    (&["glu"], |network, at| network.glu(at)),
     (&["square"], |network, at| network.formula(at, "x^2")),
     (&["pow", "__pow__"], |network, at| network.power(at)),
     (&["softplus"], |network, at| network.softplus(at)),
@@ -56,12 +63,14 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["gelu"], |network, at| network.gelu(at)),
     (&["leaky_relu"], |network, at| network.leaky_relu(at)),
     (&["elu"], |network, at| network.elu(at)),
-    (&["softmax"], |network, at| network.softmax(at)),
+    (&["softmax"], |network, at| network.softmax(at, Word::of(&Layer::Softmax(zoo::Softmax {})))),
+    (&["log_softmax"], |network, at| network.softmax(at, Word::formula("log_softmax(x)".to_owned()))),
     (&["dropout"], |network, at| network.dropout(at)),
     (&["drop_path"], |network, at| network.drop_path(at)),
-    (&["max_pool2d"], |network, at| network.max_pool(at)),
-    (&["avg_pool2d"], |network, at| network.avg_pool(at)),
-    (&["adaptive_avg_pool2d"], |network, at| network.adaptive_avg_pool(at)),
+    (&["max_pool2d", "max_pool1d"], |network, at| network.max_pool(at)),
+    (&["avg_pool2d", "avg_pool1d"], |network, at| network.avg_pool(at)),
+    (&["adaptive_avg_pool2d", "adaptive_avg_pool1d"], |network, at| network.adaptive_avg_pool(at)),
+    (&["adaptive_max_pool2d", "adaptive_max_pool1d"], |network, at| network.adaptive_max_pool(at)),
     (&["mean"], |network, at| network.mean(at)),
     (&["pad"], |network, at| network.pad(at)),
     (&["pixel_shuffle"], |network, at| network.pixel_shuffle(at)),
@@ -78,6 +87,8 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["stack"], |network, at| network.stack(at)),
     (&["sum"], |network, at| network.sum(at)),
     (&["amax"], |network, at| network.folded(at, "row_max")),
+    (&["logsumexp"], |network, at| network.folded(at, "row_log_sum_exp")),
+    (&["max"], |network, at| network.maximum(at)),
     (&["var"], |network, at| network.variance(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
     (&["ne", "__ne__"], |network, at| network.compared(at)),
@@ -99,6 +110,10 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand", "expand_as"], |network, at| network.expanded(at)),
     (&["contiguous", "clone"], |network, at| network.same(at)),
+    (&["detach", "data"], |network, at| {
+        network.same(at)?;
+        network.without_gradient(at)
+    }),
     // Conversions: of types that differ, `check_types` says so.
     (
         &[
@@ -175,12 +190,8 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("__le__", CHOICE),
     ("maximum", "`map` has max(x, number); of two tensors there is no larger one"),
     ("minimum", "`map` has min(x, number); of two tensors there is no smaller one"),
-    ("log_softmax", "the loss takes scores: give what log_softmax is given"),
     ("cross_entropy", "the loss is beside the model: give the scores"),
     ("conv_transpose1d", "`conv_transpose` works on maps, [C, H, W]"),
-    ("max_pool1d", "`max_pool` works on maps, [C, H, W]"),
-    ("avg_pool1d", "`avg_pool` works on maps, [C, H, W]"),
-    ("adaptive_avg_pool1d", "`adaptive_avg_pool` works on maps, [C, H, W]"),
     ("gather", INDICES),
     ("index_select", INDICES),
     ("scatter", INDICES),
@@ -191,13 +202,13 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("tile", REPEATED),
     ("bilinear", PRODUCTS),
     ("conv3d", "`conv` works on maps, [C, H, W], and `conv1d` on [C, L]"),
-    ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
-    ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
     ("pixel_unshuffle", "`reshape` and `permute` move the pixels of a square to channels"),
     ("movedim", "use `permute`, which takes the whole order"),
-    ("detach", "`train.parts` freezes parts of a recipe"),
 ];
+
+/// PyTorch's selu, with its constants.
+const SELU: &str = "1.0507009873554805 * select(x > 0, x, 1.6732632423543772 * expm1(x))";
 
 pub(crate) const OUTSIDE: &str = "modules of recipes have the layers and parameters inside them, under one name";
 
@@ -227,6 +238,9 @@ impl Reader<'_> {
         if self.of_offsets(at, name)?.is_none() {
             reading(self, at)?;
         }
+        if at.call.no_grad {
+            self.without_gradient(at)?;
+        }
         at.all_read()?;
         let names = at.units[before..].iter().filter_map(|unit| match unit {
             Unit::Operation(operation) => operation.name.as_deref(),
@@ -250,6 +264,18 @@ impl Reader<'_> {
         let (x, views) = self.rows(at, input, None)?;
         let shape = self.shape_of(x).to_vec();
         self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], None, shape, views)
+    }
+
+    /// The operand of a pool: maps, or `[n, c, length]`.
+    pub(crate) fn pooled(&mut self, at: &mut At<'_>) -> Result<Tensor, Refusal> {
+        let x = self.first(at)?;
+        match self.shape_of(x) {
+            [_, _, _] | [_, _, _, _] => Ok(x),
+            shape => Err(at.refuse(
+                format!("it works on a tensor of shape {shape:?}"),
+                "pools work on maps, [C, H, W], and on [C, L]",
+            )),
+        }
     }
 
     /// The operand of a function on feature maps, `[n, c, h, w]`.

@@ -21,6 +21,13 @@ pub enum Item {
     From(String),
     /// Adds, subtracts or multiplies by a stored value.
     Join(&'static str, String),
+    /// Calls a module, or a layer with parameters, again.
+    Again {
+        /// Its name; before layout, its path.
+        name: String,
+        /// The number of the call, from 1.
+        call: usize,
+    },
     /// Sum of two branches.
     Residual {
         /// The branch with more layers.
@@ -110,6 +117,7 @@ impl Item {
             | Self::Tap(_)
             | Self::From(_)
             | Self::Join(..)
+            | Self::Again { .. }
             | Self::Scope { .. }
             | Self::Module { .. }
             | Self::Use { .. }
@@ -132,6 +140,7 @@ pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
             | Item::Tap(_)
             | Item::From(_)
             | Item::Join(..)
+            | Item::Again { .. }
             | Item::Use { .. }
             | Item::Stack { .. } => {}
         }
@@ -143,7 +152,7 @@ pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
 pub fn size(items: &[Item]) -> usize {
     let one = |item: &Item| match item {
         Item::Layer { .. } | Item::Use { .. } | Item::Stack { .. } | Item::Join(..) => 1,
-        Item::Tap(_) | Item::From(_) => 1,
+        Item::Tap(_) | Item::From(_) | Item::Again { .. } => 1,
         Item::Residual { main, shortcut } => 1 + size(main) + size(shortcut),
         Item::Concat { branches, .. } => 1 + branches.iter().map(|branch| size(branch)).sum::<usize>(),
         Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => 1 + size(body),

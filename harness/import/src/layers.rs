@@ -113,8 +113,16 @@ impl Reader<'_> {
         let bias = self.bias(at, 2, &name)?;
         let stride = Pair(at.pair(3, "stride", Some([1, 1]))?);
         let pad = at.padding(4, "padding")?;
-        let margin = at.pair(5, "output_padding", Some([0, 0]))?;
-        at.only("output_padding", margin, [0, 0])?;
+        // Rows and columns that stay at the end, instead of going away.
+        let [more, beside] = at.pair(5, "output_padding", Some([0, 0]))?;
+        let Padding([top, bottom, left, right]) = pad;
+        let (Some(bottom), Some(right)) = (bottom.checked_sub(more), right.checked_sub(beside)) else {
+            return Err(at.refuse(
+                format!("its output_padding {:?} is larger than its padding {:?}", [more, beside], [bottom, right]),
+                "`conv_transpose` takes rows and columns away from the output, and adds none",
+            ));
+        };
+        let pad = Padding([top, bottom, left, right]);
         let groups = at.size(6, "groups", Some(1))?;
         at.only("groups", groups, 1)?;
         let dilation = at.pair(7, "dilation", Some([1, 1]))?;
@@ -223,8 +231,21 @@ impl Reader<'_> {
         self.layer(at, Layer::Embedding(layer), x, Some(name))
     }
 
+    /// A learned slope of negative numbers, for each channel or one for all.
+    pub(crate) fn prelu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let (name, shape) = self.weight(at, 1)?;
+        let start = self.trace.parameters.get(&format!("{name}.weight")).and_then(|own| own.start).unwrap_or(0.25);
+        // One channel has one slope either way.
+        let shared = shape == [1] && self.shape_of(x).get(1) != Some(&1);
+        self.layer(at, Layer::Prelu(zoo::Prelu { shared, start }), x, Some(name))
+    }
+
+    /// Of maps `[n, c, h, w]`, signals `[n, c, length]` or rows `[n, c]`; rows of samples and tokens that are one axis
+    /// are signals.
     pub(crate) fn batch_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.maps(at)?;
+        let input = at.input();
+        let (x, views) = self.rows(at, input, None)?;
         let (name, _) = self.weight(at, 3)?;
         if !self.bias(at, 4, &name)? {
             return Err(at.refuse("it has a scale and no shift", "`bn` has both"));
@@ -240,7 +261,18 @@ impl Reader<'_> {
         let of_batch = at.flag(5, "training", false)?;
         self.check_statistics(at, of_batch)?;
         let (momentum, eps) = (at.float(6, "momentum", 0.1)?, at.float(7, "eps", 1e-5)?);
-        self.layer(at, Layer::Bn(zoo::Bn { eps, momentum, init: BnInit::default() }), x, Some(name))
+        let what = What::Layer(Word::of(&Layer::Bn(zoo::Bn { eps, momentum, init: BnInit::default() })));
+        let shape = self.shape_of(x).to_vec();
+        if views.is_empty() {
+            return self.gives_viewed(at, what, vec![x], Some(name), shape, views);
+        }
+        let last = shape.len() - 1;
+        let order: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
+        let back: Vec<usize> = std::iter::once(0).chain(2..=last).chain([1]).collect();
+        let x = self.view(at, x, vec![View::Permute(order)])?;
+        let shape = self.shape_of(x).to_vec();
+        let views = [&[View::Permute(back)], &views[..]].concat();
+        self.gives_viewed(at, what, vec![x], Some(name), shape, views)
     }
 
     pub(crate) fn layer_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

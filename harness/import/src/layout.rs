@@ -67,6 +67,10 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
             Item::Concat { branches: branches.into_iter().map(|branch| lay_out(branch, path)).collect(), axis }
         }
         Item::Around { word, body } => Item::Around { word, body: lay_out(body, path) },
+        Item::Again { name: full, call } => {
+            let local = full.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+            Item::Again { name: local.map_or(full.clone(), str::to_owned), call }
+        }
         whole @ (Item::Layer { name: None, .. }
         | Item::Tap(_)
         | Item::From(_)
@@ -84,8 +88,7 @@ pub fn would_be_numbered(body: &[Item]) -> bool {
         Item::Layer { word, name } => name.is_none() && word.kind != Kind::Formula,
         Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => true,
         Item::Stack { name, .. } => name.is_empty(),
-        Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => {
-            false
-        }
+        Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Again { .. } => false,
+        Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => false,
     })
 }

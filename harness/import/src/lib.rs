@@ -31,6 +31,7 @@ mod fold;
 mod formula;
 mod functions;
 mod generalise;
+mod gradients;
 mod item;
 mod joins;
 mod layers;
@@ -59,7 +60,7 @@ mod write;
 pub use constant::Constant;
 pub use error::{ImportError, Refusal};
 pub use proof::Proof;
-pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
+pub use trace::{FORMAT, LossKind, LossTerm, MAX_BYTES, Trace, Training};
 
 use zoo_recipe::{Library, LoadOptions, Recipe};
 

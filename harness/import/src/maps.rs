@@ -7,15 +7,15 @@ use zoo_recipe::schema::{Padding, Pair, Size};
 use crate::Refusal;
 use crate::arguments::{At, Window, wrapped};
 use crate::operation::{Tensor, What};
-use crate::reader::Reader;
+use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
 
 impl Reader<'_> {
     pub(crate) fn max_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.maps(at)?;
-        let window = at.window()?;
+        let x = self.pooled(at)?;
+        let window = self.window(at, x)?;
         let dilation = at.pair(4, "dilation", Some([1, 1]))?;
         at.only("dilation", dilation, [1, 1])?;
         let ceil_mode = at.flag(5, "ceil_mode", false)?;
@@ -26,8 +26,8 @@ impl Reader<'_> {
     }
 
     pub(crate) fn avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.maps(at)?;
-        let window = at.window()?;
+        let x = self.pooled(at)?;
+        let window = self.window(at, x)?;
         let ceil_mode = at.flag(4, "ceil_mode", false)?;
         let (kernel, stride, pad) = self.inside_map(x, window, ceil_mode);
         let count_include_pad = at.flag(5, "count_include_pad", true)?;
@@ -43,11 +43,23 @@ impl Reader<'_> {
         self.layer(at, Layer::AvgPool(layer), x, None)
     }
 
+    /// The window of a pool; that of `[n, c, length]` is one of maps of height 1.
+    fn window(&self, at: &mut At<'_>, x: Tensor) -> Result<Window, Refusal> {
+        let (Pair([height, width]), stride, Padding([top, bottom, left, right])) = at.window()?;
+        match self.shape_of(x).len() {
+            3 => {
+                let stride = stride.map(|Pair([_, across])| Pair([1, across]));
+                Ok((Pair([1, width]), stride, Padding([0, 0, left, right])))
+            }
+            _ => Ok((Pair([height, width]), stride, Padding([top, bottom, left, right]))),
+        }
+    }
+
     /// With `ceil_mode`, a window may be larger than the map, of which it sees all: the same as a window of its size.
     fn inside_map(&self, x: Tensor, window: Window, ceil_mode: bool) -> Window {
         let (Pair(kernel), stride, pad) = window;
-        let map = self.shape_of(x).get(2..).unwrap_or_default();
-        let own: Vec<usize> = kernel.iter().zip(map).map(|(size, extent)| *size.min(extent)).collect();
+        let [height, width] = self.map_of(x);
+        let own: Vec<usize> = kernel.iter().zip(&[height, width]).map(|(size, extent)| *size.min(extent)).collect();
         match (own[..] == kernel, &own[..]) {
             (false, [height, width]) if ceil_mode && pad == Padding::default() => {
                 (Pair([*height, *width]), stride.or(Some(Pair(kernel))), pad)
@@ -57,14 +69,75 @@ impl Reader<'_> {
     }
 
     pub(crate) fn adaptive_avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.maps(at)?;
-        let [_, _, h, w] = at.made()?.shape[..] else { return Err(at.unknown_form("output_size")) };
+        let x = self.pooled(at)?;
+        let [h, w] = map_of(&at.made()?.shape);
         at.told_by_the_result();
         let layer = match [h, w] {
             [1, 1] => Layer::GlobalAvgPool(zoo::GlobalAvgPool {}),
             out => Layer::AdaptiveAvgPool(zoo::AdaptiveAvgPool { out: Pair(out) }),
         };
         self.layer(at, layer, x, None)
+    }
+
+    /// A pool whose windows are equal parts of the map.
+    pub(crate) fn adaptive_max_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.pooled(at)?;
+        at.argument(1, &["output_size"]);
+        let gives_indices = at.flag(2, "return_indices", false)?;
+        at.only("return_indices", gives_indices, false)?;
+        let (map, out) = (self.map_of(x), map_of(&at.made()?.shape));
+        let parts: Vec<usize> = map
+            .iter()
+            .zip(out)
+            .filter(|(extent, parts)| extent.is_multiple_of(*parts))
+            .map(|(extent, parts)| extent / parts)
+            .collect();
+        let [height, width] = parts[..] else {
+            return Err(at.refuse(
+                format!("it divides a map of {map:?} into {out:?} parts of unequal sizes"),
+                "`max_pool` has windows of one size",
+            ));
+        };
+        let layer =
+            zoo::MaxPool { kernel: Pair([height, width]), stride: None, pad: Padding::default(), ceil_mode: false };
+        self.layer(at, Layer::MaxPool(layer), x, None)
+    }
+
+    /// The largest elements along an axis: a pool, whose gradient goes to one of them.
+    pub(crate) fn maximum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (input, made) = (at.input(), at.made()?);
+        let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
+        };
+        let rank = shape.len();
+        if at.argument(1, &["dim", "axis"]).is_none() {
+            return Err(
+                at.refuse("it takes the largest element of all samples", "`max_pool` takes those of each sample")
+            );
+        }
+        let axis = at.axis(1, &["dim", "axis"], rank)?;
+        at.flag(2, "keepdim", false)?;
+        if axis == 0 {
+            return Err(at.refuse("it combines samples: axis 0", "layers work on each sample separately"));
+        }
+        for indices in at.call.outputs.values().skip(1) {
+            self.is(indices.value, Seen::Unsaid("it uses the places of the largest elements"));
+        }
+        // The axis is that of the width of one map, of which the others are channels and height.
+        let order: Vec<usize> = (0..rank).filter(|other| *other != axis).chain([axis]).collect();
+        let rest: Vec<usize> = order[1..rank - 1].iter().map(|axis| shape[*axis]).collect();
+        let rows: usize = rest.iter().product();
+        let together = vec![shape[0], rows, shape[axis]];
+        let x = self.operand_viewed(at, input, &[View::Permute(order), View::Reshape(together)])?;
+        let kernel = Pair([1, shape[axis]]);
+        let layer = zoo::MaxPool { kernel, stride: None, pad: Padding::default(), ceil_mode: false };
+        let what = What::Layer(Word::of(&Layer::MaxPool(layer)));
+        self.gives_viewed(at, what, vec![x], None, vec![shape[0], rows, 1], vec![View::Reshape(made.shape.clone())])
+    }
+
+    /// Height and width of a map; a signal has the height 1.
+    fn map_of(&self, x: Tensor) -> [usize; 2] {
+        map_of(self.shape_of(x))
     }
 
     pub(crate) fn mean(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -190,5 +263,14 @@ impl Reader<'_> {
         }
         let layer = zoo::Upsample { scale: None, like: None, size: Some(Pair(size)), mode, align_corners };
         self.layer(at, Layer::Upsample(layer), x, None)
+    }
+}
+
+/// Height and width of a map; a signal has the height 1.
+fn map_of(shape: &[usize]) -> [usize; 2] {
+    match *shape {
+        [_, _, height, width] => [height, width],
+        [.., length] => [1, length],
+        [] => [1, 1],
     }
 }

@@ -1,5 +1,7 @@
 //! The operations of a network, in the terms of recipes.
 
+use std::collections::HashMap;
+
 use zoo_recipe::layers::Axis;
 
 use crate::Refusal;
@@ -198,7 +200,11 @@ pub struct Network {
     pub inputs: Vec<(String, Tensor)>,
     /// The key under which it returns its result, if there is one.
     pub output: Option<String>,
-    /// The first part that can be compared with a recipe, and not yet written as one: a module that is called more than
-    /// once, a mask that is an input.
+    /// Calls of modules and of layers with parameters after the first: their name and their result, and the number of the
+    /// call.
+    pub again: HashMap<(String, Tensor), usize>,
+    /// Parameters that get no gradient.
+    pub untrained: Vec<String>,
+    /// The first part that can be compared with a recipe, and not yet written as one: a mask that is an input.
     pub unwritten: Option<Refusal>,
 }

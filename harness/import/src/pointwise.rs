@@ -11,7 +11,7 @@ use crate::operation::What;
 use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
-use crate::word::{Word, number};
+use crate::word::{Kind, Word, number};
 
 impl Reader<'_> {
     /// A formula of the operand `x`.
@@ -125,14 +125,44 @@ impl Reader<'_> {
         self.unary(at, Layer::Elu(zoo::Elu { alpha }))
     }
 
-    pub(crate) fn softmax(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+    /// max(0, x) + min(0, alpha * (e^(x / alpha) - 1))
+    pub(crate) fn celu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match at.float(1, "alpha", 1.0)? {
+            1.0 => self.unary(at, Layer::Elu(zoo::Elu { alpha: 1.0 })),
+            alpha => {
+                let alpha = number(alpha);
+                self.formula(at, format!("select(x > 0, x, {alpha} * expm1(x / {alpha}))"))
+            }
+        }
+    }
+
+    /// A half of an axis, times the sigmoid of the other.
+    pub(crate) fn glu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let input = at.input();
+        let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
+        };
+        let axis = match at.argument(1, &["dim"]) {
+            None => shape.len() - 1,
+            Some(_) => at.axis(1, &["dim"], shape.len())?,
+        };
+        let half = shape[axis] / 2;
+        let value = self.operand_viewed(at, input, &[View::Slice(axis, 0, half)])?;
+        let gate = self.operand_viewed(at, input, &[View::Slice(axis, half, half)])?;
+        let shape = self.shape_of(gate).to_vec();
+        let gate = self.inner(at, What::Layer(Word::of(&Layer::Sigmoid(zoo::Sigmoid {}))), vec![gate], shape);
+        self.gives(at, What::Mul, vec![value, gate], None)
+    }
+
+    /// Softmax along an axis, or its logarithm.
+    pub(crate) fn softmax(&mut self, at: &mut At<'_>, word: Word) -> Result<(), Refusal> {
         let input = at.input();
         let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
-        if let Some(scores) = self.scores(input) {
+        if let Some(scores) = self.scores(input).filter(|_| word.kind != Kind::Formula) {
             return self.softmax_of_scores(at, scores, axis);
         }
         if axis + 1 == rank {
@@ -143,8 +173,7 @@ impl Reader<'_> {
         order.swap(axis, rank - 1);
         let swapped = View::Permute(order);
         let x = self.operand_viewed(at, input, std::slice::from_ref(&swapped))?;
-        let what = What::Layer(Word::of(&Layer::Softmax(zoo::Softmax {})));
-        self.gives_viewed(at, what, vec![x], None, swapped.shape(&shape), vec![swapped])
+        self.gives_viewed(at, What::Layer(word), vec![x], None, swapped.shape(&shape), vec![swapped])
     }
 
     pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

@@ -404,7 +404,7 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<R
             }
             None => {
                 let what = format!("nothing uses the parameter `{name}`");
-                let nearest = "remove the module, or declare it with `unused`";
+                let nearest = "remove the module, or what is computed with it and not used";
                 return Err(Refusal::of_parameter(trace, name, what, nearest).into());
             }
         }

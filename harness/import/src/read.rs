@@ -1,6 +1,6 @@
 //! Reads a trace into the operations of the network: modules with their operations, and combined views.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::layers::Axis;
 
@@ -9,8 +9,8 @@ use crate::cosine::Computed;
 use crate::formula;
 use crate::functions::{OUTSIDE, is_inside};
 use crate::modes::Mode;
-use crate::operation::{Module, Network, Tensor, Unit, What};
-use crate::reader::{Reader, Seen};
+use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
+use crate::reader::{AGAIN, Reader, Seen};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::view::View;
 use crate::word::Kind;
@@ -25,14 +25,10 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     if let Some(unwritten) = network.unwritten {
         return Err(unwritten.into());
     }
-    if network.root.returns.len() > 1 {
-        let what = format!("it gives {} tensors", network.root.returns.len());
-        return Err(refuse_module(trace, &trace.root, &what).into());
-    }
     Ok(network)
 }
 
-/// As [`read`], for a network that may give several tensors, and have parts that are compared alone.
+/// As [`read`], for a network that may have parts that are compared alone.
 ///
 /// # Errors
 /// As [`read`].
@@ -56,10 +52,6 @@ pub fn read_evaluation(trace: &Trace) -> Result<Network, ImportError> {
 
 fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     let mut reader = Reader::new(trace, mode);
-    if let Some((name, _)) = trace.parameters.iter().find(|(_, parameter)| parameter.frozen) {
-        let what = format!("the parameter `{name}` gets no gradient (`requires_grad=False`)");
-        return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
-    }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
     let Some(mut root) = reader.call(&trace.root)? else {
         return Err(refuse_module(trace, &trace.root, "its result is not a tensor of samples").into());
@@ -71,7 +63,8 @@ fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     if root.returns.len() == 1 {
         root.returns.clear();
     }
-    Ok(Network { root, inputs, output, unwritten: reader.unwritten })
+    let Reader { again, unwritten, gradients, .. } = reader;
+    Ok(Network { root, inputs, output, again, untrained: gradients.untrained(trace), unwritten })
 }
 
 fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {
@@ -235,9 +228,6 @@ impl Reader<'_> {
             && (module.returns.is_empty() || gives_first(&only.what))
         {
             only.name = Some(path.clone());
-            if call.call > 0 && self.has_parameters(path) {
-                self.repeats(call, "its parameters are used by several calls");
-            }
             units.append(&mut module.body);
             return Ok(());
         }
@@ -247,19 +237,19 @@ impl Reader<'_> {
             let nearest = "one layer of a module may have the module's parameters: `name: .`";
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
-        if call.call > 0 {
-            self.repeats(call, "it is called more than once");
-        }
         if module.inputs.is_empty() {
             return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
+        let is_same = self.remember(path, sketch(&module), module.output);
+        if call.call > 0 && (!is_same || module.returns.len() > 1) {
+            let what = match is_same {
+                true => "it is called again, and gives several tensors",
+                false => "it is called again, and computes something else, or with other tensors beside its first",
+            };
+            return Err(Refusal { nearest: AGAIN.to_owned(), ..refuse_module(self.trace, call, what) }.into());
+        }
         units.push(Unit::Module(module));
         Ok(())
-    }
-
-    fn repeats(&mut self, call: &ModuleCall, what: &str) {
-        let refusal = refuse_module(self.trace, call, what);
-        self.unwritten.get_or_insert(refusal);
     }
 
     /// Whether these views only make one axis of samples and tokens.
@@ -269,10 +259,36 @@ impl Reader<'_> {
             _ => false,
         }
     }
+}
 
-    fn has_parameters(&self, path: &str) -> bool {
-        self.trace.parameters.keys().any(|name| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+/// What a module computes of its first argument, with all others, as a text that is equal for equal calls.
+fn sketch(module: &Module) -> String {
+    fn inside(module: &Module, places: &mut HashMap<Tensor, String>, text: &mut String) {
+        for unit in &module.body {
+            let operands = unit.operands().iter().map(|operand| match places.get(operand) {
+                Some(place) => place.clone(),
+                None => operand.to_string(),
+            });
+            let operands = operands.collect::<Vec<_>>().join(", ");
+            match unit {
+                Unit::Operation(Operation { what, name, .. }) => {
+                    *text += &format!("{} {name:?}({operands}); ", what.key());
+                }
+                Unit::Module(inner) => {
+                    *text += &format!("{}({operands}): ", inner.path);
+                    inside(inner, places, text);
+                }
+            }
+            for result in unit.results() {
+                let place = format!("t{}", places.len());
+                places.entry(result).or_insert(place);
+            }
+        }
     }
+    let mut places = HashMap::from_iter(module.inputs.first().map(|first| (*first, "x".to_owned())));
+    let mut text = String::new();
+    inside(module, &mut places, &mut text);
+    text + places.get(&module.output).map_or("", String::as_str)
 }
 
 /// Modules that return their argument, and whose outputs are not in goldens.

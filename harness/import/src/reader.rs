@@ -8,6 +8,7 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::Computed;
+use crate::gradients::Gradients;
 use crate::masks::first_masked;
 use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
@@ -40,6 +41,7 @@ pub(crate) enum Seen {
     Unsaid(&'static str),
 }
 
+pub(crate) const AGAIN: &str = "`again` calls a module or a layer again, which computes the same of another tensor";
 pub(crate) const REPEATED: &str = "products broadcast axes of one element";
 
 /// Rows of a parameter `[rows, width]`, and views of them.
@@ -79,6 +81,12 @@ pub(crate) struct Reader<'t> {
     real: Option<String>,
     /// The first part that no recipe is written of.
     pub(crate) unwritten: Option<Refusal>,
+    /// What modules and layers with parameters compute, and how often they were called, by name.
+    pub(crate) known: HashMap<String, (String, usize)>,
+    /// As [`crate::operation::Network::again`].
+    pub(crate) again: HashMap<(String, Tensor), usize>,
+    /// What gets gradients.
+    pub(crate) gradients: Gradients,
     next: Tensor,
 }
 
@@ -98,6 +106,9 @@ impl<'t> Reader<'t> {
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
             unwritten: None,
+            known: HashMap::new(),
+            again: HashMap::new(),
+            gradients: Gradients::default(),
             next: 0,
         };
         reader.next = reader.largest(&trace.root) + 1;
@@ -295,6 +306,7 @@ impl Reader<'_> {
         self.next += 1;
         self.shapes.insert(result, shape);
         self.windows_of(&what, &operands, result);
+        self.gradients.computed(&what, &operands, result);
         units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.to_owned() }));
         result
     }
@@ -429,8 +441,39 @@ impl Reader<'_> {
         self.see(made);
         let (result, at_line) = (made.value, at.call.at.clone());
         self.windows_of(&what, &operands, result);
+        self.called(at, &what, &operands, name.as_ref(), result)?;
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at_line }));
         Ok(())
+    }
+
+    /// Notes what a layer computes, and remembers its call if it has a name.
+    fn called(
+        &mut self,
+        at: &At<'_>,
+        what: &What,
+        operands: &[Tensor],
+        name: Option<&String>,
+        result: Tensor,
+    ) -> Result<(), Refusal> {
+        self.gradients.computed(what, operands, result);
+        let Some(name) = name else { return Ok(()) };
+        let trains = self.gradients.used(self.trace, name, at.call.no_grad, result);
+        trains.map_err(|what| at.refuse(what, "`train.parts` freezes a parameter wherever it is used"))?;
+        let others = operands.get(1..).unwrap_or_default();
+        match self.remember(name, format!("{} {others:?}", what.key()), result) {
+            true => Ok(()),
+            false => Err(at.refuse(format!("`{name}` is used again, and in another way"), AGAIN)),
+        }
+    }
+
+    /// Remembers a call of what has this name, and whether it is the same as before, if it was called.
+    pub(crate) fn remember(&mut self, name: &str, what: String, result: Tensor) -> bool {
+        let (known, calls) = self.known.entry(name.to_owned()).or_insert_with(|| (what.clone(), 0));
+        if *calls > 0 {
+            self.again.insert((name.to_owned(), result), *calls);
+        }
+        *calls += 1;
+        *known == what
     }
 
     /// As [`Self::gives`], if the tensor of the call is a view of the result of the operation in this shape.
@@ -453,6 +496,7 @@ impl Reader<'_> {
         self.windows_of(&what, &operands, result);
         self.shapes.insert(result, shape);
         self.seen.insert(made.value, Seen::Of(result, views));
+        self.called(at, &what, &operands, name.as_ref(), result)?;
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
         Ok(())
     }
@@ -483,9 +527,6 @@ impl Reader<'_> {
                     "a recipe has a single floating-point type; the device file decides what is computed in half \
                      precision",
                 ));
-            }
-            if at.call.no_grad && self.mode == Mode::Training {
-                return Err(at.refuse("gradients are switched off there", "`train.parts` freezes modules of a recipe"));
             }
         }
         Ok(())

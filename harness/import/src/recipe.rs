@@ -7,12 +7,13 @@ use serde_yaml::{Mapping, Value};
 use zoo_recipe::schema::Optimizer;
 
 use crate::fold::fold;
+use crate::gradients::modules_of;
 use crate::item::{Item, each_list};
 use crate::layout::lay_out;
 use crate::operation::Network;
 use crate::scalar::scalar;
-use crate::trace::{Made, Trace, Training};
-use crate::word::{Kind, Setting, number};
+use crate::trace::{LossKind, LossTerm, Made, Trace, Training};
+use crate::word::{Kind, Setting, Word, number};
 use crate::{ImportError, structure, write};
 
 /// Supported numbers of classes, and side lengths in pixels, of generated characters.
@@ -24,18 +25,29 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// # Errors
 /// The first unsupported operation.
 pub fn text(trace: &Trace, training: &Training, network: &Network, name: &str) -> Result<String, ImportError> {
-    let (mut items, _) = structure::layers(network)?;
+    let (mut items, mut outputs) = structure::layers(network)?;
     items.extend(network.output.clone().map(Item::Tap));
+    outputs.extend(network.output.iter().map(|output| (output.clone(), output.clone())));
+    let unused = trace.unused();
+    items.extend((!unused.is_empty()).then(|| Item::Layer { word: without_layer(trace, &unused), name: None }));
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
     name_vocabulary(&mut body, trace);
     let classes = trace.modules.iter();
     let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
     let model = write::model(&fold(body, &classes.collect()));
+    let outputs = match outputs.is_empty() {
+        true => String::new(),
+        false => format!("  outputs: {}\n", write::taps(&outputs)),
+    };
     let output = network.output.as_ref();
-    let outputs = output.map(|output| format!("  outputs: {{{0}: {0}}}\n", scalar(output))).unwrap_or_default();
     let mut text = head(trace, name);
-    let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, training, output));
+    let _ = write!(
+        text,
+        "model:\n{}{model}{outputs}\n{}",
+        inputs(trace),
+        rest(trace, training, output, &modules_of(trace, &network.untrained, &unused))
+    );
     Ok(text)
 }
 
@@ -91,7 +103,8 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
                 name_classes(body, classes)
             }
             Item::Residual { .. } | Item::Concat { .. } => true,
-            Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
+            Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Again { .. } => false,
+            Item::Use { .. } | Item::Stack { .. } => false,
         };
         if found {
             return true;
@@ -118,26 +131,82 @@ fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
     });
 }
 
-/// Data, training and golden.
-fn rest(trace: &Trace, training: &Training, output: Option<&String>) -> String {
+/// Parameters that nothing uses.
+fn without_layer(trace: &Trace, unused: &[String]) -> Word {
+    let extents = |name: &String| {
+        let extents = trace.shape(name).iter().map(|extent| Setting::Int(i64::try_from(*extent).unwrap_or(i64::MAX)));
+        Setting::List(extents.collect())
+    };
+    let shapes = unused.iter().map(|name| (name.clone(), extents(name))).collect();
+    Word::with("unused", "parameters", Setting::Group(shapes))
+}
+
+/// Data, training and golden. `untrained`: modules and parameters without a gradient.
+fn rest(trace: &Trace, training: &Training, output: Option<&String>, untrained: &[String]) -> String {
     let mut text = String::new();
     text += &data(trace);
-    let prediction =
-        output.filter(|output| *output != "logits").map(|output| format!("prediction: {}", scalar(output)));
-    let smoothing = Some(training.label_smoothing).filter(|share| *share != 0.0);
-    let smoothing = smoothing.map(|share| format!("label_smoothing: {}", number(share)));
-    let said: Vec<String> = prediction.into_iter().chain(smoothing).collect();
-    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {{{}}}}}", said.join(", "));
+    let _ = writeln!(text, "loss: {{{}}}", loss(training, output));
     if let Some(bound) = training.clip_grad_norm {
         let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
     }
     let _ = writeln!(text, "optimizer: {}", optimizer(&training.optimizer));
     let _ = writeln!(text, "schedule: {{cosine: {{base_lr: {}}}}}", number(training.lr));
-    let _ = writeln!(text, "train: {{batch: 32, epochs: 4}}");
+    let untrained: Vec<String> = untrained.iter().map(|name| scalar(name)).collect();
+    let parts = match &untrained[..] {
+        [] => String::new(),
+        names => format!(", parts: [{{modules: [{}], trained: false}}]", names.join(", ")),
+    };
+    let _ = writeln!(text, "train: {{batch: 32, epochs: 4{parts}}}");
     if let Some(golden) = &training.golden {
         let _ = writeln!(text, "\ngolden: {{manifest: {}}}", scalar(golden));
     }
     text
+}
+
+/// The terms of the loss, `softmax_cross_entropy: {}` if none is given.
+fn loss(training: &Training, output: Option<&String>) -> String {
+    let usual =
+        || LossTerm { kind: LossKind::CrossEntropy, outputs: vec![output.cloned().unwrap_or_default()], target: None };
+    let usual = training.losses.is_empty().then(usual);
+    let terms = training.losses.iter().chain(&usual).map(|LossTerm { kind, outputs, target }| {
+        let key = |key: &str, value: Option<String>| value.map(|value| format!("{key}: {value}"));
+        let named = |place: usize, key: &str, usual: &[&str]| {
+            let name = outputs.get(place).filter(|name| !usual.contains(&name.as_str()));
+            key_of(key, name)
+        };
+        let compared = |key: &str| key_of(key, target.as_ref().filter(|target| *target != key));
+        let share = Some(training.label_smoothing).filter(|share| *share != 0.0).map(number);
+        let prediction = named(0, "prediction", &["", "logits"]);
+        let (tag, said) = match kind {
+            LossKind::CrossEntropy => (
+                "softmax_cross_entropy",
+                vec![
+                    prediction,
+                    compared("label"),
+                    key("label_smoothing", share),
+                    key("ignore", training.ignore.map(|label| label.to_string())),
+                ],
+            ),
+            LossKind::Nll => ("nll", vec![prediction]),
+            LossKind::Mse => ("mse", vec![prediction, compared("target")]),
+            LossKind::Mae => ("mae", vec![prediction, compared("target")]),
+            LossKind::Bce => ("bce", vec![prediction, compared("target")]),
+            LossKind::BceProbabilities => {
+                ("bce", vec![prediction, compared("target"), key("of", Some("probabilities".to_owned()))])
+            }
+            LossKind::Triplet => {
+                let roles = ["anchor", "positive", "negative"].into_iter().enumerate();
+                ("triplet", roles.map(|(place, role)| named(place, role, &[])).collect())
+            }
+        };
+        format!("{tag}: {{{}}}", said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    });
+    terms.collect::<Vec<_>>().join(", ")
+}
+
+/// `key: name`.
+fn key_of(key: &str, name: Option<&String>) -> Option<String> {
+    name.map(|name| format!("{key}: {}", scalar(name)))
 }
 
 /// Generated characters, if their number of classes and size suit the network; otherwise a folder of images.

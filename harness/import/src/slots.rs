@@ -28,7 +28,7 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
                     }
                 }
             }
-            Item::Tap(_) | Item::From(_) | Item::Join(..) => {}
+            Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Again { .. } => {}
             Item::Residual { main, shortcut } => {
                 each_entry(main, there, visit);
                 each_entry(shortcut, there, visit);
@@ -96,6 +96,7 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
         Item::Tap(tap) => format!("tap {tap}"),
         Item::From(tap) => format!("from {tap}"),
         Item::Join(tag, tap) => format!("{tag} {tap}"),
+        Item::Again { name, .. } => format!("again {name}"),
         Item::Residual { main, shortcut } => {
             let around = if shortcuts { inside(shortcut) } else { String::new() };
             format!("residual({} | {around})", inside(main))

@@ -21,14 +21,18 @@ const MOST_AROUND: usize = 60;
 /// # Errors
 /// A tensor that a module reads although it comes from outside and is not an argument.
 pub fn layers(network: &Network) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
-    inside(&network.root, &network.inputs, network.output.iter(), 0)
+    inside(&network.root, &network.again, &network.inputs, network.output.iter(), 0)
 }
+
+/// Calls after the first, as [`Network::again`].
+type Again = HashMap<(String, Tensor), usize>;
 
 /// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
 /// tensors that it reads, by their names in the caller; `taken`: further names that its taps must not have; `around`:
 /// number of branches that the module is in.
 fn inside<'n>(
     module: &Module,
+    again: &Again,
     inputs: &'n [(String, Tensor)],
     taken: impl Iterator<Item = &'n String>,
     around: usize,
@@ -37,6 +41,7 @@ fn inside<'n>(
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
         module,
+        again,
         input,
         further: further.collect(),
         taken: inputs.iter().map(|(name, _)| name).chain(taken).cloned().collect(),
@@ -53,6 +58,7 @@ fn inside<'n>(
         && !module.body.is_empty()
         && let Some(mut items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
+        && in_sequence(&items, &mut HashMap::new())
     {
         let mut returns = IndexMap::new();
         for (key, _) in &module.returns {
@@ -64,6 +70,30 @@ fn inside<'n>(
     }
     body.taps.clear();
     body.in_order()
+}
+
+/// Whether what is called several times is called in the order of execution; `last` are numbers of calls by name.
+fn in_sequence(items: &[Item], last: &mut HashMap<String, usize>) -> bool {
+    items.iter().all(|item| match item {
+        Item::Layer { name: Some(name), .. } => {
+            last.get(name).is_none_or(|call| *call == 0) && {
+                last.insert(name.clone(), 0);
+                true
+            }
+        }
+        Item::Module { path, body, .. } => {
+            !last.contains_key(path) && in_sequence(body, last) && {
+                last.insert(path.clone(), 0);
+                true
+            }
+        }
+        Item::Again { name, call } => last.insert(name.clone(), *call).is_none_or(|before| before < *call),
+        Item::Residual { main, shortcut } => in_sequence(main, last) && in_sequence(shortcut, last),
+        Item::Concat { branches, .. } => branches.iter().all(|branch| in_sequence(branch, last)),
+        Item::Around { body, .. } | Item::Scope { body, .. } => in_sequence(body, last),
+        Item::Layer { name: None, .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) => true,
+        Item::Use { .. } | Item::Stack { .. } => true,
+    })
 }
 
 /// Results that attentions take beside tensors, by the index of the unit that computes them.
@@ -91,6 +121,7 @@ fn gives_one(module: &Module) -> bool {
 
 struct Body<'m> {
     module: &'m Module,
+    again: &'m Again,
     input: Tensor,
     /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
@@ -194,6 +225,10 @@ impl Body<'_> {
                 unit.operands().iter().partition(|operand| self.beside.contains_key(operand));
             match (unit, &operands[..]) {
                 (_, []) => return Ok(None),
+                (_, [one]) if let Some(item) = self.called_again(unit) => {
+                    reversed.push(vec![item]);
+                    at = *one;
+                }
                 (Unit::Operation(Operation { what: What::Join(windows), .. }), [one]) => {
                     let Some((item, from)) = self.windows(windows, *one)? else { return Ok(None) };
                     reversed.push(vec![item]);
@@ -332,6 +367,16 @@ impl Body<'_> {
         }))
     }
 
+    /// The layer that calls a module again, if it was called before.
+    fn called_again(&self, unit: &Unit) -> Option<Item> {
+        let name = match unit {
+            Unit::Operation(operation) => operation.name.clone()?,
+            Unit::Module(module) => module.path.clone(),
+        };
+        let call = *self.again.get(&(name.clone(), unit.result()))?;
+        Some(Item::Again { name, call })
+    }
+
     /// A unit with one operand.
     fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
         Ok(match unit {
@@ -354,7 +399,7 @@ impl Body<'_> {
 
     /// A module inside this one, which reads these taps in addition to its first tensor.
     fn module(&self, module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
-        let (body, returns) = inside(module, taps, std::iter::empty(), self.around + self.branches)?;
+        let (body, returns) = inside(module, self.again, taps, std::iter::empty(), self.around + self.branches)?;
         let item = Item::Module {
             name: module.path.clone(),
             path: module.path.clone(),
@@ -444,6 +489,7 @@ impl Body<'_> {
                 let others: Vec<(String, Tensor)> =
                     others.into_iter().map(|other| (name(&mut names, other), other)).collect();
                 match (unit, &others[..]) {
+                    _ if let Some(item) = self.called_again(unit) => own.push(item),
                     (Unit::Module(module), _) => {
                         let (item, returns) = self.module(module, &others)?;
                         own.push(item);

@@ -281,9 +281,15 @@ pub struct Training {
     pub batch: usize,
     /// The learning rate.
     pub lr: f64,
+    /// The terms of the loss; none for the cross entropy of the only output.
+    #[serde(default)]
+    pub losses: Vec<LossTerm>,
     /// Label smoothing over all classes.
     #[serde(default)]
     pub label_smoothing: f64,
+    /// The label that cross entropy leaves out.
+    #[serde(default)]
+    pub ignore: Option<u32>,
     /// The optimizer, as named in recipes.
     pub optimizer: zoo_recipe::schema::Optimizer,
     /// Parameters without weight decay, if others have some.
@@ -297,12 +303,47 @@ pub struct Training {
     pub golden: Option<String>,
 }
 
+/// A term of the loss.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossTerm {
+    /// What it is.
+    pub kind: LossKind,
+    /// The keys of the results of the network that it judges; empty for an only tensor.
+    pub outputs: Vec<String>,
+    /// The input that it compares with.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// The losses that `python -m zoo_golden port --loss` has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Of scores of classes.
+    CrossEntropy,
+    /// Of logarithms of probabilities of classes.
+    Nll,
+    /// Squared differences.
+    Mse,
+    /// Absolute differences.
+    Mae,
+    /// Binary cross entropy of logits.
+    Bce,
+    /// The same of probabilities.
+    BceProbabilities,
+    /// Distances of an anchor.
+    Triplet,
+}
+
 impl Default for Training {
     fn default() -> Self {
         Self {
             batch: 32,
             lr: 0.01,
+            losses: Vec::new(),
             label_smoothing: 0.0,
+            ignore: None,
             optimizer: zoo_recipe::schema::Optimizer::Sgd(Default::default()),
             undecayed: Vec::new(),
             clip_grad_norm: None,
@@ -352,6 +393,28 @@ impl Trace {
     /// The shape of a parameter.
     pub fn shape(&self, parameter: &str) -> &[usize] {
         self.parameters.get(parameter).map_or(&[], |own| &own.shape)
+    }
+
+    /// The parameters that no function of the network reads, in training or in evaluation.
+    pub fn unused(&self) -> Vec<String> {
+        fn read<'t>(call: &'t ModuleCall, found: &mut HashSet<&'t str>) {
+            for inner in &call.body {
+                match inner {
+                    Call::Module(inner) => read(inner, found),
+                    Call::Function(inner) => {
+                        found.extend(inner.args.iter().chain(inner.kwargs.values()).flat_map(Argument::parameters));
+                    }
+                }
+            }
+        }
+        let mut found = HashSet::new();
+        let roots = std::iter::once(&self.root).chain(self.evaluation.as_ref().map(|evaluation| &evaluation.root));
+        roots.into_iter().for_each(|root| read(root, &mut found));
+        let first = |name: &str| self.parameters.get(name).and_then(|own| own.same_as.clone());
+        let first: HashSet<String> =
+            found.iter().map(|name| first(name).unwrap_or_else(|| (*name).to_owned())).collect();
+        let own = self.parameters.iter().filter(|(_, parameter)| parameter.same_as.is_none());
+        own.map(|(name, _)| name.clone()).filter(|name| !first.contains(name)).collect()
     }
 
     /// The values of an argument that is a constant, or an unchanged buffer.

@@ -227,6 +227,12 @@ impl Word {
         Self { tag: "windows", kind: Kind::Windows, settings }
     }
 
+    /// A layer with one setting.
+    pub fn with(tag: &'static str, key: &str, value: Setting) -> Self {
+        let settings = IndexMap::from([(key.to_owned(), Entry { value, default: None })]);
+        Self { tag, kind: Kind::Plain, settings }
+    }
+
     /// Whether a setting is on.
     pub fn is_on(&self, key: &str) -> bool {
         self.settings.get(key).is_some_and(|entry| entry.value == Setting::Bool(true))

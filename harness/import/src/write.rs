@@ -108,6 +108,7 @@ impl Lines {
             Item::Tap(tap) => self.line(indent, &format!("{dash}tap: {}", scalar(tap))),
             Item::From(tap) => self.line(indent, &format!("{dash}from: {}", scalar(tap))),
             Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {}", scalar(tap))),
+            Item::Again { name, .. } => self.line(indent, &format!("{dash}again: {}", scalar(name))),
             Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => self.join(indent, dash, item, None),
             Item::Scope { name, body } => match &body[..] {
                 [Item::Stack { .. } | Item::Use { .. } | Item::Layer { .. }] => {
@@ -227,6 +228,7 @@ impl Lines {
             | Item::Tap(_)
             | Item::From(_)
             | Item::Join(..)
+            | Item::Again { .. }
             | Item::Scope { .. }
             | Item::Module { .. }
             | Item::Use { .. }
@@ -292,7 +294,7 @@ impl Lines {
 }
 
 /// `{"0": t1, "1": t2}`: the results of a module.
-fn taps(returns: &IndexMap<String, String>) -> String {
+pub fn taps(returns: &IndexMap<String, String>) -> String {
     let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {}", scalar(key), scalar(tap))).collect();
     format!("{{{}}}", said.join(", "))
 }

@@ -88,7 +88,7 @@ fn functions(formula: &Formula) -> u64 {
             Unary::Exp | Unary::Expm1 | Unary::Log | Unary::Sqrt | Unary::Rsqrt => 1,
             // An exponential, and a quotient or logarithm.
             Unary::Tanh | Unary::Sigmoid | Unary::Softplus | Unary::Erf => 2,
-            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Sin | Unary::Cos | Unary::Floor => 0,
+            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Sin | Unary::Cos | Unary::Floor | Unary::Detach => 0,
         },
         Term::Binary(function, ..) => match function {
             Binary::Div => 1,

@@ -224,9 +224,8 @@ impl Check<'_> {
                 self.error(&format!("loss.formulas.{name}.formula"), "it uses no output of the model", &hint);
             }
         }
-        let classified =
-            loss.softmax_cross_entropy.is_some() || loss.softmax_dice.is_some() || !loss.cross_entropies.is_empty();
-        if !classified && predictions.is_empty() && loss.formulas.is_empty() {
+        let own = loss.terms().any(|(tag, _)| !["l2", "expert_balance", "expert_z"].contains(&tag));
+        if !own && loss.cross_entropies.is_empty() && loss.formulas.is_empty() {
             return self.error("loss", "no loss term depends on the labels", "add `softmax_cross_entropy: {}`");
         }
         let outputs = &self.recipe.model.outputs;

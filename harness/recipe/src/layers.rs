@@ -61,6 +61,7 @@ mod patches;
 mod permute;
 mod pixel_shuffle;
 mod positions;
+mod prelu;
 mod prepend;
 mod relative_position_bias;
 mod relu;
@@ -214,6 +215,7 @@ layers! {
     "leaky_relu" => leaky_relu::LeakyRelu,
     "elu" => elu::Elu,
     "mish" => mish::Mish,
+    "prelu" => prelu::Prelu,
     "tanh" => tanh::Tanh,
     "softmax" => softmax::Softmax,
     "map" => map::Map,

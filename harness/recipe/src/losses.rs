@@ -21,35 +21,45 @@ macro_rules! term {
 }
 
 mod balanced_bce;
+mod bce;
 mod dice;
 mod expert_balance;
 mod expert_z;
 mod formula;
 mod giou;
 mod l2;
+mod mae;
 mod mask_soft_margin;
 mod masked_l1;
+mod mse;
+mod nll;
 mod select_cross_entropy;
 mod sigmoid_focal;
 mod smooth_l1;
 mod softmax_cross_entropy;
 mod softmax_dice;
+mod triplet;
 mod weighted_l1;
 
 pub use balanced_bce::{BalancedBce, MineOver, TopK};
+pub use bce::{Bce, Binary};
 pub use dice::Dice;
 pub use expert_balance::ExpertBalance;
 pub use expert_z::ExpertZ;
 pub use formula::{FormulaTerm, Reduction};
 pub use giou::Giou;
 pub use l2::{L2, L2Over};
+pub use mae::Mae;
 pub use mask_soft_margin::MaskSoftMargin;
 pub use masked_l1::MaskedL1;
+pub use mse::Mse;
+pub use nll::Nll;
 pub use select_cross_entropy::SelectCrossEntropy;
 pub use sigmoid_focal::SigmoidFocal;
 pub use smooth_l1::SmoothL1;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use softmax_dice::SoftmaxDice;
+pub use triplet::Triplet;
 pub use weighted_l1::WeightedL1;
 
 use indexmap::IndexMap;
@@ -118,6 +128,16 @@ losses! {
     expert_balance: ExpertBalance,
     /// Small scores of experts.
     expert_z: ExpertZ,
+    /// Minus the logarithm of the probability of the true class, of a network that gives logarithms.
+    nll: Nll,
+    /// Mean squared error.
+    mse: Mse,
+    /// Mean absolute error.
+    mae: Mae,
+    /// Binary cross entropy of independent numbers.
+    bce: Bce,
+    /// Distances of an anchor to something like it, and to something else.
+    triplet: Triplet,
 }
 
 /// What a term of the loss knows of itself.

@@ -62,7 +62,7 @@ impl Number for Near {
         // If the interval exceeds the function's domain, the bound is the value itself.
         let inherited = if inherited.is_nan() { value.abs() } else { inherited };
         let roundings = match function {
-            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor => 0.0,
+            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor | Unary::Detach => 0.0,
             Unary::Exp
             | Unary::Expm1
             | Unary::Log

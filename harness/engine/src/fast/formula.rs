@@ -139,6 +139,7 @@ fn unary(function: Unary) -> kernel::Unary {
         Unary::Sin => kernel::Unary::Sin,
         Unary::Cos => kernel::Unary::Cos,
         Unary::Floor => kernel::Unary::Floor,
+        Unary::Detach => kernel::Unary::Same,
     }
 }
 

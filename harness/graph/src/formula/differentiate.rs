@@ -123,7 +123,7 @@ fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>
             let part = match function {
                 Unary::Neg => -d,
                 Unary::Abs => d * x.sign(),
-                Unary::Sign | Unary::Floor => return Vec::new(),
+                Unary::Sign | Unary::Floor | Unary::Detach => return Vec::new(),
                 Unary::Exp => d * y,
                 // Not y + 1, which has no digits where e^x is small.
                 Unary::Expm1 => d * x.exp(),

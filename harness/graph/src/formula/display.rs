@@ -92,7 +92,7 @@ impl Formula {
 
 impl Unary {
     /// All functions except negation, which is written as a sign.
-    pub(super) const NAMED: [Self; 14] = [
+    pub(super) const NAMED: [Self; 15] = [
         Self::Abs,
         Self::Sign,
         Self::Exp,
@@ -107,6 +107,7 @@ impl Unary {
         Self::Sin,
         Self::Cos,
         Self::Floor,
+        Self::Detach,
     ];
 
     /// Its name in formulas.
@@ -127,6 +128,7 @@ impl Unary {
             Self::Sin => "sin",
             Self::Cos => "cos",
             Self::Floor => "floor",
+            Self::Detach => "detach",
         }
     }
 }

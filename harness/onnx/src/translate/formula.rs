@@ -145,6 +145,7 @@ impl Translation<'_> {
             Unary::Sin => "Sin",
             Unary::Cos => "Cos",
             Unary::Floor => "Floor",
+            Unary::Detach => "Identity",
         };
         self.part(node, function.name(), operator, vec![x], vec![])
     }

@@ -1,12 +1,12 @@
 //! What the terms of a loss add nodes with.
 
-use super::{BuildOptions, LABEL, Routing};
+use super::{BuildOptions, LABEL, LOGITS, Routing};
 use crate::values::{Part, Training};
 use std::collections::HashSet;
 use zoo_graph::{
     DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, Variable,
     formula::Formula,
-    ops::{DeviceName, Map, Reshape},
+    ops::{DeviceName, Map, Reshape, Scale},
 };
 
 /// A component of the loss: its name, its weight in the total, its value.
@@ -169,6 +169,36 @@ impl Terms<'_> {
     ) -> Result<(), GraphError> {
         let value = self.formula(format!("loss/{name}/value"), formula, device, operands)?;
         self.term((name, weight), Reshape { shape: Shape::scalar() }, &[value])?;
+        Ok(())
+    }
+
+    /// Adds the term as the mean of a formula over the elements of a prediction and of an input in its shape.
+    pub fn mean_term(
+        &mut self,
+        term: (&str, f64),
+        prediction: Option<&str>,
+        target: &str,
+        formula: Formula,
+    ) -> Result<(), GraphError> {
+        let prediction = self.prediction(prediction.unwrap_or(LOGITS))?;
+        let shape = self.shape(prediction).clone();
+        let target = self.input(target, shape.clone())?;
+        self.sum_term(term, formula, &[prediction, target], shape.numel())
+    }
+
+    /// Adds the term as the sum of a formula over all elements of its operands, divided by a count.
+    pub fn sum_term(
+        &mut self,
+        (name, weight): (&str, f64),
+        formula: Formula,
+        operands: &[ValueId],
+        count: usize,
+    ) -> Result<(), GraphError> {
+        let axes = operands.iter().map(|operand| self.shape(*operand).len()).max().unwrap_or(0);
+        let device = DeviceName::new("LossFormula", "LossFormulaGrad");
+        let sum = self.formula(format!("loss/{name}/sum"), formula.summed((0..axes).collect()), device, operands)?;
+        let sum = self.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
+        self.term((name, weight), Scale { factor: 1.0 / count.max(1) as f64 }, &[sum])?;
         Ok(())
     }
 

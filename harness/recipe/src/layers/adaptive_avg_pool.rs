@@ -20,15 +20,14 @@ impl Word for AdaptiveAvgPool {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.add(ops::AdaptiveAvgPool { out: self.out.0 }, &[x])
+        window::pooled(at, ops::AdaptiveAvgPool { out: self.out.0 }, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let out = window::pair(at, "out", self.out);
-        at.either(
-            Code::call("nn.AdaptiveAvgPool2d", vec![out.clone()]),
-            Code::applied("functional.adaptive_avg_pool2d", at.x(), vec![out]),
-        )
+        let module = window::named(at, "nn.AdaptiveAvgPool2d", "nn.AdaptiveAvgPool1d");
+        let function = window::named(at, "functional.adaptive_avg_pool2d", "functional.adaptive_avg_pool1d");
+        at.either(Code::call(module, vec![out.clone()]), Code::applied(function, at.x(), vec![out]))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -10,7 +10,7 @@ use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
-    /// Mean of each window.
+    /// Mean of each window. `[C, L]` is an image of height 1: `kernel: [1, 3]`.
     pub struct AvgPool {
         /// Size of the window.
         pub kernel: Pair,
@@ -36,7 +36,7 @@ impl Word for AvgPool {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let stride = self.stride.unwrap_or(self.kernel);
         let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
-        at.add(ops::AvgPool { window, count_include_pad: self.count_include_pad }, &[x])
+        window::pooled(at, ops::AvgPool { window, count_include_pad: self.count_include_pad }, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
@@ -52,7 +52,9 @@ impl Word for AvgPool {
         if !self.count_include_pad {
             arguments.push(Code::text("count_include_pad=False"));
         }
-        at.either_on(x, "nn.AvgPool2d", "functional.avg_pool2d", arguments)
+        let module = window::named(at, "nn.AvgPool2d", "nn.AvgPool1d");
+        let function = window::named(at, "functional.avg_pool2d", "functional.avg_pool1d");
+        at.either_on(x, module, function, arguments)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

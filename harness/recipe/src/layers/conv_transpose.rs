@@ -65,10 +65,19 @@ impl Word for ConvTranspose {
         let out = at.size("out", self.out.0);
         let mut arguments = vec![Code::number(at.extent(1)), Code::number(out.clone())];
         arguments.push(Code::named("kernel_size", window::pair(at, "kernel", self.kernel)));
-        if !window::is_symmetric(self.pad) {
-            return Err(at.refuse("nn.ConvTranspose2d removes as much before as behind"));
+        // What stays at the end is output padding there, which is less than the step.
+        let Padding([top, bottom, left, right]) = self.pad;
+        let more = [top.checked_sub(bottom), left.checked_sub(right)];
+        let ([Some(below), Some(beside)], Pair([down, across])) = (more, self.stride) else {
+            return Err(at.refuse("nn.ConvTranspose2d removes at least as much before as behind"));
+        };
+        if (below, beside) != (0, 0) && (below >= down || beside >= across) {
+            return Err(at.refuse("nn.ConvTranspose2d removes before at most a step more than behind"));
         }
-        arguments.extend(window::options(at, self.stride, self.pad, Pair::ONES));
+        arguments.extend(window::options(at, self.stride, Padding([top, top, left, left]), Pair::ONES));
+        if (below, beside) != (0, 0) {
+            arguments.push(Code::named("output_padding", Code::tuple([below, beside].map(Code::count).to_vec())));
+        }
         if !self.bias {
             arguments.push(Code::text("bias=False"));
         }

@@ -2,13 +2,13 @@
 
 use zoo_graph::{GraphError, ValueId, ops};
 
-use super::{Description, Module, Step, Word, Work};
+use super::{Description, Module, Step, Word, Work, window};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
-    /// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.
+    /// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`, and `[C, L]` to `[C, 1]`.
     pub struct GlobalAvgPool {}
 }
 
@@ -16,14 +16,13 @@ impl Word for GlobalAvgPool {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.add(ops::AdaptiveAvgPool { out: [1, 1] }, &[x])
+        window::pooled(at, ops::AdaptiveAvgPool { out: [1, 1] }, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        at.either(
-            Code::text("nn.AdaptiveAvgPool2d(1)"),
-            Code::applied("functional.adaptive_avg_pool2d", at.x(), vec![Code::text("1")]),
-        )
+        let module = window::named(at, "nn.AdaptiveAvgPool2d(1)", "nn.AdaptiveAvgPool1d(1)");
+        let function = window::named(at, "functional.adaptive_avg_pool2d", "functional.adaptive_avg_pool1d");
+        at.either(Code::text(module), Code::applied(function, at.x(), vec![Code::text("1")]))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -16,10 +16,10 @@ use crate::python::{At, Var};
 /// further operands, with broadcasting as in NumPy.
 ///
 /// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `expm1`,
-/// `log`, `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`,
-/// `select(condition, yes, no)`; over the last axis `row_sum`, `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`,
-/// `log_softmax`, and `row_index`. Its gradient follows from it. Where two operands of `max` or `min` are equal, the
-/// gradient goes to the second.
+/// `log`, `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `detach` (the
+/// same number, without a gradient), `max(a, b)`, `min(a, b)`, `select(condition, yes, no)`; over the last axis
+/// `row_sum`, `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`. Its gradient follows
+/// from it. Where two operands of `max` or `min` are equal, the gradient goes to the second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -10,7 +10,7 @@ use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
-    /// Maximum of each window; positions outside the image are ignored.
+    /// Maximum of each window; positions outside the image are ignored. `[C, L]` is an image of height 1: `kernel: [1, 3]`.
     pub struct MaxPool {
         /// Size of the window.
         pub kernel: Pair,
@@ -34,7 +34,7 @@ impl Word for MaxPool {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let stride = self.stride.unwrap_or(self.kernel);
         let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
-        at.add(ops::MaxPool { window }, &[x])
+        window::pooled(at, ops::MaxPool { window }, x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
@@ -44,7 +44,9 @@ impl Word for MaxPool {
         if self.ceil_mode {
             arguments.push(Code::text("ceil_mode=True"));
         }
-        at.either_on(x, "nn.MaxPool2d", "functional.max_pool2d", arguments)
+        let module = window::named(at, "nn.MaxPool2d", "nn.MaxPool1d");
+        let function = window::named(at, "functional.max_pool2d", "functional.max_pool1d");
+        at.either_on(x, module, function, arguments)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

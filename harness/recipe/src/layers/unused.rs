@@ -1,19 +1,25 @@
 //! Layers that are never called.
 
-use zoo_graph::{GraphError, ValueId};
+use indexmap::IndexMap;
+use zoo_graph::{GraphError, Init, ValueId, VariableRole};
 
 use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::python::{At, Var};
+use crate::values::Size;
 
 zoo_settings::settings! {
-    /// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
+    /// Layers that are never called and never trained, but whose parameters exist in a checkpoint: as layers, or as
+    /// parameters alone.
     pub struct Unused {
         /// The layers, as if they were called here.
-        #[schemars(length(min = 1))]
-        pub body: Body,
+        #[serde(skip_serializing_if = "Body::is_empty")]
+        pub body: Body = Body::default(),
+        /// Parameters by their names within the module around, with their shapes: `{old_head.bias: [5]}`.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub parameters: IndexMap<String, Vec<Size>> = IndexMap::new(),
     }
 }
 
@@ -21,16 +27,30 @@ impl Word for Unused {
     const MODULE: Module = Module::None;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if self.body.is_empty() && self.parameters.is_empty() {
+            at.error("", "neither layers (`body`) nor `parameters` are unused");
+            return None;
+        }
+        let full = self.parameters.iter().map(|(name, shape)| (at.beside(name), shape.clone()));
+        self.parameters = full.collect();
         at.layers("body", &mut self.body);
         Some(())
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.declare(|at| self.body.lower(at, x))?;
+        for (name, shape) in &self.parameters {
+            let shape: Vec<usize> = shape.iter().map(|extent| extent.0).collect();
+            let role = if shape.len() > 1 { VariableRole::Weight } else { VariableRole::Bias };
+            at.parameter_called(name.clone(), role, &shape, &Init::Constant(0.0))?;
+        }
         Ok(x)
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        if let Some(name) = self.parameters.keys().next() {
+            return Err(at.refuse(format!("the parameter `{name}`, which no layer has, is not written yet")));
+        }
         at.unused(|emitter, x| self.body.emit(emitter, x))?;
         Ok(at.x())
     }

@@ -1,8 +1,9 @@
 //! Common parts of layers with a sliding window.
 
-use zoo_graph::ops;
+use zoo_graph::{GraphError, Op, ValueId, ops};
 
 use super::resolve::Place;
+use crate::builder::Builder;
 use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair};
 
@@ -33,6 +34,9 @@ pub(super) fn pair(at: &mut At<'_, '_>, key: &str, Pair([height, width]): Pair) 
     if height == width {
         return Code::number(at.size(key, height));
     }
+    if at.input().len() == 3 {
+        return Code::count(width);
+    }
     Code::tuple([height, width].map(Code::count).to_vec())
 }
 
@@ -53,6 +57,20 @@ pub(super) fn padded(at: &mut At<'_, '_>, pad: Padding, fill: &str) -> Var {
     let padded = at.function(Code::applied("functional.pad", x, vec![sides]));
     at.shaped(padded, &dims);
     padded
+}
+
+/// A pool of `[C, H, W]`, or of `[C, L]` as of a map of height 1.
+pub(super) fn pooled(at: &mut Builder<'_, '_>, pool: impl Into<Op>, x: ValueId) -> Result<ValueId, GraphError> {
+    let [n, channels, length] = at.shape(x)[..] else { return at.add(pool, &[x]) };
+    let map = at.add_part("map", ops::Reshape { shape: [n, channels, 1, length].into() }, &[x])?;
+    let map = at.add_part("pool", pool, &[map])?;
+    let shape = [n, channels, at.shape(map).iter().skip(2).product()];
+    at.add(ops::Reshape { shape: shape.into() }, &[map])
+}
+
+/// The name of a pool in PyTorch for the present value.
+pub(super) fn named(at: &At<'_, '_>, maps: &'static str, rows: &'static str) -> &'static str {
+    if at.input().len() == 3 { rows } else { maps }
 }
 
 /// Stride and padding as arguments, unless they are as usual.

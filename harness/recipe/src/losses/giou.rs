@@ -8,7 +8,7 @@ use zoo_graph::{
 
 use super::{
     Diagnostic, Judged, LossTerm, Terms,
-    sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
+    sigmoid_focal::{PER_ANCHOR, anchor_labels, positives},
 };
 
 term! {
@@ -58,7 +58,7 @@ impl LossTerm for Giou {
         let mut operands = sides(at, &self.name, "prediction", prediction)?;
         operands.extend(sides(at, &self.name, "target", target)?);
         operands.extend([label, positives]);
-        anchor_term(at, (&self.name, self.weight), loss, &operands)
+        at.sum_term((&self.name, self.weight), loss, &operands, at.batch())
     }
 
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {

@@ -1,9 +1,9 @@
 //! Focal loss of independent classes.
 
 use zoo_graph::{
-    GraphError, Shape, ValueId,
+    GraphError, ValueId,
     formula::Formula,
-    ops::{DeviceName, Map, Reshape, Scale},
+    ops::{Map, Reshape},
 };
 
 use super::{Diagnostic, Judged, LossTerm, Terms};
@@ -42,7 +42,7 @@ impl LossTerm for SigmoidFocal {
             let loss = truth.select(alpha, 1.0 - alpha) * lacking * x.softplus();
             [label.at_least(-1.0).select(loss, 0.0) / positives]
         });
-        anchor_term(at, (&self.name, self.weight), focal, &[logits, label, positives])
+        at.sum_term((&self.name, self.weight), focal, &[logits, label, positives], at.batch())
     }
 
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
@@ -97,18 +97,4 @@ pub(super) fn positives(at: &mut Terms<'_>, term: &str, label: ValueId) -> Resul
     let count = at.add(format!("loss/{term}/count"), count, &[label])?;
     let positives = Map::with_space(Formula::define(0, |[count]| [count.max(1.0)]), at.shape(count).clone());
     at.add(format!("loss/{term}/positives"), positives, &[count])
-}
-
-/// Adds a term that is the sum of a formula over the anchors of a sample, mean over the samples.
-pub(super) fn anchor_term(
-    at: &mut Terms<'_>,
-    (name, weight): (&str, f64),
-    formula: Formula,
-    operands: &[ValueId],
-) -> Result<(), GraphError> {
-    let device = DeviceName::new("LossFormula", "LossFormulaGrad");
-    let sum = at.formula(format!("loss/{name}/sum"), formula.summed(vec![0, 1, 2]), device, operands)?;
-    let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
-    at.term((name, weight), Scale { factor: 1.0 / at.batch() as f64 }, &[sum])?;
-    Ok(())
 }

@@ -4,7 +4,7 @@ use zoo_graph::{GraphError, formula::Formula};
 
 use super::{
     Diagnostic, Judged, LossTerm, Terms,
-    sigmoid_focal::{PER_ANCHOR, anchor_labels, anchor_term, positives},
+    sigmoid_focal::{PER_ANCHOR, anchor_labels, positives},
 };
 
 term! {
@@ -37,7 +37,7 @@ impl LossTerm for SmoothL1 {
                 if beta > 0.0 { d.at_least(beta).select(d - beta / 2.0, d.square() * (0.5 / beta)) } else { d };
             [label.at_least(0.0).select(smooth, 0.0) / positives]
         });
-        anchor_term(at, (&self.name, self.weight), distance, &[prediction, target, label, positives])
+        at.sum_term((&self.name, self.weight), distance, &[prediction, target, label, positives], at.batch())
     }
 
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {

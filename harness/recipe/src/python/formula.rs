@@ -86,6 +86,7 @@ impl At<'_, '_> {
                     Unary::Sin => call("torch.sin", vec![x]),
                     Unary::Cos => call("torch.cos", vec![x]),
                     Unary::Floor => call("torch.floor", vec![x]),
+                    Unary::Detach => call("torch.detach", vec![x]),
                 }
             }
             Term::Binary(function, a, b) => {

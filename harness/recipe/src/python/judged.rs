@@ -7,6 +7,7 @@ use super::conditions::{condition, parameters};
 use super::dialect::Dialect;
 use super::mindspore;
 use super::number::real;
+use crate::builder::LOGITS;
 use crate::diagnostic::Diagnostic;
 use crate::span::{ConfigPath, SpanTable};
 use crate::values::{Part, Training};
@@ -98,6 +99,12 @@ impl Judged<'_> {
         arguments.extend(numbers.iter().map(|(key, value)| Code::named(key, Code::text(real(*value)))));
         self.term(name, weight, Code::call(function.unwrap_or_default(), arguments));
         Ok(())
+    }
+
+    /// An output and an input in its shape.
+    pub fn compared(&self, prediction: Option<&str>, target: &str) -> Result<Vec<Code>, Diagnostic> {
+        let (output, _) = self.output(prediction.unwrap_or(LOGITS))?;
+        Ok(vec![Code::text(output), Code::text(format!("batch[\"{target}\"]"))])
     }
 
     /// Half the sum of squares of the parameters that the graph's loss sums over.

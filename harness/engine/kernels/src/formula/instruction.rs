@@ -74,6 +74,8 @@ pub enum Unary {
     Sin,
     Cos,
     Floor,
+    /// x
+    Same,
 }
 
 /// A function of two numbers; comparisons give 1 or 0.
@@ -216,6 +218,7 @@ vectorised! {
             Unary::Sin => each(x, y, |x| libm::sin(f64::from(x)) as f32),
             Unary::Cos => each(x, y, |x| libm::cos(f64::from(x)) as f32),
             Unary::Floor => each(x, y, libm::floorf),
+            Unary::Same => each(x, y, |x| x),
         }
     }
 }
