@@ -163,6 +163,8 @@ def _raised(error: Exception) -> str:
 def _mark_batch(call: dict, other: dict) -> None:
     """Marks the arguments of a recorded call that are others with another number of samples."""
 
+    samples, others = (next(iter(of["inputs"].values()))["shape"][0] for of in (call, other))
+
     def constant(place: int, of: dict) -> dict:
         return of["constants"][place]
 
@@ -170,7 +172,7 @@ def _mark_batch(call: dict, other: dict) -> None:
         if isinstance(own, list) and isinstance(its, list) and len(own) == len(its):
             return [marked(*both) for both in zip(own, its)]
         if isinstance(own, dict) and isinstance(its, dict) and own.keys() == its.keys() == {"constant"}:
-            same = _same_for_all_samples(constant(own["constant"], call), constant(its["constant"], other))
+            same = _same_for_all_samples((constant(own["constant"], call), samples), (constant(its["constant"], other), others))
             return own if same else {"batch": "a constant tensor"}
         return own if own == its else {"batch": _python(own)}
 
@@ -196,20 +198,25 @@ def _python(value: Any) -> str:
     return str(value)
 
 
-def _same_for_all_samples(own: dict, its: dict) -> bool:
-    """Whether two constants are the same, or the same rows once for each sample."""
+def _same_for_all_samples(first: tuple[dict, int], second: tuple[dict, int]) -> bool:
+    """Whether two constants, each with the number of samples, are the same, or the same rows once for each sample: samples may be one axis
+    with what is beside them, as heads."""
+    (own, samples), (its, others) = first, second
     if own == its:
         return True
     if own["dtype"] != its["dtype"] or own["shape"][1:] != its["shape"][1:] or not own["shape"]:
         return False
+    rows, left = divmod(own["shape"][0], samples)
+    if left or its["shape"][0] != rows * others:
+        return False
 
-    def rows(constant: dict) -> set[tuple[str, ...]]:
+    def of_samples(constant: dict, count: int) -> set[tuple[str, ...]]:
         runs = (run.partition("*") for run in constant["values"].split())
-        values = [value for value, _, count in runs for _ in range(int(count or 1))]
-        size = len(values) // constant["shape"][0] if constant["shape"][0] else 0
+        values = [value for value, _, times in runs for _ in range(int(times or 1))]
+        size = len(values) // count
         return {tuple(values[start : start + size]) for start in range(0, len(values), size or 1)}
 
-    return len(rows(own)) == 1 and rows(own) == rows(its)
+    return len(of_samples(own, samples)) == 1 and of_samples(own, samples) == of_samples(its, others)
 
 
 def _packages(network: nn.Module) -> list:
@@ -345,7 +352,7 @@ class _Recorder(TorchFunctionMode):
         call["outputs"] = {key: self._made(tensor, constants.get(key)) for key, tensor in results}
         if all(self.known[id(tensor)].constant is not None for _, tensor in results):
             return result
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and not _has_own_gradient():
             call["no_grad"] = True
         self.body.append(call)
         return result
@@ -496,6 +503,17 @@ def _caller() -> str:
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE, "<")):
         frame = frame.f_back
     return "" if frame is None else f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _has_own_gradient() -> bool:
+    """Whether the running function is part of a torch.autograd.Function: gradients are switched off in it, because it has its own, which the
+    golden compares with that of what it computes."""
+    frame = sys._getframe(2)
+    while frame is not None and "torch.nn.modules.module" != frame.f_globals.get("__name__"):
+        if any(isinstance(value, torch.autograd.function.FunctionCtx) for value in frame.f_locals.values()):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _dtype(dtype: torch.dtype) -> str:

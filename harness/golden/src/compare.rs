@@ -170,6 +170,13 @@ pub fn joins_rows(found: &[usize], truth: &[usize]) -> bool {
     }
 }
 
+/// How often the reference has values that are the same for all samples: transformers' OPT looks up positions once per
+/// sample.
+pub fn repeats(found: &[usize], truth: &[usize]) -> Option<usize> {
+    let (samples, rest) = truth.split_first()?;
+    (*samples > 1 && found.len() > 1 && rest == found).then_some(*samples)
+}
+
 /// Distance of a tensor from its reference values: samples, and mean, deviation, norm and largest magnitude over all
 /// elements.
 ///
@@ -236,6 +243,11 @@ mod tests {
     #[test]
     fn samples_and_tokens_may_be_one_axis_and_nothing_else() {
         assert!(same_shape(&[3, 4], &[1, 3, 4]) && !same_shape(&[2, 3, 4], &[6, 4]));
+        assert_eq!(
+            [&[2, 3, 4][..], &[1, 3, 4], &[2, 4, 3]].map(|truth| repeats(&[3, 4], truth)),
+            [Some(2), None, None]
+        );
+        assert_eq!(repeats(&[3], &[2, 3]), None);
         assert!(joins_rows(&[2, 3, 4], &[6, 4]));
         assert!(!joins_rows(&[2, 3, 4], &[2, 12]) && !joins_rows(&[2, 3], &[6]) && !joins_rows(&[2, 3, 4], &[5, 4]));
     }

@@ -57,11 +57,14 @@ impl Reader<'_> {
         let heads = layer.heads.0;
         let shared = layer.kv_heads.unwrap_or(layer.heads).0;
         let samples = self.trace.batch;
-        // Windows may be an axis of their own.
-        let apart = match at.made()?.shape.len() {
-            5 => [View::Reshape(vec![samples, n / samples, t, heads, d]), View::Permute(vec![0, 1, 3, 2, 4])],
-            _ => [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])],
+        // Windows may be an axis of their own, and samples and heads one.
+        let rank = at.made()?.shape.len();
+        let apart = match rank {
+            5 => vec![View::Reshape(vec![samples, n / samples, t, heads, d]), View::Permute(vec![0, 1, 3, 2, 4])],
+            _ => vec![View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])],
         };
+        let folded = (rank == 3).then(|| View::Reshape(vec![n * heads, t, d]));
+        let apart = [apart, folded.into_iter().collect()].concat();
         let [(q, _), (k, _), (v, _)] = &seen;
         let mut operands = match q == k && k == v && shared == heads && is_packed(&seen, [n, heads, t, d], samples) {
             true => vec![*q],
@@ -83,7 +86,7 @@ impl Reader<'_> {
         let shape = self.widened(operands[0], heads * d);
         operands.extend_from_slice(beside);
         let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
-        self.gives_viewed(at, what, operands, None, shape, apart.to_vec())
+        self.gives_viewed(at, what, operands, None, shape, apart)
     }
 
     /// PyTorch's MultiheadAttention with a single input tensor.

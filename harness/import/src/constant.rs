@@ -52,12 +52,33 @@ impl Constant {
         self.runs.iter().flat_map(|(value, times)| std::iter::repeat_n(*value, *times))
     }
 
-    /// The first of its elements, if they follow each other along the last axis, and all rows are the same: positions.
-    pub fn counts_up(&self) -> Option<usize> {
-        let first = self.values().next().filter(|first| *first >= 0.0 && first.fract() == 0.0)?;
+    /// The first of its elements, and by how much the next is larger, if all are so along the last axis, and all rows are
+    /// the same: positions.
+    pub fn counts_up(&self) -> Option<[usize; 2]> {
+        let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0 && value < 1e9).then_some(value as usize);
         let length = *self.shape.last()?;
-        let follows = self.values().enumerate().all(|(n, value)| first + (n % length) as f64 == value);
-        follows.then_some(first as usize)
+        let mut values = self.values();
+        let first = values.next()?;
+        let step = if length > 1 { values.next()? - first } else { 1.0 };
+        let follows = self.values().enumerate().all(|(n, value)| first + step * (n % length) as f64 == value);
+        follows.then_some([whole(first)?, whole(step)?])
+    }
+
+    /// Of these values.
+    pub fn new(shape: Vec<usize>, values: impl Iterator<Item = f64>) -> Self {
+        Self { shape, is_bool: false, runs: values.map(|value| (value, 1)).collect() }
+    }
+
+    /// Times a number.
+    pub fn times(&self, by: f64) -> Self {
+        let runs = self.runs.iter().map(|(value, times)| (value * by, *times));
+        Self { shape: self.shape.clone(), is_bool: false, runs: runs.collect() }
+    }
+
+    /// The number that all its elements are.
+    pub fn of_one_number(&self) -> Option<f64> {
+        let first = self.values().next()?;
+        self.values().all(|value| value == first).then_some(first)
     }
 
     /// This number wherever an element is not 0.
@@ -104,8 +125,9 @@ mod tests {
         let constant = read(&[2, 3], "0*3 1 -2.5*2").unwrap();
         assert_eq!(constant.values().collect::<Vec<_>>(), [0.0, 0.0, 0.0, 1.0, -2.5, -2.5]);
         assert_eq!(constant.counts_up(), None);
-        assert_eq!(read(&[1, 4], "0 1 2 3").unwrap().counts_up(), Some(0));
-        assert_eq!(read(&[1, 3], "2 3 4").unwrap().counts_up(), Some(2));
+        assert_eq!(read(&[1, 4], "0 1 2 3").unwrap().counts_up(), Some([0, 1]));
+        assert_eq!(read(&[1, 3], "2 3 4").unwrap().counts_up(), Some([2, 1]));
+        assert_eq!(read(&[2, 3], "1*6").unwrap().counts_up(), Some([1, 0]));
         assert!(read(&[0], "").unwrap().is_empty());
         for (shape, values) in
             [(&[3][..], "0 1"), (&[1], "0*2"), (&[1], "x"), (&[1], "0*99999999999999"), (&[1 << 40], "")]

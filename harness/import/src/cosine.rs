@@ -8,8 +8,8 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::experts::{EXPERTS, Routed};
-use crate::functions::CHOICE;
 use crate::joins::POSITIONS;
+use crate::masks::COUNTED;
 use crate::offsets::Offsets;
 use crate::operation::{Tensor, Unit, What};
 use crate::reader::{REPEATED, Reader, Seen};
@@ -112,7 +112,7 @@ impl Computed {
                 (format!("it sets a part of the parameter `{name}` to 0"), "`linear` has `bias_of`, for its own bias")
             }
             Self::Biased(..) => ("it adds a constant tensor to a parameter".to_owned(), POSITIONS),
-            Self::Seen(_) | Self::Hides(_) => ("it compares numbers".to_owned(), CHOICE),
+            Self::Seen(_) | Self::Hides(_) => ("it computes with what it compares".to_owned(), COUNTED),
             Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
             Self::Routed(_) | Self::Matrices(_) => ("it uses the choices of experts".to_owned(), EXPERTS),
             Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),

@@ -96,6 +96,9 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["where"], |network, at| network.chosen(at)),
     (&["masked_fill"], |network, at| network.fill_of_scores(at)),
     (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
+    (&["baddbmm"], |network, at| network.biased_product(at)),
+    (&["max", "maximum"], |network, at| network.larger(at)),
+    (&["empty", "new_empty", "empty_like"], |network, at| network.unset(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
         &["flatten", "view", "reshape", "unsqueeze", "squeeze", "unflatten", "_unsafe_view", "view_as", "reshape_as"],
@@ -156,7 +159,6 @@ const INDICES: &str = "`take` and `slice` take fixed places of an axis, `embeddi
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("einsum", PRODUCTS),
-    ("baddbmm", PRODUCTS),
     ("lstm", RECURRENT),
     ("gru", RECURRENT),
     ("rnn_tanh", RECURRENT),
@@ -188,7 +190,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("__ge__", CHOICE),
     ("__lt__", CHOICE),
     ("__le__", CHOICE),
-    ("maximum", "`map` has max(x, number); of two tensors there is no larger one"),
     ("minimum", "`map` has min(x, number); of two tensors there is no smaller one"),
     ("cross_entropy", "the loss is beside the model: give the scores"),
     ("conv_transpose1d", "`conv_transpose` works on maps, [C, H, W]"),

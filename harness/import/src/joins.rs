@@ -58,18 +58,12 @@ impl Reader<'_> {
             (other @ Argument::Value(_), one) if let Some((name, shape)) = parameter(one) => {
                 Operands::Parameter(other.clone(), name, shape)
             }
-            (first, second) => match (self.one_number(first), self.one_number(second)) {
+            (first, second) => match (self.number_in(at, first, second), self.number_in(at, second, first)) {
                 (None, Some(value)) => Operands::Number(first.clone(), value, false),
                 (Some(value), None) => Operands::Number(second.clone(), value, true),
                 (None, None) | (Some(_), Some(_)) => Operands::Both(first.clone(), second.clone()),
             },
         })
-    }
-
-    /// The number that an argument is: itself, or the only element of a constant.
-    pub(crate) fn one_number(&self, argument: &Argument) -> Option<f64> {
-        let only = || self.trace.constant(argument).filter(|constant| constant.len() == 1)?.values().next();
-        argument.number().or_else(only)
     }
 
     /// Refuses a factor on the second operand.
@@ -126,8 +120,14 @@ impl Reader<'_> {
             || self.join_of_row(at, Join::Add, false)?.is_some()
             || self.biased_norm(at)?.is_some()
             || self.biased_mask(at)?.is_some()
+            || self.plus_table(at)?.is_some()
         {
             return Ok(());
+        }
+        if let (Some(mask), Some(scores)) = (at.input(), self.scores(at.argument(1, &["other"])))
+            && let Some(mask) = self.trace.constant(mask).cloned()
+        {
+            return self.mask_of_scores(at, scores, &mask);
         }
         if let Some(scores) = self.scores(at.input()) {
             let other = at.argument(1, &["other"]);
@@ -143,7 +143,10 @@ impl Reader<'_> {
         }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
-            Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("x + {}", number(value)))),
+            Operands::Number(x, value, _) => match value == 0.0 && self.unchanged(at, &x)?.is_some() {
+                true => Ok(()),
+                false => self.counted(at, &x, Word::formula(format!("x + {}", number(value)))),
+            },
             Operands::Picked(x, picked) => self.add_positions(at, &x, &picked),
             Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
@@ -169,13 +172,19 @@ impl Reader<'_> {
             return Err(at.refuse(format!("it adds rows of the parameter `{}` to {shape:?}", picked.table), POSITIONS));
         };
         let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e] || extents == shape;
-        let first = picked.rows.counts_up().filter(|_| picked.views.is_empty() && is_row(&picked.shape) && width == e);
-        let Some(from) = first.map(Count) else {
+        let is_row_of =
+            |[from, step]: &[usize; 2]| t.saturating_sub(1).saturating_mul(*step).saturating_add(*from) < *rows;
+        let first = picked
+            .rows
+            .counts_up()
+            .filter(is_row_of)
+            .filter(|_| picked.views.is_empty() && is_row(&picked.shape) && width == e);
+        let Some([from, step]) = first.map(|first| first.map(Count)) else {
             let what = format!("it adds rows of the parameter `{}` that do not follow each other", picked.table);
             return Err(at.refuse(what, POSITIONS));
         };
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
-        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), from, init });
+        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), from, step, init });
         self.layer(at, layer, x, Some(name.to_owned()))
     }
 
@@ -207,6 +216,9 @@ impl Reader<'_> {
                 return self.factor_of_scores(at, scores, (name, bound));
             }
         }
+        if let Some(scores) = self.kept_scores(at) {
+            return self.becomes(at, scores);
+        }
         if self.times_table(at)?.is_some()
             || self.join_of_row(at, Join::Mul, false)?.is_some()
             || self.scaled_norm(at)?.is_some()
@@ -216,15 +228,13 @@ impl Reader<'_> {
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
             Operands::Number(x, by, _) => {
+                if by == 1.0 && self.unchanged(at, &x)?.is_some() {
+                    return Ok(());
+                }
                 if let Some(scores) = self.scores(Some(&x)) {
                     return self.scale_of_scores(at, scores, by);
                 }
-                // A view that no layer gives may become one.
-                if let Argument::Value(value) = x
-                    && let Some(Seen::Of(base, views)) = self.seen(value).cloned()
-                    && !views.is_empty()
-                {
-                    self.is(at.made()?.value, Seen::Times(base, views, by));
+                if self.view_times(at, &x, by)?.is_some() {
                     return Ok(());
                 }
                 self.counted(at, &x, Word::of(&Layer::Scale(zoo::Scale { by })))
@@ -276,6 +286,9 @@ impl Reader<'_> {
             Operands::Number(x, by, false) => {
                 if let Some(scores) = self.scores(Some(&x)) {
                     return self.scale_of_scores(at, scores, 1.0 / by);
+                }
+                if self.view_times(at, &x, 1.0 / by)?.is_some() {
+                    return Ok(());
                 }
                 self.counted(at, &x, Word::formula(format!("x / {}", number(by))))
             }

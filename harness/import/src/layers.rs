@@ -140,16 +140,20 @@ impl Reader<'_> {
         let shape = self.widened(x, out);
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
         if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
-            // The bias belongs to the module around, as in BERT.
+            // The bias is its own, or belongs to the module around, as in BERT.
             let around = at.module.rsplit_once('.').map_or("", |(around, _)| around);
-            let beside = |name: &str| name.rsplit_once('.').map_or("", |(path, _)| path) == around;
+            let own = format!("{}.bias", at.module);
+            let beside = |name: &String| {
+                let owner = name.rsplit_once('.').map_or("", |(path, _)| path);
+                owner == around || *name == own
+            };
             let bias = match at.argument(2, &["bias"]) {
                 None => None,
                 Some(Argument::Parameter(name)) if beside(name) => Some(name.clone()),
                 Some(_) => {
                     return Err(at.refuse(
                         "the bias of a table is not beside it",
-                        "`unembed` has a bias that belongs to the module around it",
+                        "`unembed` has a bias of its own, or one that belongs to the module around it",
                     ));
                 }
             };
@@ -218,7 +222,8 @@ impl Reader<'_> {
         let input = at.input();
         if let Some(numbers) = input.and_then(|input| self.trace.constant(input)) {
             let (rows, made) = (numbers.clone(), at.made()?);
-            if padding.is_some() || [&rows.shape[..], &[size]].concat() != made.shape {
+            let is_padding = |Count(row): Count| rows.values().any(|number| number == row as f64);
+            if padding.is_some_and(is_padding) || [&rows.shape[..], &[size]].concat() != made.shape {
                 return Err(at.unknown_form("input"));
             }
             let (table, shape) = (format!("{name}.weight"), made.shape.clone());
@@ -227,7 +232,11 @@ impl Reader<'_> {
         }
         let x = self.operand(at, input)?;
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
-        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), padding, init };
+        // The same tensor is the weight of this module too.
+        let own = self.trace.parameters.get(&format!("{}.weight", at.module));
+        let is_shared = own.is_some_and(|own| own.same_as.as_ref() == Some(&format!("{name}.weight")));
+        let (name, table) = if is_shared { (at.module.to_owned(), Some(name)) } else { (name, None) };
+        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), table, padding, init };
         self.layer(at, Layer::Embedding(layer), x, Some(name))
     }
 

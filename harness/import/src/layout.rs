@@ -50,8 +50,13 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
             if word.tag == "unembed"
                 && let Some(Entry { value: Setting::Text(bias), .. }) = word.settings.get_mut("bias")
             {
-                // Beside the layer.
-                *bias = bias.rsplit('.').next().unwrap_or_default().to_owned();
+                // Its own, or beside the layer.
+                let from = if *bias == format!("{full}.bias") {
+                    full.len() - own.len()
+                } else {
+                    bias.rfind('.').map_or(0, |dot| dot + 1)
+                };
+                bias.replace_range(..from, "");
             }
             return (scopes, Item::Layer { word, name: Some(own) });
         }

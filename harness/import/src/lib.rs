@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod alibi;
 mod arguments;
 mod attention;
 mod axes;
@@ -32,6 +33,7 @@ mod formula;
 mod functions;
 mod generalise;
 mod gradients;
+mod heads;
 mod item;
 mod joins;
 mod layers;
@@ -39,6 +41,7 @@ mod layout;
 mod maps;
 mod masks;
 mod modes;
+mod numbers;
 mod offsets;
 mod operation;
 mod pointwise;
@@ -49,6 +52,7 @@ mod recipe;
 mod rows;
 mod scalar;
 mod scores;
+mod sines;
 mod slots;
 mod structure;
 mod trace;

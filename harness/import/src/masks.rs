@@ -1,6 +1,7 @@
 //! Masks of attention scores: constants by their form, and inputs that are 0 for padding.
 
 use crate::Refusal;
+use crate::alibi::Falling;
 use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::Computed;
@@ -13,7 +14,7 @@ use crate::trace::{Argument, Call, ModuleCall, Trace};
 /// What is added at most to scores that are not seen: in f64, their weight is exactly 0 unless they are larger than
 /// those that are seen by more than 9254, and then no mask of this network hides anything. What is larger, as -100, is a
 /// part of the score.
-const UNSEEN: f64 = -1e4;
+pub(crate) const UNSEEN: f64 = -1e4;
 
 /// What a mask adds to scores that are not seen, if that leaves them a weight; `None` if it is no mask.
 fn masked(mask: &Constant) -> Option<Option<f64>> {
@@ -26,6 +27,33 @@ fn masked(mask: &Constant) -> Option<Option<f64>> {
     }
 }
 
+/// A constant by head, query and key, if it is one of scores that is the same for all samples.
+pub(crate) fn with_scores(constant: &Constant, scores: &Scores) -> Option<Vec<f64>> {
+    let [n, heads, t, s] = scores.extents;
+    let shape = match constant.shape[..] {
+        [both, t, s] if both == n * heads => vec![n, heads, t, s],
+        ref own => [&vec![1; 4usize.checked_sub(own.len())?][..], own].concat(),
+    };
+    if !shape.iter().zip(scores.extents).all(|(own, extent)| *own == 1 || *own == extent) {
+        return None;
+    }
+    let values: Vec<f64> = constant.values().collect();
+    let strides: Vec<usize> =
+        (0..4).map(|axis| if shape[axis] == 1 { 0 } else { shape[axis + 1..].iter().product() }).collect();
+    let sample = shape[1..].iter().product::<usize>();
+    let first = values.get(..sample)?;
+    if sample == 0
+        || heads * t * s == 0
+        || !values.chunks(sample).all(|other| other == first)
+        || heads * t * s > 1 << 22
+    {
+        return None;
+    }
+    let place = |head, query, key| head * strides[1] + query * strides[2] + key * strides[3];
+    let keys = |head, query| (0..s).map(move |key| first[place(head, query, key)]);
+    Some((0..heads).flat_map(|head| (0..t).flat_map(move |query| keys(head, query))).collect())
+}
+
 /// What the first mask of a network leaves of scores that are not seen.
 pub(crate) fn first_masked(trace: &Trace, call: &ModuleCall) -> Option<f64> {
     call.body.iter().find_map(|inner| match inner {
@@ -34,6 +62,10 @@ pub(crate) fn first_masked(trace: &Trace, call: &ModuleCall) -> Option<f64> {
         Call::Function(_) => None,
     })
 }
+
+/// What is compared with numbers of tokens.
+pub(crate) const COUNTED: &str = "numbers are compared in formulas alone: `map: \"select(x > 0, x, 0)\"`, written by hand; positions \
+                                  counted from tokens that are no padding may be an input (`--indices position_ids=N`)";
 
 impl Reader<'_> {
     /// Scores with a mask that is 0 for keys that a query sees.
@@ -46,6 +78,21 @@ impl Reader<'_> {
     pub(crate) fn with_mask(&self, at: &At<'_>, scores: Scores, mask: &Constant) -> Result<Scores, Refusal> {
         if scores.is_softmax {
             return Err(at.refuse("a constant is added to weights, after softmax", SCORES));
+        }
+        if let Some(Falling { most, before, mask }) = Falling::of(mask, &scores) {
+            if scores.alibi.is_some() || scores.bias.is_some() || scores.kept.is_some() || scores.masked.is_some() {
+                return Err(at.refuse("scores have two biases, or fall after a mask", SCORES));
+            }
+            return self.with_mask(at, Scores { alibi: Some((most, before)), ..scores }, &mask);
+        }
+        if let Some(kept) = scores.kept.clone() {
+            let hides = |values: Vec<f64>| values.into_iter().map(|value| value <= UNSEEN).collect::<Vec<_>>();
+            let drops = |values: Vec<f64>| values.into_iter().map(|value| value == 0.0).collect::<Vec<_>>();
+            let hidden = with_scores(mask, &scores).map(hides);
+            if hidden.is_none() || hidden != with_scores(&kept, &scores).map(drops) {
+                return Err(at.refuse("it sets scores to 0 that it does not hide", SCORES));
+            }
+            return self.with_mask(at, Scores { kept: None, ..scores }, mask);
         }
         let [_, _, t, s] = scores.extents;
         let Some(masked) = masked(mask) else {
@@ -61,8 +108,14 @@ impl Reader<'_> {
             [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] => before.iter().product::<usize>(),
             [rows, columns] if [*rows, *columns] == [t, s] => 1,
             _ => {
-                let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
-                return Err(at.refuse(what, "masks are matrices of queries and keys"));
+                // The same for several queries, or for heads in another order of axes.
+                let matrices =
+                    with_scores(mask, &scores).filter(|values| values.chunks(t * s).all(|one| *one == values[..t * s]));
+                let Some(values) = matrices.filter(|_| mask.shape[..] != [t, s]) else {
+                    let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
+                    return Err(at.refuse(what, "masks are matrices of queries and keys, the same for all heads"));
+                };
+                return self.with_mask(at, scores, &Constant::new(vec![t, s], values.into_iter().take(t * s)));
             }
         };
         // The same for all samples.
@@ -130,6 +183,31 @@ impl Reader<'_> {
         }
     }
 
+    /// Scores times a constant of 0 and 1, if that is what the operands are: those that are kept, of which the others
+    /// are hidden afterwards.
+    pub(crate) fn kept_scores(&mut self, at: &mut At<'_>) -> Option<Scores> {
+        let operands = [at.input(), at.argument(1, &["other"])];
+        let scores = operands.into_iter().find_map(|operand| self.scores(operand))?;
+        let kept = operands.into_iter().flatten().find_map(|operand| self.trace.constant(operand))?;
+        let is_kept = kept.len() > 1 && kept.values().all(|value| value == 0.0 || value == 1.0);
+        let plain = !scores.is_softmax && !scores.is_masked() && scores.bias.is_none() && scores.alibi.is_none();
+        let fits = is_kept && plain && scores.kept.is_none() && with_scores(kept, &scores).is_some();
+        fits.then(|| Scores { kept: Some(kept.clone()), ..scores })
+    }
+
+    /// The larger of scores and a number that is smaller than all of them that are seen.
+    pub(crate) fn larger(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (first, second) = (at.input(), at.argument(1, &["other"]));
+        let least = second.and_then(|second| self.one_number(second));
+        match (self.scores(first), least) {
+            (Some(scores), Some(least)) if least <= f64::from(f32::MIN) => self.becomes(at, scores),
+            _ => Err(at.refuse(
+                "it takes the larger of two numbers, or the largest of several",
+                "`map` has max(x, number) and `row_max`, and `max_pool` takes the largest of a window",
+            )),
+        }
+    }
+
     /// A learned bias plus a constant mask. `None` if the operands are others.
     pub(crate) fn biased_mask(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
         let operands = [at.input(), at.argument(1, &["other"])];
@@ -177,7 +255,7 @@ impl Reader<'_> {
         let of = of.filter(|tensor| self.trace.inputs.values().any(|made| made.value == *tensor));
         match (of, other.and_then(|other| self.one_number(other))) {
             (Some(tensor), Some(0.0)) => self.is_computed(at, Computed::Seen(tensor)),
-            _ => Err(at.refuse("it compares numbers", CHOICE)),
+            _ => Err(at.refuse("it compares numbers", COUNTED)),
         }
     }
 

@@ -418,13 +418,13 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<R
         let zoo_graph::TapState::Value(value) = tap.state else { continue };
         let shape = graph.ty(value).shape.to_vec();
         let key = (tap.module.clone(), tap.call, tap.part.clone().unwrap_or_default());
-        // Rows of positions are the same for all samples: PyTorch may have an axis of one sample before them.
+        // Rows of positions are the same for all samples: PyTorch may have an axis of samples before them, or of one.
         // Samples and tokens may be one axis.
         let rows = |own: &[usize]| [&[own[0] * own[1]], &own[2..]].concat();
         let is_joined = |theirs: &[usize]| shape.len() > 2 && *theirs == rows(&shape);
-        let is_other = |theirs: &&Vec<usize>| {
-            **theirs != shape && theirs.strip_prefix(&[1]) != Some(&shape[..]) && !is_joined(theirs)
-        };
+        let is_repeated =
+            |theirs: &[usize]| [1, trace.batch].iter().any(|n| theirs.strip_prefix(&[*n]) == Some(&shape[..]));
+        let is_other = |theirs: &&Vec<usize>| **theirs != shape && !is_repeated(theirs) && !is_joined(theirs);
         if let Some(theirs) = given.get(&key).filter(is_other) {
             let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
             return Err(ImportError::Differs(message));

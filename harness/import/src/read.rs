@@ -97,7 +97,10 @@ impl Reader<'_> {
                         inputs.push(*tensor);
                     }
                 }
-                Some(Seen::Computed(_) | Seen::Scores(_)) => {}
+                Some(seen @ (Seen::Computed(_) | Seen::Scores(_))) => {
+                    // What an attention is made of, which may be put together in this module.
+                    inputs.extend(seen.bases().into_iter().filter(|base| !inputs.contains(base)).collect::<Vec<_>>());
+                }
                 Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);

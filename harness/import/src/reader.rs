@@ -16,7 +16,7 @@ use crate::rows;
 use crate::scores::Scores;
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, Piece, View};
-use crate::word::Word;
+use crate::word::{Word, number};
 
 /// The meaning of a tensor of the trace.
 #[derive(Clone, Debug)]
@@ -42,6 +42,23 @@ pub(crate) enum Seen {
 }
 
 pub(crate) const AGAIN: &str = "`again` calls a module or a layer again, which computes the same of another tensor";
+impl Seen {
+    /// The results of operations that scores, or turned queries or keys, are made of.
+    pub(crate) fn bases(&self) -> Vec<Tensor> {
+        match self {
+            Self::Scores(scores) => vec![scores.queries.0, scores.keys.0],
+            Self::Computed(computed) => match &**computed {
+                Computed::Turned(turned) | Computed::Columns(turned) => vec![turned.base()],
+                _ => Vec::new(),
+            },
+            Self::Of(..) | Self::Times(..) => Vec::new(),
+            Self::Expanded(_) | Self::Repeated(_) | Self::Reshaped(..) | Self::Picked(_) | Self::Unsaid(_) => {
+                Vec::new()
+            }
+        }
+    }
+}
+
 pub(crate) const REPEATED: &str = "products broadcast axes of one element";
 
 /// Rows of a parameter `[rows, width]`, and views of them.
@@ -217,7 +234,7 @@ impl Reader<'_> {
             Some(Seen::Of(base, views)) => (*base, views.clone()),
             Some(Seen::Times(base, views, by)) => {
                 let (base, views) = (*base, views.clone());
-                let what = What::Layer(Word::of(&Layer::Scale(zoo_recipe::layers::Scale { by: *by })));
+                let what = What::Layer(scaled(*by));
                 let shape = self.shape_of(base).to_vec();
                 (self.push(units, what, vec![base], shape, at), views)
             }
@@ -576,6 +593,8 @@ impl Reader<'_> {
     pub(crate) fn check_type(&self, at: &At<'_>, from: usize, made: &Made) -> Result<(), Refusal> {
         match self.made(from) {
             Some(Made { dtype, .. }) if *dtype == made.dtype => Ok(()),
+            // Whole numbers stay what they are.
+            Some(from) if !from.is_real() && !made.is_real() && made.dtype != "bool" => Ok(()),
             Some(Made { dtype, .. }) => {
                 let what = format!("it makes {} of {dtype}", made.dtype);
                 Err(at.refuse(what, "recipes have no type conversion"))
@@ -618,6 +637,15 @@ fn calls(call: &ModuleCall, name: &str) -> bool {
 
 pub(crate) const SCORES: &str =
     "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
+
+/// A layer that multiplies by a number, or divides by one that is shorter.
+fn scaled(by: f64) -> Word {
+    let divisor = 1.0 / by;
+    match number(divisor).len() < number(by).len() && 1.0 / divisor == by {
+        true => Word::formula(format!("x / {}", number(divisor))),
+        false => Word::of(&Layer::Scale(zoo_recipe::layers::Scale { by })),
+    }
+}
 
 /// A shape and its conversions, for messages.
 fn text(shape: &[usize], views: &[View]) -> String {

@@ -10,13 +10,14 @@ use crate::arguments::At;
 use crate::constant::Constant;
 use crate::cosine::{Computed, LENGTHS};
 use crate::functions::PRODUCTS;
+use crate::heads::Heads;
 use crate::offsets::Offsets;
-use crate::operation::{Tensor, Unit, What, Windows};
+use crate::operation::{Tensor, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
 use crate::trace::Argument;
-use crate::turned::{TURNED, Turned};
+use crate::turned::TURNED;
 use crate::view::{View, simplified};
-use crate::word::{Setting, Word};
+use crate::word::Word;
 
 /// Most tokens of a window with a bias of relative positions.
 pub(crate) const MOST_TOKENS: usize = 4096;
@@ -64,21 +65,41 @@ pub(crate) struct Scores {
     pub mask: Option<Tensor>,
     /// What is added to scores that are not seen, if they have a weight.
     pub masked: Option<f64>,
+    /// Minus the exponent of the smallest slope by which they fall with the distance of a key, and whether that only
+    /// holds for keys before the query.
+    pub alibi: Option<(f64, bool)>,
+    /// A constant of 0 and 1 that they are multiplied by.
+    pub kept: Option<Constant>,
     pub is_softmax: bool,
     pub dropout: f64,
 }
 
-/// Queries, keys or values.
-struct Heads {
-    of: (Tensor, Vec<View>),
-    /// A number that they are multiplied by.
-    by: f64,
-    rotary: Option<Rotary>,
-    /// Number of heads of queries that share one of these.
-    group: usize,
-}
-
 impl Scores {
+    /// Products of queries and keys.
+    fn of([queries, keys]: [(Tensor, Vec<View>); 2], extents: [usize; 4], shape: Vec<usize>) -> Self {
+        Self {
+            queries,
+            keys,
+            extents,
+            shape,
+            scale: 1.0,
+            shared: extents[1],
+            rotary: None,
+            bounded: None,
+            bias: None,
+            cosine: None,
+            segments: false,
+            causal: false,
+            window: None,
+            mask: None,
+            masked: None,
+            alibi: None,
+            kept: None,
+            is_softmax: false,
+            dropout: 0.0,
+        }
+    }
+
     /// Whether there are keys that a query does not see.
     pub fn is_masked(&self) -> bool {
         self.segments || self.causal || self.window.is_some()
@@ -86,9 +107,10 @@ impl Scores {
 
     /// These scores in another shape, if that is a matter of samples alone.
     pub fn viewed(&self, shape: &[usize], views: &[View]) -> Option<Self> {
-        let [.., heads, queries, keys] = shape else { return None };
-        let keeps = |view: &View| matches!(view, View::Reshape(to) if to.ends_with(&self.extents[1..]));
-        let fits = [*heads, *queries, *keys] == self.extents[1..] && views.iter().all(keeps);
+        let [n, heads, queries, keys] = self.extents;
+        let is_own = |shape: &[usize]| shape.ends_with(&self.extents[1..]) || *shape == [n * heads, queries, keys];
+        let keeps = |view: &View| matches!(view, View::Reshape(to) if is_own(to));
+        let fits = is_own(shape) && views.iter().all(keeps);
         fits.then(|| Self { shape: shape.to_vec(), ..self.clone() })
     }
 }
@@ -125,61 +147,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Queries or keys as views of the result of an operation, and the number that they are multiplied by.
-    fn factor(&self, at: &At<'_>, argument: Option<&Argument>) -> Option<((Tensor, Vec<View>), f64)> {
-        let (tensor, views, by) = match self.given(argument) {
-            Some(Seen::Of(tensor, views)) => (*tensor, views, 1.0),
-            Some(Seen::Times(tensor, views, by)) => (*tensor, views, *by),
-            _ => return None,
-        };
-        // A layer that only multiplies.
-        let scaled = at.units.iter().rev().find_map(|unit| match unit {
-            Unit::Operation(operation) if operation.result == tensor => {
-                match (&operation.what, &operation.operands[..]) {
-                    (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
-                        Setting::Float(by) => Some((*x, by)),
-                        Setting::Int(by) => Some((*x, by as f64)),
-                        Setting::Bool(_)
-                        | Setting::Text(_)
-                        | Setting::List(_)
-                        | Setting::Sides(_)
-                        | Setting::Group(_) => None,
-                    },
-                    _ => None,
-                }
-            }
-            _ => None,
-        });
-        let (tensor, own) = scaled.unwrap_or((tensor, 1.0));
-        Some(((tensor, views.clone()), by * own))
-    }
-
-    /// Heads `[n, heads, t, d]`; `columns`: as `[n, heads, d, t]`.
-    fn heads(&self, at: &At<'_>, argument: Option<&Argument>, columns: bool) -> Option<Heads> {
-        let turned = |turned: &Turned| {
-            let (of, rotary) = turned.rotary()?;
-            Some(Heads { of, by: 1.0, rotary: Some(rotary), group: 1 })
-        };
-        match self.given(argument)? {
-            Seen::Computed(computed) => match &**computed {
-                Computed::Turned(own) if !columns => turned(own),
-                Computed::Columns(own) if columns => turned(own),
-                Computed::Grouped { of, group, columns: own } if *own == columns => {
-                    Some(Heads { group: *group, ..self.heads(at, Some(&Argument::Value(*of)), false)? })
-                }
-                _ => None,
-            },
-            _ => {
-                let ((base, mut views), by) = self.factor(at, argument)?;
-                if columns {
-                    views.push(View::Permute(vec![0, 1, 3, 2]));
-                    views = simplified(self.shape_of(base), &views);
-                }
-                Some(Heads { of: (base, views), by, rotary: None, group: 1 })
-            }
-        }
-    }
-
     /// The scores of queries and keys, which may be given as columns.
     pub(crate) fn scores_of(
         &mut self,
@@ -210,8 +177,11 @@ impl Reader<'_> {
             to.swap(last, last - 1);
         }
         let shape = [&from[..from.len() - 1], &to[to.len() - 2..to.len() - 1]].concat();
-        // Windows of samples are an axis of their own.
+        // Samples and heads may be one axis, and windows of samples are one of their own.
         for extents in [&mut from, &mut to] {
+            if let Some(apart) = self.apart(extents) {
+                *extents = apart;
+            }
             if let [n, windows, _, _, _] = extents[..] {
                 extents.splice(..2, [n * windows]);
             }
@@ -229,25 +199,8 @@ impl Reader<'_> {
         if queries.rotary != keys.rotary {
             return Err(at.refuse("queries and keys are turned by different angles", TURNED));
         }
-        Ok(Scores {
-            queries: queries.of,
-            keys: keys.of,
-            extents: [n, heads, t, s],
-            shape,
-            scale: queries.by * keys.by,
-            shared,
-            rotary: queries.rotary,
-            bounded: None,
-            bias: None,
-            cosine: None,
-            segments: false,
-            causal: false,
-            window: None,
-            mask: None,
-            masked: None,
-            is_softmax: false,
-            dropout: 0.0,
-        })
+        let scores = Scores::of([queries.of, keys.of], [n, heads, t, s], shape);
+        Ok(Scores { scale: queries.by * keys.by, shared, rotary: queries.rotary, ..scores })
     }
 
     /// A product of matrices: scores of queries and keys, or their weights with values.
@@ -274,25 +227,9 @@ impl Reader<'_> {
                     return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
                 }
                 views.push(View::Permute(vec![0, 1, 3, 2]));
-                Scores {
-                    queries,
-                    keys: (base, simplified(self.shape_of(base), &views)),
-                    extents: [n, heads, t, s],
-                    shape: made.shape.clone(),
-                    scale: 1.0,
-                    shared: heads,
-                    rotary: None,
-                    bounded: None,
-                    bias: None,
-                    cosine: Some(Cosine::Plain),
-                    segments: false,
-                    causal: false,
-                    window: None,
-                    mask: None,
-                    masked: None,
-                    is_softmax: false,
-                    dropout: 0.0,
-                }
+                let keys = (base, simplified(self.shape_of(base), &views));
+                let scores = Scores::of([queries, keys], [n, heads, t, s], made.shape.clone());
+                Scores { cosine: Some(Cosine::Plain), ..scores }
             }
             [Some(_), Some(_)] => {
                 return Err(at.refuse("lengths are not those of the rows that are multiplied", LENGTHS));
@@ -340,6 +277,9 @@ impl Reader<'_> {
     }
 
     pub(crate) fn softmax_of_scores(&mut self, at: &mut At<'_>, scores: Scores, axis: usize) -> Result<(), Refusal> {
+        if scores.kept.is_some() {
+            return Err(at.refuse("it sets scores to 0", SCORES));
+        }
         if scores.is_softmax || axis + 1 != scores.shape.len() {
             return Err(at.refuse("softmax of scores is not along the keys", SCORES));
         }
@@ -386,8 +326,11 @@ impl Reader<'_> {
                 "keys and values have one width, one length and as many heads",
             ));
         };
-        if !scores.is_softmax || !(4..=5).contains(&scores.shape.len()) {
+        if !scores.is_softmax || !(3..=5).contains(&scores.shape.len()) {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
+        }
+        if matches!((scores.alibi, scores.causal), (Some((_, true)), false)) {
+            return Err(at.refuse("scores rise with the number of a key, and later keys are not hidden", SCORES));
         }
         let Scores { queries, keys, bias, segments, causal, window, masked, dropout, cosine, .. } = scores;
         let (rotary, shared, softcap, mask) = (scores.rotary, scores.shared, scores.bounded, scores.mask);
@@ -430,6 +373,7 @@ impl Reader<'_> {
             window: window.map(Size),
             scale: own_scale,
             softcap,
+            alibi: scores.alibi.map(|(most, _)| most),
             mask: None,
             segments: None,
             bias: None,

@@ -63,6 +63,8 @@ pub(crate) struct Turned {
     pub shape: Vec<usize>,
     /// For each element of the axes behind those, what it is.
     rows: Vec<Row>,
+    /// The views of channels by which it began.
+    begins: Vec<View>,
 }
 
 impl Turned {
@@ -72,9 +74,15 @@ impl Turned {
             let from = view::shape(whole, &views[..count]);
             let channels = from.last().copied().filter(|channels| (1..=MOST_CHANNELS).contains(channels))?;
             let rows = (0..channels).map(|channel| vec![(channel, Factor::One(by))]).collect();
-            let own = Self { of: (base, views[..count].to_vec()), shape: from.clone(), from, positions: None, rows };
+            let (of, begins) = ((base, views[..count].to_vec()), views[count..].to_vec());
+            let own = Self { of, shape: from.clone(), from, positions: None, rows, begins };
             views[count..].iter().try_fold(own, |own, view| own.of_channels(view))
         })
+    }
+
+    /// The result of an operation that it is made of.
+    pub fn base(&self) -> Tensor {
+        self.of.0
     }
 
     /// Number of axes before those of channels.
@@ -112,6 +120,8 @@ impl Turned {
             if let Some(next) = own.clone().of_channels(view) {
                 return Some(next);
             }
+            // Heads may be one of the axes that move.
+            let own = own.of_one_head().unwrap_or(own);
             let channels = own.shape.get(own.leading()..)?.to_vec();
             let shape = view.shape(&own.shape);
             let before = shape.strip_suffix(&channels[..])?.to_vec();
@@ -145,7 +155,7 @@ impl Turned {
                 return None;
             }
             let of = (own.of.0, [&own.of.1[..], &[view]].concat());
-            Some(Self { of, from, positions, shape, rows: own.rows })
+            Some(Self { of, from, positions, shape, rows: own.rows, begins: Vec::new() })
         })
     }
 
@@ -233,7 +243,7 @@ impl Turned {
             }
             sum
         });
-        Some(Self { positions, rows: rows.collect(), ..self.clone() })
+        Some(Self { positions, rows: rows.collect(), begins: common([self, other]), ..self.clone() })
     }
 
     /// Several side by side along an axis of channels, which may be new.
@@ -256,25 +266,42 @@ impl Turned {
             }
         }
         let wanted: usize = shape.get(first.leading()..)?.iter().product();
-        (rows.len() == wanted).then(|| Self { positions, rows, shape: shape.to_vec(), ..first.clone() })
+        (rows.len() == wanted).then(|| Self {
+            positions,
+            rows,
+            shape: shape.to_vec(),
+            begins: common(parts),
+            ..first.clone()
+        })
     }
 
     /// The same for each head, if the channels are those of several heads.
     fn of_one_head(&self) -> Option<Self> {
         let [before @ .., heads, width] = &self.shape[..] else { return None };
-        if before != &self.from[..self.leading()] || heads * width != *self.from.last()? {
+        if before != &self.from[..self.leading()] {
             return None;
         }
-        let own = self.rows.get(..*width)?;
-        let is_own = |(index, row): (usize, &Row)| {
-            let moved = row.iter().map(|(channel, factor)| Some((channel.checked_sub(index / width * width)?, factor)));
-            moved.eq(own[index % width].iter().map(|(channel, factor)| Some((*channel, factor))))
-        };
-        self.rows.iter().enumerate().all(is_own).then(|| Self {
-            of: (self.of.0, [&self.of.1[..], &[View::Reshape(self.shape.clone())]].concat()),
-            from: self.shape.clone(),
-            rows: own.to_vec(),
-            ..self.clone()
+        let rows = (0..*self.from.last()?).map(|channel| vec![(channel, Factor::One(1.0))]).collect();
+        let whole = Self { shape: self.from.clone(), rows, begins: Vec::new(), ..self.clone() };
+        (1..=self.begins.len()).find_map(|count| {
+            let apart = self.begins[..count].iter().try_fold(whole.clone(), |whole, view| whole.of_channels(view))?;
+            let own = *apart.shape.strip_prefix(before).filter(|own| own.len() == 2 && own[0] == *heads)?.last()?;
+            // By head, channels of the head.
+            let of_head = |head: usize| -> Option<Vec<Row>> {
+                let known = apart.rows.get(head * own..(head + 1) * own)?;
+                let place =
+                    |channel: usize| known.iter().position(|row| matches!(row[..], [(one, _)] if one == channel));
+                let rows = self.rows.get(head * width..(head + 1) * width)?.iter();
+                rows.map(|row| row.iter().map(|(channel, by)| Some((place(*channel)?, by.clone()))).collect()).collect()
+            };
+            let first = of_head(0)?;
+            (1..*heads).all(|head| of_head(head).as_ref() == Some(&first)).then(|| Self {
+                of: (self.of.0, [&self.of.1[..], &self.begins[..count]].concat()),
+                from: apart.shape.clone(),
+                rows: first,
+                begins: self.begins[count..].to_vec(),
+                ..self.clone()
+            })
         })
     }
 
@@ -291,6 +318,7 @@ impl Turned {
             of: (self.of.0, [&self.of.1[..], &[View::Slice(self.leading(), first, *width)]].concat()),
             from: self.shape.clone(),
             rows: self.rows.iter().map(move_down).collect(),
+            begins: Vec::new(),
             ..self.clone()
         })
     }
@@ -350,6 +378,16 @@ impl Turned {
     }
 }
 
+/// The views by which all of them begin.
+fn common<'t>(parts: impl IntoIterator<Item = &'t Turned>) -> Vec<View> {
+    let alike = |one: Vec<View>, other: &'t Turned| {
+        one.into_iter().zip(&other.begins).take_while(|(one, other)| one == *other).map(|(one, _)| one).collect()
+    };
+    let mut parts = parts.into_iter();
+    let first = parts.next().map_or_else(Vec::new, |first| first.begins.clone());
+    parts.fold(first, alike)
+}
+
 /// Base and scaling of these angles between neighbouring positions.
 fn base(rates: &[f64]) -> Option<(f64, Option<RotaryScaling>)> {
     let pairs = rates.len();
@@ -381,7 +419,7 @@ fn base(rates: &[f64]) -> Option<(f64, Option<RotaryScaling>)> {
 }
 
 /// The shortest decimal number near this one.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     let near = |short: &f64| (short - value).abs() <= 1e-5 * value.abs();
     (0..8).filter_map(|digits| format!("{value:.digits$e}").parse().ok()).find(near).unwrap_or(value)
 }
@@ -430,6 +468,9 @@ impl Reader<'_> {
                 };
             }
         };
+        if table.of_one_number().is_some() && !self.is_turned(x) {
+            return Ok(None);
+        }
         let Some(x) = self.in_channels(x) else { return Ok(None) };
         self.turns(at, x.times(&table)).map(Some)
     }

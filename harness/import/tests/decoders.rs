@@ -320,3 +320,126 @@ fn long_formulas_are_refused_and_long_chains_end() {
     let y = network.call("torch.Tensor.squeeze", json!([y, -1]), &[BATCH, TOKENS]);
     assert!(network.imported(&y).is_ok());
 }
+
+/// Attention of heads that are one axis with samples, with steps between the products.
+fn folded(steps: &dyn Fn(&mut Network, [&Value; 2]) -> Value) -> Result<String, ImportError> {
+    let mut network = Network::new();
+    let folded = [BATCH * HEADS, TOKENS, WIDTH];
+    let [q, k, v] = ["q", "k", "v"].map(|name| {
+        let x = network.heads(name, HEADS);
+        network.call("torch.Tensor.reshape", json!([x, folded]), &folded)
+    });
+    let k = network.call("torch.Tensor.transpose", json!([k, 1, 2]), &[BATCH * HEADS, WIDTH, TOKENS]);
+    let scores = steps(&mut network, [&q, &k]);
+    let square = [BATCH * HEADS, TOKENS, TOKENS];
+    let weights = network.call("torch.Tensor.softmax", json!([scores, -1]), &square);
+    let y = network.call("torch.bmm", json!([weights, v]), &folded);
+    let apart = [BATCH, HEADS, TOKENS, WIDTH];
+    let y = network.call("torch.Tensor.view", json!([y, apart]), &apart);
+    let y = network.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, TOKENS, HEADS, WIDTH]);
+    let together = [BATCH, TOKENS, HEADS * WIDTH];
+    let y = network.call("torch.Tensor.reshape", json!([y, together]), &together);
+    network.imported(&y)
+}
+
+/// 1 for keys that are not after the query.
+fn seen() -> impl Iterator<Item = f64> {
+    (0..TOKENS * TOKENS).map(|n| f64::from(u8::from(n % TOKENS <= n / TOKENS)))
+}
+
+#[test]
+fn scores_may_fall_with_the_distance_of_a_key() {
+    let square = [BATCH * HEADS, TOKENS, TOKENS];
+    let slope = |head: usize| 2f64.powi(-4 * (head as i32 + 1));
+    // BLOOM: scores rise with the number of a key, which softmax cannot tell apart.
+    let by_key = |factor: f64, is_causal: bool| {
+        folded(&|network, [q, k]| {
+            let bias = (0..BATCH * HEADS * TOKENS).map(|n| factor * slope(n / TOKENS % HEADS) * (n % TOKENS) as f64);
+            let bias = network.constant(&[BATCH * HEADS, 1, TOKENS], bias);
+            let scores = network.call("torch.Tensor.baddbmm", json!([bias, q, k]), &square);
+            let hidden = seen().map(|seen| if is_causal { (1.0 - seen) * -1e30 } else { 0.0 });
+            let mask = network.constant(&[TOKENS, TOKENS], hidden);
+            network.call("torch.Tensor.add", json!([scores, mask]), &square)
+        })
+    };
+    let said = "- dot_product_attention: {heads: 2, causal: true, alibi: 8, scale: 1, key: key, value: value}";
+    let text = by_key(1.0, true).unwrap();
+    assert!(text.contains(said), "{text}");
+    let refused = |result| match result {
+        Err(ImportError::Refused(refusal)) => refusal.what,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(by_key(1.0, false)).contains("later keys are not hidden"));
+    assert!(refused(by_key(1.1, true)).contains("it adds a constant to scores"));
+    // By the distance itself, and with the mask in one constant.
+    let by_distance = |hides: bool| {
+        folded(&|network, [q, k]| {
+            let scores = network.call("torch.bmm", json!([q, k]), &square);
+            let apart = [BATCH, HEADS, TOKENS, TOKENS];
+            let scores = network.call("torch.Tensor.view", json!([scores, apart]), &apart);
+            let bias = (0..HEADS * TOKENS * TOKENS).map(|n| {
+                let (query, key) = (n / TOKENS % TOKENS, n % TOKENS);
+                if hides && key > query { -1e30 } else { -slope(n / TOKENS / TOKENS) * query.abs_diff(key) as f64 }
+            });
+            let bias = network.constant(&[1, HEADS, TOKENS, TOKENS], bias);
+            let scores = network.call("torch.Tensor.add", json!([bias, scores]), &apart);
+            network.call("torch.Tensor.view", json!([scores, square]), &square)
+        })
+        .unwrap()
+    };
+    assert!(by_distance(true).contains(said));
+    assert!(by_distance(false).contains("{heads: 2, alibi: 8, scale: 1, key: key, value: value}"));
+}
+
+/// w * b - 1e4 * (1 - b), as OpenAI's GPT hides later tokens.
+#[test]
+fn scores_may_be_dropped_before_they_are_hidden() {
+    let hidden = |by: f64| {
+        folded(&|network, [q, k]| {
+            let square = [BATCH * HEADS, TOKENS, TOKENS];
+            let scores = network.call("torch.bmm", json!([q, k]), &square);
+            let kept = network.constant(&[TOKENS, TOKENS], seen());
+            let scores = network.call("torch.Tensor.mul", json!([scores, kept]), &square);
+            let mask = network.constant(&[TOKENS, TOKENS], seen().map(|seen| (1.0 - seen) * by));
+            network.call("torch.Tensor.add", json!([scores, mask]), &square)
+        })
+    };
+    let text = hidden(-1e4).unwrap();
+    assert!(text.contains("- dot_product_attention: {heads: 2, causal: true, scale: 1, key: key, value: value}"));
+    assert!(hidden(-9.0).is_err());
+}
+
+/// Queries and keys of one dense layer, turned before heads come before tokens (GPT-J, CodeGen).
+#[test]
+fn heads_may_be_turned_before_they_move() {
+    let mut network = Network::new();
+    let (all, apart) = (HEADS * WIDTH, [BATCH, TOKENS, HEADS, WIDTH]);
+    let weight = network.parameter("qkv.weight", &[3 * all, all]);
+    let x = network.x.clone();
+    let packed = network.call("torch.nn.functional.linear", json!([x, weight]), &[BATCH, TOKENS, 3 * all]);
+    let angles = angles(&Rotary::default(), WIDTH / 2);
+    let heads = [0, 1, 2].map(|part| {
+        let slice = json!([packed, [{"ellipsis": null}, {"slice": [part * all, (part + 1) * all, null]}]]);
+        let x = network.call("torch.Tensor.__getitem__", slice, &[BATCH, TOKENS, all]);
+        let mut x = network.call("torch.Tensor.reshape", json!([x, apart]), &apart);
+        if part < 2 {
+            let table =
+                |of: fn(f64) -> f64| angles.iter().flat_map(move |row| row.iter().chain(row).map(move |a| of(*a)));
+            let cos = network.constant(&[TOKENS, 1, WIDTH], table(f64::cos));
+            let sin = network.constant(&[TOKENS, 1, WIDTH], table(f64::sin));
+            let half = [BATCH, TOKENS, HEADS, WIDTH / 2];
+            let [first, second] = [[0, WIDTH / 2], [WIDTH / 2, WIDTH]].map(|[from, to]| {
+                let slice = json!([x, [{"ellipsis": null}, {"slice": [from, to, null]}]]);
+                network.call("torch.Tensor.__getitem__", slice, &half)
+            });
+            let own = network.call("torch.Tensor.mul", json!([x, cos]), &apart);
+            let minus = network.call("torch.Tensor.neg", json!([second]), &half);
+            let partners = network.call("torch.cat", json!([[minus, first], -1]), &apart);
+            let other = network.call("torch.Tensor.mul", json!([partners, sin]), &apart);
+            x = network.call("torch.Tensor.add", json!([own, other]), &apart);
+        }
+        network.call("torch.Tensor.transpose", json!([x, 1, 2]), &[BATCH, HEADS, TOKENS, WIDTH])
+    });
+    let text = network.attend(json!(heads)).unwrap();
+    assert!(text.contains("- dot_product_attention: {heads: 2, rotary: {}"), "{text}");
+}

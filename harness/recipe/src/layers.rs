@@ -5,6 +5,7 @@
 //! and `enabled` come from [`Module`]. Schema, reference, completion, listing and picture are derived from the struct
 //! and the trait.
 
+mod alibi;
 mod body;
 pub(crate) mod resolve;
 mod rotary;
@@ -90,6 +91,7 @@ mod upsample;
 mod windows;
 mod xcorr;
 
+pub use alibi::slopes as alibi_slopes;
 pub use body::{Block, Body, ResolvedLayer};
 pub use concat::Axis;
 pub use experts::{ExpertActivation, ExpertWeights};

@@ -31,8 +31,10 @@ pub(super) fn embedding(d: &mut Drawing<'_>, x: &[usize]) -> Layers {
     if d.tape.flag() {
         set.insert("init".to_owned(), distribution(&mut d.tape, false));
     }
+    let owner = d.tape.rarely(4).then(|| d.name("e"));
+    set.extend(owner.iter().map(|owner| ("table".to_owned(), json!(owner))));
     let word = d.word("embedding", set);
-    if let Some(name) = word["embedding"]["name"].as_str() {
+    if let Some(name) = owner.as_deref().or(word["embedding"]["name"].as_str()) {
         d.embeddings.push((name.to_owned(), [rows, size]));
     }
     let y = vec![x[0], size];
@@ -64,7 +66,11 @@ fn positions(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     if from > 0 {
         set.insert("from".to_owned(), json!(from));
     }
-    set.insert("rows".to_owned(), json!(t + from + d.tape.below(3)));
+    let step = if d.tape.rarely(3) { d.tape.below(3) } else { 1 };
+    if step != 1 {
+        set.insert("step".to_owned(), json!(step));
+    }
+    set.insert("rows".to_owned(), json!((t - 1) * step + 1 + from + d.tape.below(3)));
     d.only("positions", set, x.to_vec())
 }
 
@@ -74,6 +80,13 @@ fn sine_positions(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let mut set = Map::new();
     if d.tape.flag() {
         set.insert("base".to_owned(), json!(d.tape.number(1.0, 100.0)));
+    }
+    if d.tape.rarely(3) {
+        set.insert("from".to_owned(), json!(d.tape.below(5)));
+    }
+    if d.tape.flag() {
+        set.insert("pairs".to_owned(), json!(d.tape.of(&["adjacent", "halves"])));
+        set.insert("closed".to_owned(), json!(d.tape.flag()));
     }
     d.only("sine_positions", set, x.to_vec())
 }
@@ -211,6 +224,8 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
         };
         layers.push(d.word(tag, bias));
         set.insert("bias".to_owned(), json!(name));
+    } else if d.tape.rarely(3) {
+        set.insert("alibi".to_owned(), json!(d.tape.number(0.5, 9.0)));
     }
     if d.tape.rarely(4) {
         let name = d.name("t");

@@ -140,20 +140,20 @@ fn fixed_rows_of_tables() {
     assert_close(&found[0], &expected[0], 1e-6, "scattered to fixed rows");
 }
 
-/// softmax(q k^T / sqrt(d)) v by plain loops, of rows `[t][heads * d]`.
+/// softmax(q k^T / sqrt(d) + bias) v by plain loops, of rows `[t][heads * d]`. bias: by head, query and key.
 fn attention(
     q: &[f64],
     k: &[f64],
     v: &[f64],
     [t, heads, kv, d]: [usize; 4],
-    seen: impl Fn(usize, usize) -> bool,
+    bias: impl Fn(usize, usize, usize) -> f64,
 ) -> Vec<f64> {
     let mut y = vec![0.0; t * heads * d];
     for (head, i) in (0..heads).flat_map(|head| (0..t).map(move |i| (head, i))) {
         let of = head / (heads / kv);
         let score = |j: usize| {
             let products = (0..d).map(|n| q[(i * heads + head) * d + n] * k[(j * kv + of) * d + n]);
-            if seen(i, j) { (products.sum::<f64>() / (d as f64).sqrt()).exp() } else { 0.0 }
+            (products.sum::<f64>() / (d as f64).sqrt() + bias(head, i, j)).exp()
         };
         let scores: Vec<f64> = (0..t).map(score).collect();
         let sum: f64 = scores.iter().sum();
@@ -162,6 +162,11 @@ fn attention(
         }
     }
     y
+}
+
+/// Hides later keys.
+fn causal(_head: usize, query: usize, key: usize) -> f64 {
+    if key <= query { 0.0 } else { f64::NEG_INFINITY }
 }
 
 /// `x W^T + b`, row by row.
@@ -193,13 +198,13 @@ fn attention_of_every_form() {
     let (w, b) = (noise(3 * e * e, 4), noise(3 * e, 5));
     let (out, out_bias) = (noise(e * e, 6), noise(e, 7));
     let packed = linear(&tokens, &w, &b);
-    for causal in [false, true] {
-        let seen = |i: usize, j: usize| !causal || j <= i;
+    for is_causal in [false, true] {
+        let bias = |head, i, j| if is_causal { causal(head, i, j) } else { 0.0 };
         let attended: Vec<f64> = packed
             .chunks(t * 3 * e)
             .flat_map(|sample| {
                 let [q, k, v] = [0, 1, 2].map(|part| columns(sample, 3 * e, part * e, (part + 1) * e));
-                attention(&q, &k, &v, [t, heads, heads, d], seen)
+                attention(&q, &k, &v, [t, heads, heads, d], bias)
             })
             .collect();
         let names = ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"];
@@ -207,10 +212,10 @@ fn attention_of_every_form() {
         let parameters: Vec<_> =
             names.iter().zip(values).map(|(name, value)| (format!("a.{name}"), value.clone())).collect();
         let parameters: Vec<_> = parameters.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        let body = format!("    - tokens\n    - attention: {{name: a, heads: {heads}, causal: {causal}}}");
+        let body = format!("    - tokens\n    - attention: {{name: a, heads: {heads}, causal: {is_causal}}}");
         expect(&body, [e, 1, t], &x, &parameters, &linear(&attended, &out, &out_bias));
         let body = format!(
-            "    - tokens\n    - linear: {{name: qkv, out: {}}}\n    - dot_product_attention: {{heads: {heads}, causal: {causal}}}",
+            "    - tokens\n    - linear: {{name: qkv, out: {}}}\n    - dot_product_attention: {{heads: {heads}, causal: {is_causal}}}",
             3 * e
         );
         expect(&body, [e, 1, t], &x, &[("qkv.weight", w.clone()), ("qkv.bias", b.clone())], &attended);
@@ -224,7 +229,7 @@ fn attention_of_every_form() {
         .flat_map(|sample| {
             let [q, k, v] = [(0, heads), (heads, heads + kv), (heads + kv, heads + 2 * kv)]
                 .map(|(from, to)| columns(sample, width, from * d, to * d));
-            attention(&q, &k, &v, [t, heads, kv, d], |i, j| j <= i)
+            attention(&q, &k, &v, [t, heads, kv, d], causal)
         })
         .collect();
     let attend = format!("dot_product_attention: {{heads: {heads}, kv_heads: {kv}, causal: true}}");
@@ -327,6 +332,15 @@ fn sine_positions_by_hand() {
     let sums: Vec<f64> = tokens.iter().enumerate().map(|(n, x)| x + table(n)).collect();
     let body = "    - tokens\n    - sine_positions: {base: 100}";
     expect(body, [e, 1, t], &image(&tokens, [t, e]), &[], &sums);
+    // Sines before cosines, of places from 2 on, with exponents 0, 1/2 and 1.
+    let closed = |n: usize| {
+        let (place, channel) = ((n / e % t + 2) as f64, n % e);
+        let angle = place / 100f64.powf((channel % 3) as f64 / 2.0);
+        if channel < 3 { angle.sin() } else { angle.cos() }
+    };
+    let sums: Vec<f64> = tokens.iter().enumerate().map(|(n, x)| x + closed(n)).collect();
+    let body = "    - tokens\n    - sine_positions: {base: 100, from: 2, pairs: halves, closed: true}";
+    expect(body, [e, 1, t], &image(&tokens, [t, e]), &[], &sums);
 }
 
 /// Queries and keys of heads that share keys, turned by their places (arXiv 2104.09864, section 3.2.2).
@@ -349,12 +363,28 @@ fn attention_with_rotary_positions() {
         .flat_map(|sample| {
             let [q, k, v] = [(0, heads), (heads, heads + kv), (heads + kv, heads + 2 * kv)]
                 .map(|(from, to)| columns(sample, width, from * d, to * d));
-            attention(&turned(q, heads), &turned(k, kv), &v, [t, heads, kv, d], |i, j| j <= i)
+            attention(&turned(q, heads), &turned(k, kv), &v, [t, heads, kv, d], causal)
         })
         .collect();
     let attend = "dot_product_attention: {heads: 4, kv_heads: 2, causal: true, rotary: {base: 100}}";
     let body = format!("    - tokens\n    - linear: {{name: qkv, out: {width}}}\n    - {attend}");
     expect(&body, [e, 1, t], &image(&tokens, [t, e]), &[("qkv.weight", w), ("qkv.bias", b)], &attended);
+}
+
+#[test]
+fn attention_that_falls_with_the_distance_of_a_key() {
+    let ([t, heads, d], e) = ([5, 6, 2], 12);
+    let (tokens, w, b) = (noise(2 * t * e, 3), noise(3 * e * e, 4), noise(3 * e, 5));
+    let slopes = [-2, -4, -6, -8, -1, -3].map(|power| 2f64.powi(power));
+    let attended: Vec<f64> = linear(&tokens, &w, &b)
+        .chunks(t * 3 * e)
+        .flat_map(|sample| {
+            let [q, k, v] = [0, 1, 2].map(|part| columns(sample, 3 * e, part * e, (part + 1) * e));
+            attention(&q, &k, &v, [t, heads, heads, d], |head, i, j| -slopes[head] * i.abs_diff(j) as f64)
+        })
+        .collect();
+    let body = "    - tokens\n    - linear: {name: qkv, out: 36}\n    - dot_product_attention: {heads: 6, alibi: 8}";
+    expect(body, [e, 1, t], &image(&tokens, [t, e]), &[("qkv.weight", w), ("qkv.bias", b)], &attended);
 }
 
 #[test]
@@ -377,6 +407,10 @@ fn words_of_transformers() {
     expect("    - tokens\n    - add_parameter: {name: p}", [e, 1, t], &x, &[("p", own.clone())], &sums);
     let body = "    - tokens\n    - positions: {name: p, rows: 9}";
     let table = [own, noise(3 * e, 7)].concat();
+    expect(body, [e, 1, t], &x, &[("p.weight", table)], &sums);
+    let table = noise(3 * e, 8);
+    let sums: Vec<f64> = tokens.iter().enumerate().map(|(i, x)| x + table[e + i % e]).collect();
+    let body = "    - tokens\n    - positions: {name: p, rows: 3, from: 1, step: 0}";
     expect(body, [e, 1, t], &x, &[("p.weight", table)], &sums);
     let scaled: Vec<f64> = tokens.iter().enumerate().map(|(i, x)| x * token[i % e]).collect();
     expect("    - tokens\n    - layer_scale: {name: s}", [e, 1, t], &x, &[("s", token.clone())], &scaled);

@@ -72,6 +72,7 @@ impl Word for Attention {
             window: None,
             scale: None,
             softcap: None,
+            alibi: None,
             masked: None,
             dropout: self.dropout,
         };

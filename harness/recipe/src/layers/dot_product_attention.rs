@@ -4,6 +4,7 @@ use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName, MatMul};
 use zoo_graph::{GraphError, Phase, ValueId};
 
+use super::alibi::{ALIBI, slope};
 use super::resolve::Place;
 use super::rotary::Rotary;
 use super::{Description, Module, Step, Word, Work};
@@ -42,6 +43,10 @@ zoo_settings::settings! {
         /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and
         /// keys times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
         pub cosine?: String,
+        /// Takes `slope * distance` from the score of a key that is so far away (ALiBi, arXiv 2108.12409). The slopes of the
+        /// heads are powers of 2, the smallest `2^-alibi`: 8 in the paper.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        pub alibi?: f64,
         /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
         pub rotary?: Rotary,
         /// Factor of the scores; by default 1/sqrt(d).
@@ -122,6 +127,10 @@ impl Word for DotProductAttention {
             at.error("rotary", message);
             return None;
         }
+        if self.alibi.is_some() && self.bias.is_some() {
+            at.error("alibi", "`bias` is another bias of the scores");
+            return None;
+        }
         if self.key.is_some() != self.value.is_some() {
             at.error("", "either both keys and values come from taps, or neither");
             return None;
@@ -144,9 +153,9 @@ impl Word for DotProductAttention {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
-        let Self { causal, scale, softcap, masked, dropout, .. } = *self;
+        let Self { causal, scale, softcap, alibi, masked, dropout, .. } = *self;
         let window = self.window.map(|window| window.0);
-        let heads = Heads { heads: self.heads.0, kv_heads, causal, window, scale, softcap, masked, dropout };
+        let heads = Heads { heads: self.heads.0, kv_heads, causal, window, scale, softcap, alibi, masked, dropout };
         let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
         let beside = Beside {
             mask: beside(&self.mask)?,
@@ -229,11 +238,18 @@ impl Word for DotProductAttention {
         let plain = taps.iter().all(|tap| tap.is_none())
             && self.masked.is_none()
             && self.window.is_none()
-            && self.softcap.is_none();
+            && self.softcap.is_none()
+            && self.alibi.is_none();
         for (key, tap) in [("mask", &self.mask), ("segments", &self.segments), ("bias", &self.bias)] {
             if let Some(tap) = tap {
                 arguments.push(Code::named(key, Code::value(at.tap(tap))));
             }
+        }
+        if let Some(most) = self.alibi {
+            at.helper(ALIBI);
+            let mut of: Vec<Code> = operands[..2].iter().map(|operand| Code::value(*operand)).collect();
+            of.push(Code::number(at.real("alibi", most)));
+            arguments.push(Code::named("bias", Code::call("alibi_bias", of)));
         }
         if let Some(masked) = self.masked {
             arguments.push(Code::named("masked", Code::real(masked)));
@@ -337,6 +353,8 @@ pub(super) struct Heads {
     pub scale: Option<f64>,
     /// The bound of scores.
     pub softcap: Option<f64>,
+    /// Minus the exponent of the smallest slope, if scores fall with the distance.
+    pub alibi: Option<f64>,
     /// What is added to the scores of keys that a query does not see; `None` if they have no weight.
     pub masked: Option<f64>,
     pub dropout: f64,
@@ -455,6 +473,10 @@ impl Heads {
             let score = cosine.map_or_else(|| x[0] * scale, |factor| x[0] * x[factor]);
             let score = self.softcap.map_or(score, |most| (score / most).tanh() * most);
             let score = bias.map_or(score, |bias| score + x[bias]);
+            let score = self.alibi.map_or(score, |most| {
+                let distance = x[0].coordinate(query) + before - x[0].coordinate(key);
+                score - slope(x[0].coordinate(query - 1), self.heads, most) * distance.abs()
+            });
             // Each is 1 if a query sees a key; in causal attention, if the key is not after the query.
             let causal = self.causal.then(|| (x[0].coordinate(query) + before).at_least(x[0].coordinate(key)));
             let window = self.window.map(|window| {

@@ -2,6 +2,7 @@
 
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 
+use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
@@ -16,6 +17,9 @@ zoo_settings::settings! {
         pub rows: Size,
         /// Width of a row.
         pub size: Size,
+        /// Full name of the module that the table belongs to, which several embeddings may share (encoder and decoder of
+        /// BART and T5); by default this one.
+        pub table?: String,
         /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where
         /// this row starts at 0).
         pub padding?: Count,
@@ -27,8 +31,19 @@ zoo_settings::settings! {
 impl Word for Embedding {
     const MODULE: Module = Module::Parameters;
 
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if let Some(table) = &self.table {
+            at.owner("table", table)?;
+        }
+        Some(())
+    }
+
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, self.size.0], &self.init)?;
+        let shape = [self.rows.0, self.size.0];
+        let table = match &self.table {
+            Some(owner) => at.parameter_called(format!("{owner}.weight"), VariableRole::Weight, &shape, &self.init)?,
+            None => at.parameter("weight", VariableRole::Weight, &shape, &self.init)?,
+        };
         let padding = match self.padding.map(|Count(row)| u32::try_from(row).ok().filter(|_| row < self.rows.0)) {
             None => None,
             Some(Some(row)) => Some(row),
@@ -38,6 +53,9 @@ impl Word for Embedding {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        if self.table.is_some() {
+            return Err(at.refuse("an embedding with the table of another module has no form in Python yet"));
+        }
         let (rows, size) = (at.size("rows", self.rows.0), at.size("size", self.size.0));
         let mut arguments = vec![Code::number(rows.clone()), Code::number(size.clone())];
         if let Some(row) = self.padding {

@@ -14,7 +14,8 @@ zoo_settings::settings! {
     pub struct Unembed {
         /// Name of the embedding.
         pub table: String,
-        /// Name of a bias parameter with one number per row, initialised with 0; by default there is none.
+        /// Name of a bias parameter with one number per row, initialised with 0; by default there is none. `NAME.bias`, with
+        /// the name of this layer, is its own.
         pub bias?: String,
     }
 }
@@ -47,9 +48,12 @@ impl Word for Unembed {
         let out = at.rows_of(&weight).unwrap_or_else(|| Number::count(at.output().last().copied().unwrap_or(0)));
         let inputs = at.last();
         at.gives(out.clone());
-        if let (None, Some(name)) = (&self.bias, at.name().map(str::to_owned)) {
+        if let Some(name) = at.name().map(str::to_owned)
+            && self.bias.as_ref().is_none_or(|bias| *bias == format!("{name}.bias"))
+        {
             at.tie(format!("{name}.weight"), weight);
-            let arguments = vec![Code::number(inputs), Code::number(out), Code::text("bias=False")];
+            let mut arguments = vec![Code::number(inputs), Code::number(out)];
+            arguments.extend(self.bias.is_none().then(|| Code::text("bias=False")));
             return at.module(Code::call("nn.Linear", arguments));
         }
         let mut arguments = vec![at.parameter_named(&weight)?];

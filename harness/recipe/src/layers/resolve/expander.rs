@@ -217,6 +217,13 @@ impl<'a> Expander<'a> {
         }
     }
 
+    /// Declares a module that may have other names too.
+    pub(super) fn declare(&mut self, name: &str, path: &ConfigPath) {
+        if !self.modules.contains_key(name) {
+            self.modules.insert(name.to_owned(), Known { exclusive: false, span: self.spans.get(path) });
+        }
+    }
+
     /// The full name of a tap, looked for in this module and in those around it.
     pub(super) fn find_tap(&mut self, tap: &str, path: &ConfigPath, scope: &Scope) -> Option<String> {
         self.refuse_long(tap, path)?;

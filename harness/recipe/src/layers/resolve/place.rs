@@ -117,6 +117,13 @@ impl<'p, 'a> Place<'p, 'a> {
         known
     }
 
+    /// Declares the module of this full name, to which parameters belong.
+    pub(crate) fn owner(&mut self, key: &str, name: &str) -> Option<()> {
+        self.expander.refuse_long(name, &self.at(key))?;
+        self.expander.declare(name, self.path);
+        Some(())
+    }
+
     /// A module above with layers or parameters in it, to call it again.
     pub(crate) fn module(&mut self, name: &str) -> Option<ResolvedLayer> {
         self.expander.refuse_long(name, &self.inner)?;

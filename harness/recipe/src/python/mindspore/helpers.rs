@@ -6,6 +6,7 @@ pub(super) fn named(name: &str) -> Option<&'static str> {
         "Apply" => APPLY,
         "split_heads" | "join_heads" => HEADS,
         "masked_attention" => MASKED,
+        "alibi_bias" => ALIBI,
         "causal_mask" => CAUSAL,
         "crop_like" => CROP_LIKE,
         "crop" => CROP,
@@ -88,6 +89,17 @@ def masked_attention(
     scores = ops.where(unseen, hidden, scores)
     weights = ops.softmax(scores, -1)
     return ops.matmul(ops.dropout(weights, dropout_p) if dropout_p > 0 else weights, v)
+"#;
+
+const ALIBI: &str = r#"
+def alibi_bias(q: Tensor, k: Tensor, most: float) -> Tensor:
+    """A bias `[heads, T, T]` of scores that grows with the distance of a key (arXiv 2108.12409)."""
+    heads, t, s = q.shape[-3], q.shape[-2], k.shape[-2]
+    whole = 2 ** (heads.bit_length() - 1)
+    powers = [head + 1.0 if head < whole else head - whole + 0.5 for head in range(heads)]
+    slopes = Tensor([2.0 ** (-most * power / whole) for power in powers], q.dtype)
+    places = (ops.arange(s - t, s)[:, None] - ops.arange(s)).astype(q.dtype)
+    return -slopes[:, None, None] * places.abs()
 "#;
 
 const CAUSAL: &str = r#"
