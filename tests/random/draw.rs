@@ -71,7 +71,7 @@ fn table() -> Vec<(&'static str, Draw)> {
 }
 
 /// The layers with parameters, which need a name.
-const PARAMETERS: [&str; 21] = [
+const PARAMETERS: [&str; 22] = [
     "conv",
     "bn",
     "linear",
@@ -84,6 +84,7 @@ const PARAMETERS: [&str; 21] = [
     "positions",
     "prepend",
     "add_parameter",
+    "parameter",
     "layer_scale",
     "affine",
     "attention",
