@@ -86,6 +86,7 @@ const PARAMETERS: [&str; 22] = [
     "positions",
     "prepend",
     "add_parameter",
+    "parameter",
     "layer_scale",
     "affine",
     "attention",

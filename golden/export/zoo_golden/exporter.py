@@ -330,6 +330,12 @@ def _is_empty(module: nn.Module) -> bool:
     return isinstance(module, nn.Identity) or type(module) is nn.Sequential and not len(module)
 
 
+def around_nothing(module: nn.Module) -> bool:
+    """Whether all modules inside are empty ones, as those of options that a network does not use."""
+    inside = list(module.modules())[1:]
+    return bool(inside) and all(_is_empty(part) for part in inside)
+
+
 class _Weights(TorchFunctionMode):
     """Knows the weights of attentions: what softmax makes of rows of products, `[.., queries, keys]`, and dropout of that. And those of
     the experts of a token: the largest of its scores, their numbers, and what is computed of them element by element; and the rows
@@ -377,9 +383,10 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
                 known.known.append(result[1])
             given = [tensor for _, tensor in _tensors([*arguments, *named.values()])]
             samples = {tensor.shape[:1] for tensor in given}
+            passes_on = around_nothing(module) and any(result is tensor for tensor in given)
             for suffix, tensor in _tensors(result):
                 is_constant = not tensor.requires_grad and samples and tensor.shape[:1] not in samples
-                if tensor not in known and not is_constant:
+                if tensor not in known and not is_constant and not passes_on:
                     outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
 
         return hook

@@ -37,15 +37,37 @@ def build(name: str, classes: int, **arguments) -> nn.Module:
 
 def still(network: nn.Module) -> nn.Module:
     """Sets every rate of dropout to 0, in place."""
-    timm = sys.modules.get("timm.layers")
     for module in network.modules():
         if isinstance(module, (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)):
             module.p = 0.0
         elif isinstance(module, nn.MultiheadAttention):
             module.dropout = 0.0
-        elif timm and isinstance(module, timm.DropPath):
+        elif drops_samples(module):
             module.drop_prob = 0.0
     return network
+
+
+def drops_samples(module: nn.Module) -> bool:
+    """Whether a module drops whole samples at the rate `drop_prob` and scales the others, as DropPath of timm and transformers: told by what
+    it makes of ones."""
+    rate = getattr(module, "drop_prob", False)
+    if rate is False or any(True for _ in module.children()) or any(True for _ in module.parameters()):
+        return False
+    # Nothing of this is the network's own: no mode and no hook sees it.
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        mode, state = module.training, torch.get_rng_state()
+        try:
+            module.drop_prob, samples = 0.5, torch.ones(64, 3, 2, 2, device="cpu")
+            dropped, kept = module.train().forward(samples), module.eval().forward(samples)
+            first = dropped[:, :1, :1, :1]
+            is_whole = bool((dropped == first).all()) and {0.0, 2.0} == set(first.flatten().tolist())
+            return is_whole and bool((kept == samples).all())
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+            return False
+        finally:
+            module.drop_prob = rate
+            module.train(mode)
+            torch.set_rng_state(state)
 
 
 DROPOUT = (

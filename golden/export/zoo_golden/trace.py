@@ -28,7 +28,7 @@ import torchvision
 from torch import nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from .networks import OneType
+from .networks import OneType, drops_samples
 
 FORMAT = 2
 """Version of the document; goes up when a field changes its meaning or vanishes."""
@@ -127,10 +127,12 @@ def trace(
 
 
 def batch_sizes(network: nn.Module, extents: set[int]) -> Iterator[int]:
-    """Primes that divide no extent of a parameter or buffer, and none of these: a batch of this size is told apart from them."""
+    """Primes that divide no extent of a parameter or buffer, and none of these: a batch of this size is told apart from them. Those below 64
+    come first, from where on some networks handle batches in another way."""
     tensors = itertools.chain(network.parameters(), network.buffers())
     known = extents.union(*(tensor.shape for tensor in tensors)) - {0}
-    primes = (size for size in itertools.count(61, 2) if all(size % factor for factor in range(3, int(size**0.5) + 1, 2)))
+    sizes = itertools.chain(range(61, 31, -2), itertools.count(65, 2))
+    primes = (size for size in sizes if all(size % factor for factor in range(3, int(size**0.5) + 1, 2)))
     return (size for size in primes if all(extent % size for extent in known))
 
 
@@ -246,10 +248,8 @@ def _chance(module: nn.Module) -> dict | None:
     """The rate of a module that drops whole samples; its own code draws random numbers, and has no operator of its own."""
     if isinstance(module, torchvision.ops.StochasticDepth):
         return {"p": module.p if module.training else 0.0, "mode": module.mode}
-    timm = sys.modules.get("timm.layers")
-    if timm and isinstance(module, timm.DropPath):
-        rate = module.drop_prob if module.training else 0.0
-        return {"p": rate, "mode": "row", "scale_by_keep": module.scale_by_keep}
+    if drops_samples(module):
+        return {"p": (module.drop_prob or 0.0) if module.training else 0.0, "mode": "row", "scale_by_keep": True}
     return None
 
 
@@ -437,6 +437,8 @@ class _Recorder(TorchFunctionMode):
             return used
         if isinstance(value, (list, tuple)):
             return [self._encode(item, module, at) for item in value]
+        if isinstance(value, dict) and any(True for _ in _tensors(value)):
+            return [self._encode(item, module, at) for item in value.values()]
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):

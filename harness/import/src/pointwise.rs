@@ -184,7 +184,7 @@ impl Reader<'_> {
         if let Some(scores) = self.scores(input) {
             return self.dropout_of_scores(at, scores, rate);
         }
-        self.unary(at, Layer::Dropout(zoo::Dropout { rate }))
+        self.unary(at, Layer::Dropout(zoo::Dropout { rate, channels: false }))
     }
 
     /// The function that the trace records for modules that drop whole samples (`_chance` in

@@ -52,12 +52,14 @@ mod linear;
 mod logit_scale;
 mod lrn;
 mod map;
+mod matmul;
 mod max_pool;
 mod merge_patches;
 mod mish;
 mod mul;
 mod pad;
 mod pair_log_softmax;
+mod parameter;
 mod patches;
 mod permute;
 mod pixel_shuffle;
@@ -249,6 +251,8 @@ layers! {
     "add" => add::Add,
     "subtract" => subtract::Subtract,
     "mul" => mul::Mul,
+    "matmul" => matmul::Matmul,
+    "parameter" => parameter::Parameter,
     "tokens" => tokens::Tokens,
     "embedding" => embedding::Embedding,
     "unembed" => unembed::Unembed,

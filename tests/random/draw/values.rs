@@ -39,6 +39,8 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("add", |d, x| with_tap(d, "add", x)),
     ("subtract", |d, x| with_tap(d, "subtract", x)),
     ("mul", multiply),
+    ("matmul", matmul),
+    ("parameter", parameter),
     ("from", from),
 ];
 
@@ -290,6 +292,35 @@ fn multiply(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let one = |shape: &[usize]| shape.len() == x.len() && shape.iter().zip(x).all(|(own, x)| own == x || *own == 1);
     let Some(tap) = d.tapped(one) else { return with_tap(d, "mul", x) };
     Some((vec![json!({ "mul": tap.name })], x.to_vec()))
+}
+
+/// Rows of the current value by those of a value of the same shape.
+fn matmul(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let letters: String = ('a'..='z').take(x.len()).collect();
+    let (axes, y) = match x {
+        [a] => ("a,b->ab".to_owned(), vec![*a, *a]),
+        [leading @ .., t, _] => {
+            let (before, last) = letters.split_at(x.len() - 2);
+            let (row, column) = last.split_at(1);
+            (format!("{letters},{before}z{column}->{before}{row}z"), [leading, &[*t, *t]].concat())
+        }
+        [] => return None,
+    };
+    let (tapped, name) = d.tap(x);
+    let product = d.word("matmul", settings([("with", json!(name)), ("axes", json!(axes))]));
+    Some((vec![tapped, json!("tanh"), product], y))
+}
+
+fn parameter(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let y: Vec<usize> = x.iter().map(|extent| if d.tape.rarely(3) { 1 } else { *extent }).collect();
+    let mut set = initial(d);
+    let flat = d.tape.flag();
+    let shape = if flat { vec![y.iter().product()] } else { [&[1], &y[..]].concat() };
+    if flat || d.tape.flag() {
+        set.insert("to".to_owned(), json!(y));
+    }
+    set.insert("shape".to_owned(), json!(shape));
+    d.only("parameter", set, y)
 }
 
 fn from(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {

@@ -219,6 +219,24 @@ impl Builder<'_, '_> {
         self.add_part(part, map, operands)
     }
 
+    /// An operator on values of one shape, or, where axes of one element are repeated for the other value, the same as a
+    /// formula. part: the name of the node, if it is one of several of the layer.
+    pub(crate) fn broadcast(
+        &mut self,
+        part: Option<&str>,
+        op: impl Into<Op>,
+        formula: Formula,
+        operands: [ValueId; 2],
+    ) -> Result<ValueId, GraphError> {
+        let [a, b] = operands.map(|operand| self.shape(operand).to_vec());
+        let repeats = a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b || *a == 1 || *b == 1);
+        let op = if repeats && a != b { self.map(formula, &operands)?.into() } else { op.into() };
+        match part {
+            Some(part) => self.add_part(part, op, &operands),
+            None => self.add(op, &operands),
+        }
+    }
+
     fn map(&self, formula: Formula, operands: &[ValueId]) -> Result<ops::Map, GraphError> {
         let types: Vec<&TensorType> = operands.iter().map(|v| self.network.graph.ty(*v)).collect();
         ops::Map::over(formula, &types).map_err(|source| GraphError::Shape {

@@ -1,6 +1,6 @@
 //! Dropout.
 
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
 use crate::builder::Builder;
@@ -14,6 +14,8 @@ zoo_settings::settings! {
         /// Share of elements set to zero (1 minus the keep probability of TensorFlow).
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
         pub rate: f64,
+        /// Whether a channel of `[C, H, W]` is dropped as a whole (PyTorch's Dropout2d).
+        pub channels: bool = false,
     }
 }
 
@@ -26,13 +28,26 @@ impl Word for Dropout {
         if !at.left_to_chance() || self.rate == 0.0 {
             return Ok(x);
         }
-        at.add(ops::Dropout { rate: self.rate, stream }, &[x])
+        let dropout = ops::Dropout { rate: self.rate, stream };
+        if !self.channels {
+            return at.add(dropout, &[x]);
+        }
+        let mut shape = at.shape(x).to_vec();
+        shape.iter_mut().skip(2).for_each(|extent| *extent = 1);
+        let ty = TensorType::plain(shape, at.graph().ty(x).dtype);
+        let ones = at.add_part("ones", ops::Fill { value: 1.0, ty }, &[])?;
+        let kept = at.add_part("kept", dropout, &[ones])?;
+        at.formula(Formula::define(0, |[x, kept]| [x * kept]), DeviceName::new("Mul", "MulGrad"), &[x, kept])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let rate = Code::number(at.real("rate", self.rate));
         let training = vec![rate.clone(), Code::text("self.training")];
-        at.either(Code::call("nn.Dropout", vec![rate]), Code::applied("functional.dropout", at.x(), training))
+        let [class, function] = match self.channels {
+            true => ["nn.Dropout2d", "functional.dropout2d"],
+            false => ["nn.Dropout", "functional.dropout"],
+        };
+        at.either(Code::call(class, vec![rate]), Code::applied(function, at.x(), training))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -18,6 +18,8 @@ zoo_settings::settings! {
         /// Added to the variance.
         #[schemars(range(min = 0, max = 1))]
         pub eps: f64 = 1e-5,
+        /// Whether there is a shift.
+        pub bias: bool = true,
         /// Initialisation of the parameters.
         #[serde(skip_serializing_if = "BnInit::is_empty")]
         pub init: BnInit = BnInit::default(),
@@ -39,16 +41,25 @@ impl Word for GroupNorm {
         let places: usize = shape[2..].iter().product();
         let weight =
             at.parameter("weight", VariableRole::NormWeight, &[c], &Init::Constant(self.init.gamma.unwrap_or(1.0)))?;
-        let bias =
-            at.parameter("bias", VariableRole::NormBias, &[c], &Init::Constant(self.init.beta.unwrap_or(0.0)))?;
+        let shift = Init::Constant(self.init.beta.unwrap_or(0.0));
+        let bias = if self.bias { Some(at.parameter("bias", VariableRole::NormBias, &[c], &shift)?) } else { None };
         let per_channel = [groups, c / groups, 1];
         let weight = at.add_part("weight_by_group", ops::Reshape { shape: per_channel.into() }, &[weight])?;
-        let bias = at.add_part("bias_by_group", ops::Reshape { shape: per_channel.into() }, &[bias])?;
         let grouped = [n, groups, c / groups, places].into();
-        let x = at.add_part("groups", ops::Reshape { shape: grouped }, &[x])?;
-        let formula = Formula::define(2, |[x, weight, bias]| [normalised(x, eps) * weight + bias]);
         let name = ops::DeviceName::new("GroupNorm", "GroupNormGrad");
-        let y = at.formula_part("norm", formula, name, &[x, weight, bias])?;
+        let y = match bias {
+            Some(bias) => {
+                let bias = at.add_part("bias_by_group", ops::Reshape { shape: per_channel.into() }, &[bias])?;
+                let x = at.add_part("groups", ops::Reshape { shape: grouped }, &[x])?;
+                let formula = Formula::define(2, |[x, weight, bias]| [normalised(x, eps) * weight + bias]);
+                at.formula_part("norm", formula, name, &[x, weight, bias])?
+            }
+            None => {
+                let x = at.add_part("groups", ops::Reshape { shape: grouped }, &[x])?;
+                let formula = Formula::define(2, |[x, weight]| [normalised(x, eps) * weight]);
+                at.formula_part("norm", formula, name, &[x, weight])?
+            }
+        };
         at.add(ops::Reshape { shape }, &[y])
     }
 
@@ -56,6 +67,9 @@ impl Word for GroupNorm {
         let mut arguments = vec![Code::number(at.size("groups", self.groups.0)), Code::number(at.extent(1))];
         if self.eps != 1e-5 {
             arguments.push(Code::named("eps", Code::number(at.real("eps", self.eps))));
+        }
+        if !self.bias {
+            arguments.push(Code::text("bias=False"));
         }
         at.module(Code::call("nn.GroupNorm", arguments))
     }

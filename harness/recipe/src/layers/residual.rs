@@ -1,6 +1,6 @@
 //! Sum of two branches.
 
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
 use super::resolve::Place;
 use super::{Body, Description, Module, Word};
@@ -9,7 +9,8 @@ use crate::diagnostic::Diagnostic;
 use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
-    /// Sum of two branches of the same input: main(x) + shortcut(x).
+    /// Sum of two branches of the same input: main(x) + shortcut(x). Axes of one element are
+    /// repeated.
     pub struct Residual {
         /// The main branch.
         #[schemars(length(min = 1))]
@@ -32,7 +33,7 @@ impl Word for Residual {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let main = self.main.lower(at, x)?;
         let shortcut = self.shortcut.lower(at, x)?;
-        at.add_part("add", ops::Add, &[main, shortcut])
+        at.broadcast(Some("add"), ops::Add, Formula::define(0, |[x, other]| [x + other]), [main, shortcut])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 
 use super::resolve::Place;
 use super::{Description, Module, Step, Word};
@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
 use crate::python::{At, Code, Var};
 
-/// Subtracts the value of a tap.
+/// Subtracts the value of a tap; axes of one element are repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -26,7 +26,8 @@ impl Word for Subtract {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let other = at.tapped(&self.0)?;
-        at.add(ops::WeightedSum { weights: vec![1.0, -1.0] }, &[x, other])
+        let difference = ops::WeightedSum { weights: vec![1.0, -1.0] };
+        at.broadcast(None, difference, Formula::define(0, |[x, other]| [x - other]), [x, other])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
