@@ -57,6 +57,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["leaky_relu"], |network, at| network.leaky_relu(at)),
     (&["elu"], |network, at| network.elu(at)),
     (&["softmax"], |network, at| network.softmax(at)),
+    (&["log_softmax"], |network, at| network.log_softmax(at)),
     (&["dropout"], |network, at| network.dropout(at)),
     (&["drop_path"], |network, at| network.drop_path(at)),
     (&["max_pool2d"], |network, at| network.max_pool(at)),
@@ -174,7 +175,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("__le__", CHOICE),
     ("maximum", "`map` has max(x, number); of two tensors there is no larger one"),
     ("minimum", "`map` has min(x, number); of two tensors there is no smaller one"),
-    ("log_softmax", "the loss takes scores: give what log_softmax is given"),
     ("cross_entropy", "the loss is beside the model: give the scores"),
     ("conv_transpose1d", "`conv_transpose` works on maps, [C, H, W]"),
     ("max_pool1d", "`max_pool` works on maps, [C, H, W]"),
@@ -216,6 +216,9 @@ impl Reader<'_> {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };
         self.check_types(at)?;
+        if self.correlated(at)?.is_some() {
+            return at.all_read();
+        }
         if !BY_SHAPE.contains(&name) {
             at.without_batch()?;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
-use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Pad, PadMode, Slice, Upsample};
+use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Pad, PadMode, Slice, Upsample, Xcorr};
 use zoo_recipe::schema::{Count, Padding, Pair, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
@@ -93,6 +93,12 @@ impl Account {
         *call += 1;
     }
 
+    /// All results of the call that this is a result of.
+    fn results(&self, name: &str) -> impl Iterator<Item = usize> {
+        let of = call(name);
+        self.modules.iter().filter(move |(other, _)| call(other) == of).map(|(_, number)| *number)
+    }
+
     fn operation(&mut self, number: usize) -> usize {
         *self.operations.entry(number).or_default() += 1;
         number
@@ -110,6 +116,12 @@ impl Account {
             Kind::Formula | Kind::Wide | Kind::Plain | Kind::Gate | Kind::Windows => self.module(name, &[("", number)]),
         }
     }
+}
+
+/// The module and call of a result: `fpn#0` of `fpn#0.p6`.
+fn call(result: &str) -> &str {
+    let calls = result.find('#').unwrap_or(0);
+    result[calls..].find('.').map_or(result, |key| &result[..calls + key])
 }
 
 struct Traced<'p> {
@@ -271,6 +283,8 @@ impl Written<'_> {
                         let layer = DotProductAttention { key, value, mask, segments, bias, cosine, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
+                    // So is a kernel.
+                    Layer::Xcorr(_) => What::Layer(Word::of(&Layer::Xcorr(Xcorr { kernel: String::new() }))),
                     other => What::Layer(Word::of(other)),
                 };
                 let number = self.numbers.of(&what, name, operands);
@@ -307,12 +321,26 @@ fn beside(layer: &Layer) -> Option<(String, Layer)> {
     Some((std::mem::take(tap), own))
 }
 
+/// What a module's several results are known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// Their keys, which goldens have.
+    Keys,
+    /// What they are: a program has an order of its own, and gives what is needed.
+    Tensors,
+}
+
 /// Compares a recipe with the traced network. shapes: of operand and result of each layer of the recipe, if sizes that it
 /// says otherwise are compared.
 ///
 /// # Errors
 /// The first difference.
-pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -> Result<Proof, ImportError> {
+pub fn same(
+    network: &Network,
+    model: &ResolvedModel,
+    shapes: Vec<[Shape; 2]>,
+    results: Results,
+) -> Result<Proof, ImportError> {
     let mut numbers = Numbers::default();
     let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
@@ -335,9 +363,11 @@ pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -
     };
     let written = written.account;
     let differs = |what: String| Err(ImportError::Differs(what));
+    let by_tensor = results == Results::Tensors;
     for (name, number) in &traced.modules {
         match written.modules.get(name) {
             Some(other) if other == number => {}
+            _ if by_tensor && written.results(name).any(|other| other == *number) => {}
             Some(other) => {
                 let [theirs, ours] =
                     [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
@@ -350,7 +380,8 @@ pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -
             None => return differs(format!("the recipe would lack the module {name}")),
         }
     }
-    if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name)) {
+    let is_called = |name: &str| by_tensor && traced.results(name).next().is_some();
+    if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name) && !is_called(name)) {
         return differs(format!("the recipe would have an additional module {name}"));
     }
     let count = |account: &Account, number: &usize| account.operations.get(number).copied().unwrap_or(0);

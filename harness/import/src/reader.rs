@@ -1,6 +1,6 @@
 //! What the tensors of a trace are in terms of a recipe, and how they become operations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::Layer;
 
@@ -73,6 +73,8 @@ pub(crate) struct Reader<'t> {
     made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
     real: Option<String>,
+    /// Embeddings so far.
+    pub(crate) tables: HashSet<String>,
     /// The first part that no recipe is written of.
     pub(crate) unwritten: Option<Refusal>,
     next: Tensor,
@@ -91,6 +93,7 @@ impl<'t> Reader<'t> {
             masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
+            tables: HashSet::new(),
             unwritten: None,
             next: 0,
         };

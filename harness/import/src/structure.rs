@@ -303,6 +303,15 @@ impl Body<'_> {
                 items
             }
             (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
+            (What::Layer(word), [x, kernel]) => {
+                let (start, tap) = (self.tap("x"), self.tap("kernel"));
+                let mut items = vec![Item::Tap(start.clone())];
+                items.append(kernel);
+                items.extend([Item::Tap(tap.clone()), Item::From(start)]);
+                items.append(x);
+                items.push(Item::Layer { word: attending(word, vec![("kernel", tap)]), name: operation.name.clone() });
+                items
+            }
             (What::Layer(word), [q, k, v]) => {
                 let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
                 let mut items = vec![Item::Tap(start.clone())];
@@ -445,6 +454,12 @@ impl Body<'_> {
                                 given.insert(*tensor);
                             }
                         }
+                    }
+                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(kernel, _)]) => {
+                        own.push(Item::Layer {
+                            word: attending(word, vec![("kernel", kernel.clone())]),
+                            name: name.clone(),
+                        });
                     }
                     (Unit::Operation(operation), [(other, _)]) => {
                         own.push(Item::Join(operation.what.tag(), other.clone()))

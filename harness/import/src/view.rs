@@ -5,6 +5,7 @@ use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, PadMode, Permute, Reshape
 use zoo_recipe::schema::{Count, Padding, Size};
 
 use crate::operation::Windows;
+use crate::patches::merged;
 
 /// One step. The batch is axis 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +189,7 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
             continue;
         }
         let (layer, taken) = match (rest, &shape[..]) {
+            _ if let Some(merged) = merged(&shape, rest) => merged,
             ([View::Reshape(split), View::Permute(order), View::Reshape(joined), ..], [n, c, h, w])
                 if joined == &shape
                     && order == &[0, 2, 1, 3, 4]
