@@ -47,16 +47,19 @@ impl Word for Unembed {
         let out = at.rows_of(&weight).unwrap_or_else(|| Number::count(at.output().last().copied().unwrap_or(0)));
         let inputs = at.last();
         at.gives(out.clone());
-        if let (None, Some(name)) = (&self.bias, at.name().map(str::to_owned)) {
+        let start = Code::call("torch.zeros", vec![Code::number(out.clone())]);
+        let bias = self.bias.as_ref().map(|bias| at.parameter_beside(bias, start)).transpose()?;
+        if let Some(name) = at.name().map(str::to_owned) {
             at.tie(format!("{name}.weight"), weight);
-            let arguments = vec![Code::number(inputs), Code::number(out), Code::text("bias=False")];
+            let mut arguments = vec![Code::number(inputs), Code::number(out)];
+            match &self.bias {
+                Some(bias) => at.tie(format!("{name}.bias"), bias.clone()),
+                None => arguments.push(Code::text("bias=False")),
+            }
             return at.module(Code::call("nn.Linear", arguments));
         }
         let mut arguments = vec![at.parameter_named(&weight)?];
-        if let Some(bias) = &self.bias {
-            let start = Code::call("torch.zeros", vec![Code::number(out)]);
-            arguments.push(at.parameter_beside(bias, start)?);
-        }
+        arguments.extend(bias);
         Ok(at.function(Code::applied("functional.linear", at.x(), arguments)))
     }
 
