@@ -65,6 +65,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["adaptive_avg_pool2d"], |network, at| network.adaptive_avg_pool(at)),
     (&["mean"], |network, at| network.mean(at)),
     (&["pad"], |network, at| network.pad(at)),
+    (&["unfold"], |network, at| network.unfold(at)),
     (&["pixel_shuffle"], |network, at| network.pixel_shuffle(at)),
     (&["channel_shuffle"], |network, at| network.channel_shuffle(at)),
     (&["interpolate"], |network, at| network.interpolate(at)),

@@ -172,9 +172,11 @@ struct Written<'p> {
 }
 
 impl Written<'_> {
-    fn windows(&mut self, windows: &zoo_recipe::layers::Windows, x: usize) -> usize {
-        let own = |shift| Windows { size: windows.size.0, map: [usize::MAX; 2], shift: [shift; 2] };
-        let own = own(windows.shift.0);
+    fn windows(&mut self, windows: &zoo_recipe::layers::Windows, map: [usize; 2], x: usize) -> usize {
+        let size = windows.size.0;
+        // A single window is not moved.
+        let shift = [0, 1].map(|axis| if map[axis] > size[axis] { windows.shift.0 } else { 0 });
+        let own = Windows { size, map, shift };
         let mut of = |what: What, operands| {
             let number = self.numbers.of(&what, None, operands);
             self.account.operation(number)
@@ -217,6 +219,9 @@ impl Written<'_> {
                     }
                 });
             }
+            (Layer::Windows(windows), Some([from, _])) if let &[_, height, width, _] = &from[..] => {
+                return self.windows(windows, [height, width], x);
+            }
             (Layer::Upsample(own), Some([_, to])) if own.size.is_none() => {
                 let size = to.nchw().map(|[_, _, height, width]| Pair([height, width]));
                 let sized = Upsample { scale: None, like: None, size, ..own.clone() };
@@ -236,7 +241,7 @@ impl Written<'_> {
     fn kind(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
         let name = layer.name.as_deref();
         match &layer.kind {
-            Layer::Windows(windows) => return self.windows(windows, x),
+            Layer::Windows(windows) => return self.windows(windows, [usize::MAX; 2], x),
             other => {
                 if let Some((tap, beside)) = beside(other) {
                     let number = self.numbers.of(&What::Layer(Word::of(&beside)), name, Vec::new());
@@ -262,6 +267,8 @@ impl Written<'_> {
             Description::Branches { lanes, .. } => {
                 let operands: Vec<usize> = lanes.iter().map(|lane| self.row(lane, x)).collect();
                 let what = match &layer.kind {
+                    // Two names of one axis.
+                    Layer::Concat(concat) if concat.axis == Axis::Token => What::Concat(Axis::Channel),
                     Layer::Concat(concat) => What::Concat(concat.axis),
                     Layer::Gate(_) => What::Mul,
                     Layer::Residual(_) => What::Add,

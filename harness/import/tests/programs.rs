@@ -64,6 +64,20 @@ fn a_logarithm_of_softmax_over_pairs_is_a_layer() {
     assert!(pairs(1).unwrap_err().to_string().contains("the loss takes scores"));
 }
 
+/// SiamMask's refinement: windows become samples.
+#[test]
+fn unfolded_windows_are_maps() {
+    let text = of_functions(&[
+        ("torch.nn.functional.unfold", x(0, json!([[3, 3], 1, 0, 1])), &[BATCH, 72, 16]),
+        ("torch.Tensor.transpose", x(1, json!([1, 2])), &[BATCH, 16, 72]),
+        ("torch.Tensor.reshape", x(2, json!([-1, 8, 3, 3])), &[BATCH * 16, 8, 3, 3]),
+        ("torch.avg_pool2d", x(3, json!([3])), &[BATCH * 16, 8, 1, 1]),
+        ("torch.Tensor.flatten", x(4, json!([1])), &[BATCH * 16, 8]),
+    ])
+    .unwrap();
+    assert!(text.contains("- patches: {kernel: 3}"), "{text}");
+}
+
 #[test]
 fn neighbouring_pixels_are_merged() {
     let text = of_functions(&[
