@@ -57,7 +57,8 @@ def program(folder: Path, model: str = MODEL, rules: str = RULES) -> Program:
     (folder / "model.py").write_text(model)
     (folder / "rules.py").write_text(rules)
     image = {"name": "image", "kind": "image", "dtype": "float32", "shape": [1, 32, 32]}
-    about = {"class": "Lenet", "classes": 10, "inputs": [image], "golden": "lenet/step.json", "recipe": "lenet", "profile": None, "set": []}
+    about = {"class": "Lenet", "classes": 10, "inputs": [image], "golden": {"manifest": "lenet/step.json"}}
+    about |= {"framework": "pytorch", "recipe": "lenet", "profile": None, "set": []}
     (folder / "emitted.json").write_text(json.dumps(about))
     return Program.read(folder)
 

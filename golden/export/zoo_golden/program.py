@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,34 @@ class Program:
         """The arguments of the network, in their order: kind, type and shape without the batch."""
         return {described["name"]: described for described in self.about["inputs"]}
 
+    @property
+    def golden(self) -> dict:
+        """The golden of the recipe: manifest, variant, parts that its step trains."""
+        return self.about["golden"] or {}
+
+    def without_golden(self) -> str:
+        """Why there are no values to compare with."""
+        manifest = self.golden.get("manifest")
+        return f"its golden {manifest} is not here (--golden FILE)" if manifest else "the recipe has no golden"
+
+    def fitting(self, shapes: dict[str, list[int]], own: dict[str, list[int]], inputs: dict[str, list[int]], zoo: str, folder: Path) -> "Program":
+        """The program for the sizes of the golden and the parts that its step trains: written again if those of the recipe are others."""
+        changes = []
+        if any(shapes.get(name, shape) != shape for name, shape in own.items()):
+            changes += [f"model.inputs.{name}={_written(one, inputs[name])}" for name, one in self.inputs.items() if name in inputs]
+        if (parts := self.golden.get("parts")) is not None:
+            changes.append(f"train.parts={json.dumps(parts)}")
+        if not changes:
+            return self
+        options = [part for change in [*self.about["set"], *changes] for part in ("--set", change)]
+        options += ["--profile", self.about["profile"]] if self.about["profile"] else []
+        options += ["--no-data"] if (self.folder / "rules.py").exists() else []
+        out = folder / "program"
+        command = [zoo, "emit", self.about["recipe"], "--to", self.about["framework"], "-o", out, *options, "--quiet"]
+        if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
+            raise ProofError("the program cannot be written for the conditions of the golden")
+        return Program.read(out)
+
     def module(self, name: str) -> ModuleType:
         """One of its Python files; another program's of the same name is forgotten."""
         path = self.folder / f"{name}.py"
@@ -57,9 +86,14 @@ class Program:
         return kind()
 
 
+def _written(described: dict, shape: list[int]) -> str:
+    text = json.dumps(shape)
+    return text if described["kind"] == "image" else f"{{{described['kind']}: {text}}}"
+
+
 def goldens(program: Program, given: str | None) -> Iterator[Path]:
     """Where the golden may be."""
-    manifest = program.about["golden"]
+    manifest = program.golden.get("manifest")
     if given is not None:
         yield Path(given)
     elif manifest is not None:

@@ -37,6 +37,9 @@ from .trace import TraceError, batch_sizes, trace
 TOLERANCE = 1e-9
 """Largest relative error in f64, as of `zoo check --dtype f64`."""
 
+FINER = 2.0**-29
+"""Rounding of f64 relative to that of f32."""
+
 CONDITIONED = 10.0
 """How many times the distance of the golden's moved run an error may be, as of `zoo check`."""
 
@@ -52,9 +55,27 @@ class Golden:
     @classmethod
     def read(cls, path: Path) -> "Golden":
         try:
-            return cls(path, json.loads(path.read_text()), load_file(path.with_suffix(".safetensors")))
+            document, data = json.loads(path.read_text()), load_file(path.with_suffix(".safetensors"))
         except (OSError, ValueError) as error:
             raise ProofError(f"{path}: {error}") from error
+        if "zoo" in document["made_with"]:
+            # A step of zoo's own: its errors in f32 tell how much of f64 is rounding.
+            for entry in document["tensors"].values():
+                entry |= {"f64_rel": entry["f32_rel"] * FINER, "degenerate": entry["f32_rel"] >= 1.0}
+            losses = zip(document["losses_f64"], document["losses_f32"], strict=True)
+            document["losses_moved"] = [{name: one + (near[name] - one) * FINER for name, one in truth.items()} for truth, near in losses]
+        return cls(path, document, data)
+
+    def bound(self, to: dict) -> "Golden":
+        """With the variant of the step, and the names of losses, of a recipe."""
+        document, data = dict(self.document), dict(self.data)
+        if (facts := document.get("variants", {}).get(to.get("variant"))) is not None:
+            prefix = f"variant.{to['variant']}/"
+            data |= {key.removeprefix(prefix): values for key, values in data.items() if key.startswith(prefix)}
+            kept = {key: entry for key, entry in document["tensors"].items() if key.startswith(("out/", "grad/", "buffer1/"))}
+            document |= {"tensors": kept | facts["tensors"], "optimizer": _optimizer(facts["rule"], document["optimizer"])}
+            document |= {key: facts.get(key) for key in ("losses_f64", "losses_moved")}
+        return Golden(self.path, document, data)
 
     def inputs(self) -> dict[str, torch.Tensor]:
         """What the step takes, by name."""
@@ -64,7 +85,7 @@ class Golden:
         shape = tuple(described["shape"])
         if described["stored"]:
             values = torch.from_numpy(self.data[f"input/{name}"]).reshape(shape)
-            return Input(values.float() if described["dtype"].startswith("float") else values.long())
+            return Input(values.float() if values.is_floating_point() else values.long())
         if re.fullmatch(r"image\[-2,2\) of 'input\..*'", described["rule"]):
             return image(shape, self.document["salt"], name)
         raise ProofError(f"{self.path}: unknown rule of the input {name}: {described['rule']}")
@@ -106,6 +127,15 @@ class Golden:
         if not whole:
             flat = flat[torch.from_numpy(sample_positions(key, flat.numel(), stored.size))]
         return flat.double().numpy().reshape(stored.shape)
+
+
+def _optimizer(rule: str, main: dict) -> dict:
+    """The optimizer of a variant: `Adam lr 1e-3, ..., no weight decay`."""
+    said = {key: float(value) for key, value in re.findall(r"(lr|weight decay) ([0-9.e-]+)", rule)}
+    if "lr" not in said:
+        raise ProofError(f"the rule of a variant names no learning rate: {rule}")
+    group = {"lr": said["lr"], "weight_decay": said.get("weight decay", 0.0)}
+    return main | {"groups": [one | group for one in main["groups"]]}
 
 
 @dataclass
@@ -176,6 +206,9 @@ def structure(program: Program, zoo: str) -> int:
 def values(program: Program, golden: Golden, steps: int) -> Comparison:
     """Outputs, losses, gradients and parameters of steps in f64 under the golden's conditions."""
     network = still(program.network()).double().train()
+    if hasattr(sys.modules["model"], "stochastic_depth"):
+        # A function of torchvision, not of torch.
+        sys.modules["model"].stochastic_depth = lambda x, *_, **__: x
     golden.fill(network)
     inputs = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in golden.inputs().items()}
     comparison = Comparison()
@@ -252,9 +285,12 @@ class Step:
         rule = module.optimizer(network)
         if hasattr(module, "freeze"):
             module.freeze(network, rule, 0)
+        if hasattr(module, "keep_statistics"):
+            module.keep_statistics(network)
         rate = _rate(module, rule, network, golden, comparison)
         given = [inputs[name] for name in program.inputs]
-        clip = golden.document["optimizer"].get("clip_grad_norm")
+        norm = golden.document["optimizer"].get("clip_grad_norm")
+        clips = golden.document["optimizer"].get("clip") or ([] if norm is None else [{"norm": norm}])
         further = [network] if "network" in inspect.signature(module.loss).parameters else []
 
         def run() -> dict[str, float]:
@@ -262,8 +298,9 @@ class Step:
             rule.zero_grad()
             terms = module.loss(network(*given), batch, *further)
             terms["loss"].backward()
-            if clip is not None:
-                torch.nn.utils.clip_grad_norm_(network.parameters(), clip)
+            for clip in clips:
+                bound = torch.nn.utils.clip_grad_norm_ if "norm" in clip else torch.nn.utils.clip_grad_value_
+                bound(network.parameters(), *clip.values())
             rule.step()
             return {name: term.item() for name, term in terms.items()}
 
@@ -276,7 +313,9 @@ def _rate(module: ModuleType, rule: torch.optim.Optimizer, network: nn.Module, g
     names = {parameter: name for name, parameter in network.named_parameters()}
     own = {names[parameter]: (group["lr"], group["weight_decay"]) for group in rule.param_groups for parameter in group["params"]}
     theirs = {name: (group["lr"], group["weight_decay"]) for group in golden.document["optimizer"]["groups"] for name in group["params"]}
-    first = next(name for name in theirs if name in own)
+    first = next((name for name in theirs if own.get(name, (0.0,))[0]), None)
+    if first is None:
+        raise ProofError("the program trains none of the golden's parameters")
     rate = theirs[first][0] / own[first][0]
     for name, (lr, decay) in theirs.items():
         factor, other = own.get(name, (math.nan, math.nan))
@@ -286,33 +325,13 @@ def _rate(module: ModuleType, rule: torch.optim.Optimizer, network: nn.Module, g
 
 
 def fitting(program: Program, golden: Golden, zoo: str, folder: Path) -> Program:
-    """The program for the sizes of the golden: written again if those of the recipe are others."""
-    network = program.network()
-    shapes = {key: list(tensor.shape) for key, tensor in network.state_dict().items()}
-    if all(shapes.get(key, shape) == shape for key, shape in golden.document["shapes"].items()):
-        return program
-    sizes = [
-        f"model.inputs.{name}={_written(one, golden.document['inputs'][name]['shape'][1:])}"
-        for name, one in program.inputs.items()
-        if name in golden.document["inputs"]
-    ]
-    changes = [*program.about["set"], *sizes]
-    profile = ["--profile", program.about["profile"]] if program.about["profile"] else []
-    options = [part for change in changes for part in ("--set", change)]
-    out = folder / "program"
-    command = [zoo, "emit", program.about["recipe"], "--to", "pytorch", "-o", out, *profile, *options, "--quiet"]
-    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
-        raise ProofError("the program cannot be written for the sizes of the golden")
-    return Program.read(out)
+    """The program for the conditions of the golden."""
+    own = {key: list(tensor.shape) for key, tensor in program.network().state_dict().items()}
+    inputs = {name: described["shape"][1:] for name, described in golden.document["inputs"].items()}
+    return program.fitting(golden.document["shapes"], own, inputs, zoo, folder)
 
 
-def _written(described: dict, shape: list[int]) -> str:
-    text = json.dumps(shape)
-    return text if described["kind"] == "image" else f"{{{described['kind']}: {text}}}"
-
-
-def prove(options: argparse.Namespace) -> int:
-    program = Program.read(Path(options.folder))
+def prove(program: Program, options: argparse.Namespace) -> int:
     if options.run:
         return PASSED if judge(compare(program, Path(options.run), options.zoo, options.steps or 20), options.show) else DIFFERS
     code = PASSED
@@ -324,10 +343,9 @@ def prove(options: argparse.Namespace) -> int:
             code = WRONG
     found = next((path for path in goldens(program, options.golden) if path.exists()), None)
     if found is None:
-        reason = f"its golden {program.about['golden']} is not here (--golden FILE)" if program.about["golden"] else "the recipe has no golden"
-        print(f"values: not compared: {reason}")
+        print(f"values: not compared: {program.without_golden()}")
         return code
-    golden = Golden.read(found)
+    golden = Golden.read(found).bound(program.golden)
     with tempfile.TemporaryDirectory() as folder:
         comparison = values(fitting(program, golden, options.zoo, Path(folder)), golden, options.steps or 3)
     failed = comparison.failed()
@@ -339,13 +357,33 @@ def prove(options: argparse.Namespace) -> int:
     print(f"values: {verdict} in f64, the largest error {error:.1e} at {where}")
     if comparison.lacking:
         print(f"  {len(comparison.lacking)} tensors of the golden are not in the program: {', '.join(comparison.lacking[:3])}")
-    return max(DIFFERS, code) if failed else code
+    # Outputs may be those of functions here; what is trained has to be there.
+    trained = [key for key in comparison.lacking if not key.startswith("out/")]
+    return max(DIFFERS, code) if failed or trained else code
+
+
+def all_of(options: argparse.Namespace) -> int:
+    """Proves several programs in one process; returns the largest exit code."""
+    codes = []
+    for folder in options.folders:
+        print(f"{folder}:", flush=True)
+        try:
+            codes.append(prove(Program.read(Path(folder)), options))
+        except (ProofError, NotComparable, TraceError) as error:
+            print(f"  {error}")
+            codes.append(MISSING)
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, NameError) as error:
+            print(f"  the program fails: {type(error).__name__}: {error}")
+            codes.append(DIFFERS)
+    apart = sum(code != PASSED for code in codes)
+    print(f"{len(codes) - apart} of {len(codes)} programs are their recipes")
+    return max(codes)
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="zoo_golden prove", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("folder", metavar="DIR", help="the program that `zoo emit` wrote")
+    add("folders", metavar="DIR", nargs="+", help="the program that `zoo emit` wrote, or several")
     add("--golden", metavar="FILE", help="manifest of the golden; by default the one that the recipe names, in `golden` of a folder above")
     add("--run", metavar="RUN", help="compare the losses with those of the first steps of this run of zoo instead; switch dropout off in both")
     add("--steps", type=int, help="training steps (3, or 20 of a run)")
@@ -354,7 +392,7 @@ def main(arguments: list[str]) -> int:
     add("--zoo", default=os.environ.get("ZOO", "zoo"), help="path of the command zoo; by default from the environment variable ZOO, or the PATH")
     options = parser.parse_args(arguments)
     try:
-        return prove(options)
+        return all_of(options) if len(options.folders) > 1 else prove(Program.read(Path(options.folders[0])), options)
     except (ProofError, NotComparable) as error:
         print(error, file=sys.stderr)
         return MISSING

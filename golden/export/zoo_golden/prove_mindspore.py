@@ -26,8 +26,7 @@ def prove(options: argparse.Namespace) -> int:
     program = Program.read(Path(options.folder))
     golden = next((path for path in goldens(program, options.golden) if path.exists()), None)
     if golden is None:
-        reason = f"its golden {program.about['golden']} is not here (--golden FILE)" if program.about["golden"] else "the recipe has no golden"
-        raise ProofError(f"not compared: {reason}")
+        raise ProofError(f"not compared: {program.without_golden()}")
     recipe = program.folder / "recipe.yaml"
     with tempfile.TemporaryDirectory() as folder:
         begin, recorded = Path(folder) / "begin", Path(options.record or Path(folder) / "recorded")
@@ -54,27 +53,11 @@ def fit_and_record(program: Program, begin: Path, recorded: Path, zoo: str, step
 
 
 def fitting(program: Program, begin: Path, zoo: str, folder: Path) -> Program:
-    """The program for the sizes of the golden: written again if those of the recipe are others."""
-    shapes = {name: array.shape for name, array in load_file(begin / "weights.safetensors").items()}
-    network = program.network()
-    own = {name: tuple(parameter.shape) for name, parameter in program.module("weights").state(network).items()}
-    if all(shapes.get(name, shape) == shape for name, shape in own.items()):
-        return program
+    """The program for the conditions of the golden."""
+    shapes = {name: list(array.shape) for name, array in load_file(begin / "weights.safetensors").items()}
+    own = {name: list(parameter.shape) for name, parameter in program.module("weights").state(program.network()).items()}
     inputs = {name: list(array.shape[1:]) for name, array in load_file(begin / "inputs.safetensors").items()}
-    sizes = [f"model.inputs.{name}={_written(one, inputs[name])}" for name, one in program.inputs.items()]
-    changes = [part for change in [*program.about["set"], *sizes] for part in ("--set", change)]
-    profile = ["--profile", program.about["profile"]] if program.about["profile"] else []
-    alone = ["--no-data"] if (program.folder / "rules.py").exists() else []
-    out = folder / "program"
-    command = [zoo, "emit", program.about["recipe"], "--to", "mindspore", "-o", out, *profile, *changes, *alone, "--quiet"]
-    if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
-        raise ProofError("the program cannot be written for the sizes of the golden")
-    return Program.read(out)
-
-
-def _written(described: dict, shape: list[int]) -> str:
-    text = json.dumps(shape)
-    return text if described["kind"] == "image" else f"{{{described['kind']}: {text}}}"
+    return program.fitting(shapes, own, inputs, zoo, folder)
 
 
 def record(program: Program, begin: Path, recorded: Path, steps: int) -> None:

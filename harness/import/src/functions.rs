@@ -64,7 +64,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["leaky_relu"], |network, at| network.leaky_relu(at)),
     (&["elu"], |network, at| network.elu(at)),
     (&["softmax"], |network, at| network.softmax(at, Word::of(&Layer::Softmax(zoo::Softmax {})))),
-    (&["log_softmax"], |network, at| network.softmax(at, Word::formula("log_softmax(x)".to_owned()))),
+    (&["log_softmax"], |network, at| network.log_softmax(at)),
     (&["dropout"], |network, at| network.dropout(at)),
     (&["drop_path"], |network, at| network.drop_path(at)),
     (&["max_pool2d", "max_pool1d"], |network, at| network.max_pool(at)),
@@ -73,6 +73,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["adaptive_max_pool2d", "adaptive_max_pool1d"], |network, at| network.adaptive_max_pool(at)),
     (&["mean"], |network, at| network.mean(at)),
     (&["pad"], |network, at| network.pad(at)),
+    (&["unfold"], |network, at| network.unfold(at)),
     (&["pixel_shuffle"], |network, at| network.pixel_shuffle(at)),
     (&["channel_shuffle"], |network, at| network.channel_shuffle(at)),
     (&["interpolate"], |network, at| network.interpolate(at)),
@@ -231,6 +232,9 @@ impl Reader<'_> {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };
         self.check_types(at)?;
+        if self.correlated(at)?.is_some() {
+            return at.all_read();
+        }
         if !BY_SHAPE.contains(&name) {
             at.without_batch()?;
         }

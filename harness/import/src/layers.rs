@@ -149,28 +149,8 @@ impl Reader<'_> {
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
         let (x, views) = self.rows(at, input, Some(out))?;
         let shape = self.widened(x, out);
-        let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
-        if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
-            // The bias is its own, or belongs to the module around, as in BERT.
-            let around = at.module.rsplit_once('.').map_or("", |(around, _)| around);
-            let own = format!("{}.bias", at.module);
-            let beside = |name: &String| {
-                let owner = name.rsplit_once('.').map_or("", |(path, _)| path);
-                owner == around || *name == own
-            };
-            let bias = match at.argument(2, &["bias"]) {
-                None => None,
-                Some(Argument::Parameter(name)) if beside(name) => Some(name.clone()),
-                Some(_) => {
-                    return Err(at.refuse(
-                        "the bias of a table is not beside it",
-                        "`unembed` has a bias of its own, or one that belongs to the module around it",
-                    ));
-                }
-            };
-            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias });
-            let what = What::Layer(Word::of(&layer));
-            return self.gives_viewed(at, what, vec![x], Some(at.module.to_owned()), shape, views);
+        if let Some((layer, own)) = self.unembed(at, &name)? {
+            return self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], own, shape, views);
         }
         let given = at.argument(2, &["bias"]);
         let (bias, bias_of) = match self.parts_of_bias(given, &name) {
@@ -242,6 +222,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let x = self.operand(at, input)?;
+        self.tables.insert(name.clone());
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
         // The same tensor is the weight of this module too.
         let own = self.trace.parameters.get(&format!("{}.weight", at.module));

@@ -24,6 +24,7 @@ mod arguments;
 mod attention;
 mod axes;
 mod constant;
+mod correlation;
 mod cosine;
 mod decay;
 mod error;
@@ -38,12 +39,14 @@ mod item;
 mod joins;
 mod layers;
 mod layout;
+mod log_softmax;
 mod maps;
 mod masks;
 mod modes;
 mod numbers;
 mod offsets;
 mod operation;
+mod patches;
 mod pointwise;
 mod proof;
 mod read;
@@ -55,8 +58,11 @@ mod scores;
 mod sines;
 mod slots;
 mod structure;
+mod table;
+mod tokens;
 mod trace;
 mod turned;
+mod unfold;
 mod view;
 mod word;
 mod write;
@@ -66,6 +72,7 @@ pub use error::{ImportError, Refusal};
 pub use proof::Proof;
 pub use trace::{FORMAT, LossKind, LossTerm, MAX_BYTES, Trace, Training};
 
+use proof::Results;
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
 /// A recipe, and the proof that it equals the traced network.
@@ -116,7 +123,7 @@ pub fn compare(trace: &Trace, recipe: &Recipe) -> Result<Proof, ImportError> {
     }
     let model = recipe.resolve().map_err(|errors| ImportError::Invalid(Box::new(errors)))?;
     let shapes = zoo_recipe::layer_shapes(recipe, &model).map_err(|error| error::unbuildable(recipe, error))?;
-    let proof = proof::same(&network, &model, shapes)?;
+    let proof = proof::same(&network, &model, shapes, Results::Tensors)?;
     let parameters = proof::shapes(trace, recipe, &model)?.len();
     Ok(Proof { parameters, evaluation: evaluation.is_some(), ..proof })
 }
@@ -137,7 +144,7 @@ fn proven(
     let invalid = |errors| ImportError::Invalid(Box::new(errors));
     let recipe = recipe.map_err(invalid)?.recipe;
     let model = recipe.resolve().map_err(invalid)?;
-    let proof = proof::same(network, &model, Vec::new())?;
+    let proof = proof::same(network, &model, Vec::new(), Results::Keys)?;
     let roles = proof::shapes(trace, &recipe, &model)?;
     let proof = Proof { parameters: roles.len(), ..proof };
     Ok((Imported { text, proof }, roles))

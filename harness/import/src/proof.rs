@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
-use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Pad, PadMode, Slice, Upsample};
+use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Pad, PadMode, Slice, Upsample, Xcorr};
 use zoo_recipe::schema::{Count, Padding, Pair, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
@@ -93,6 +93,12 @@ impl Account {
         *call += 1;
     }
 
+    /// All results of the call that this is a result of.
+    fn results(&self, name: &str) -> impl Iterator<Item = usize> {
+        let of = call(name);
+        self.modules.iter().filter(move |(other, _)| call(other) == of).map(|(_, number)| *number)
+    }
+
     fn operation(&mut self, number: usize) -> usize {
         *self.operations.entry(number).or_default() += 1;
         number
@@ -110,6 +116,12 @@ impl Account {
             Kind::Formula | Kind::Wide | Kind::Plain | Kind::Gate | Kind::Windows => self.module(name, &[("", number)]),
         }
     }
+}
+
+/// The module and call of a result: `fpn#0` of `fpn#0.p6`.
+fn call(result: &str) -> &str {
+    let calls = result.find('#').unwrap_or(0);
+    result[calls..].find('.').map_or(result, |key| &result[..calls + key])
 }
 
 struct Traced<'p> {
@@ -160,9 +172,11 @@ struct Written<'p> {
 }
 
 impl Written<'_> {
-    fn windows(&mut self, windows: &zoo_recipe::layers::Windows, x: usize) -> usize {
-        let own = |shift| Windows { size: windows.size.0, map: [usize::MAX; 2], shift: [shift; 2] };
-        let own = own(windows.shift.0);
+    fn windows(&mut self, windows: &zoo_recipe::layers::Windows, map: [usize; 2], x: usize) -> usize {
+        let size = windows.size.0;
+        // A single window is not moved.
+        let shift = [0, 1].map(|axis| if map[axis] > size[axis] { windows.shift.0 } else { 0 });
+        let own = Windows { size, map, shift };
         let mut of = |what: What, operands| {
             let number = self.numbers.of(&what, None, operands);
             self.account.operation(number)
@@ -205,6 +219,9 @@ impl Written<'_> {
                     }
                 });
             }
+            (Layer::Windows(windows), Some([from, _])) if let &[_, height, width, _] = &from[..] => {
+                return self.windows(windows, [height, width], x);
+            }
             (Layer::Upsample(own), Some([_, to])) if own.size.is_none() => {
                 let size = to.nchw().map(|[_, _, height, width]| Pair([height, width]));
                 let sized = Upsample { scale: None, like: None, size, ..own.clone() };
@@ -224,7 +241,7 @@ impl Written<'_> {
     fn kind(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
         let name = layer.name.as_deref();
         match &layer.kind {
-            Layer::Windows(windows) => return self.windows(windows, x),
+            Layer::Windows(windows) => return self.windows(windows, [usize::MAX; 2], x),
             other => {
                 if let Some((tap, beside)) = beside(other) {
                     let number = self.numbers.of(&What::Layer(Word::of(&beside)), name, Vec::new());
@@ -250,6 +267,8 @@ impl Written<'_> {
             Description::Branches { lanes, .. } => {
                 let operands: Vec<usize> = lanes.iter().map(|lane| self.row(lane, x)).collect();
                 let what = match &layer.kind {
+                    // Two names of one axis.
+                    Layer::Concat(concat) if concat.axis == Axis::Token => What::Concat(Axis::Channel),
                     Layer::Concat(concat) => What::Concat(concat.axis),
                     Layer::Gate(_) => What::Mul,
                     Layer::Residual(_) => What::Add,
@@ -276,6 +295,8 @@ impl Written<'_> {
                         let layer = Experts { scores: String::new(), ..layer.clone() };
                         What::Layer(Word::of(&Layer::Experts(layer)))
                     }
+                    // So is a kernel.
+                    Layer::Xcorr(_) => What::Layer(Word::of(&Layer::Xcorr(Xcorr { kernel: String::new() }))),
                     other => What::Layer(Word::of(other)),
                 };
                 let number = self.numbers.of(&what, name, operands);
@@ -312,12 +333,26 @@ fn beside(layer: &Layer) -> Option<(String, Layer)> {
     Some((std::mem::take(tap), own))
 }
 
+/// What a module's several results are known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// Their keys, which goldens have.
+    Keys,
+    /// What they are: a program has an order of its own, and gives what is needed.
+    Tensors,
+}
+
 /// Compares a recipe with the traced network. shapes: of operand and result of each layer of the recipe, if sizes that it
 /// says otherwise are compared.
 ///
 /// # Errors
 /// The first difference.
-pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -> Result<Proof, ImportError> {
+pub fn same(
+    network: &Network,
+    model: &ResolvedModel,
+    shapes: Vec<[Shape; 2]>,
+    results: Results,
+) -> Result<Proof, ImportError> {
     let mut numbers = Numbers::default();
     let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
@@ -340,9 +375,11 @@ pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -
     };
     let written = written.account;
     let differs = |what: String| Err(ImportError::Differs(what));
+    let by_tensor = results == Results::Tensors;
     for (name, number) in &traced.modules {
         match written.modules.get(name) {
             Some(other) if other == number => {}
+            _ if by_tensor && written.results(name).any(|other| other == *number) => {}
             Some(other) => {
                 let [theirs, ours] =
                     [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
@@ -355,7 +392,8 @@ pub fn same(network: &Network, model: &ResolvedModel, shapes: Vec<[Shape; 2]>) -
             None => return differs(format!("the recipe would lack the module {name}")),
         }
     }
-    if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name)) {
+    let is_called = |name: &str| by_tensor && traced.results(name).next().is_some();
+    if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name) && !is_called(name)) {
         return differs(format!("the recipe would have an additional module {name}"));
     }
     let count = |account: &Account, number: &usize| account.operations.get(number).copied().unwrap_or(0);

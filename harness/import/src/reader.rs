@@ -96,6 +96,8 @@ pub(crate) struct Reader<'t> {
     made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
     real: Option<String>,
+    /// Embeddings so far.
+    pub(crate) tables: HashSet<String>,
     /// The first part that no recipe is written of.
     pub(crate) unwritten: Option<Refusal>,
     /// What modules and layers with parameters compute, and how often they were called, by name.
@@ -122,6 +124,7 @@ impl<'t> Reader<'t> {
             masked: first_masked(trace, &trace.root),
             made: HashMap::new(),
             real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
+            tables: HashSet::new(),
             unwritten: None,
             known: HashMap::new(),
             again: HashMap::new(),

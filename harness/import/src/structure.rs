@@ -338,14 +338,14 @@ impl Body<'_> {
                 items
             }
             (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
-            (What::Layer(word), [tokens, scored]) if word.tag == "experts" => {
-                let [start, scores] = ["x", "scores"].map(|role| self.tap(role));
+            (What::Layer(word), [x, second]) => {
+                let key = second_operand(word);
+                let (start, tap) = (self.tap("x"), self.tap(key));
                 let mut items = vec![Item::Tap(start.clone())];
-                items.append(scored);
-                items.extend([Item::Tap(scores.clone()), Item::From(start)]);
-                items.append(tokens);
-                let word = attending(word, vec![("scores", scores)]);
-                items.push(Item::Layer { word, name: operation.name.clone() });
+                items.append(second);
+                items.extend([Item::Tap(tap.clone()), Item::From(start)]);
+                items.append(x);
+                items.push(Item::Layer { word: attending(word, vec![(key, tap)]), name: operation.name.clone() });
                 items
             }
             (What::Layer(word), [q, k, v]) => {
@@ -502,6 +502,12 @@ impl Body<'_> {
                             }
                         }
                     }
+                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(kernel, _)]) => {
+                        own.push(Item::Layer {
+                            word: attending(word, vec![(second_operand(word), kernel.clone())]),
+                            name: name.clone(),
+                        });
+                    }
                     (Unit::Operation(operation), [(other, _)]) => {
                         own.push(Item::Join(operation.what.tag(), other.clone()))
                     }
@@ -553,6 +559,11 @@ impl What {
 }
 
 /// An attention with operands from taps.
+/// The setting that names the second operand of a layer of two.
+fn second_operand(word: &Word) -> &'static str {
+    if word.tag == "experts" { "scores" } else { "kernel" }
+}
+
 fn attending(word: &Word, taps: Vec<(&str, String)>) -> Word {
     let mut word = word.clone();
     for (key, tap) in taps {

@@ -1,10 +1,12 @@
 //! Combines views of PyTorch (view, permute, select and so on) until layers of a recipe can express them.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, PadMode, Permute, Reshape, Roll, Slice, Take, Tokens};
+use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, PadMode, Permute, Reshape, Roll, Slice, Take};
 use zoo_recipe::schema::{Count, Padding, Size};
 
 use crate::operation::Windows;
+use crate::patches::merged;
+use crate::tokens::tokens;
 
 /// One step. The batch is axis 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +190,7 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
             continue;
         }
         let (layer, taken) = match (rest, &shape[..]) {
+            _ if let Some(found) = merged(&shape, rest).or_else(|| tokens(&shape, rest)) => found,
             ([View::Reshape(split), View::Permute(order), View::Reshape(joined), ..], [n, c, h, w])
                 if joined == &shape
                     && order == &[0, 2, 1, 3, 4]
@@ -195,11 +198,6 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
                     && [split[0], split[1] * split[2], split[3], split[4]] == [*n, *c, *h, *w] =>
             {
                 (Layer::ChannelShuffle(ChannelShuffle { groups: Size(split[1]) }), 3)
-            }
-            ([View::Reshape(flat), View::Permute(order), ..], [n, c, h, w])
-                if order == &[0, 2, 1] && flat[..] == [*n, *c, h * w] =>
-            {
-                (Layer::Tokens(Tokens { size: None }), 2)
             }
             _ if !first.keeps_samples(&shape) => return None,
             ([View::Reshape(to), ..], _) if to.len() == 2 && shape.len() > 2 => (Layer::Flatten(Flatten {}), 1),
@@ -241,6 +239,7 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zoo_recipe::layers::Tokens;
 
     #[test]
     fn steps_that_undo_each_other_vanish() {

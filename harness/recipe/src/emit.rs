@@ -74,7 +74,7 @@ pub fn program(
         "class": class_name(recipe),
         "classes": resolved.classes,
         "inputs": resolved.inputs.iter().map(|(name, shape)| described(name, shape)).collect::<Vec<_>>(),
-        "golden": recipe.golden.as_ref().map(|golden| &golden.manifest),
+        "golden": recipe.golden,
         "fingerprint": format!("{:016x}", (origin.hash)(yaml.as_bytes())),
     });
     let about = format!("{about:#}\n");

@@ -48,17 +48,22 @@ impl Word for Unembed {
         let out = at.rows_of(&weight).unwrap_or_else(|| Number::count(at.output().last().copied().unwrap_or(0)));
         let inputs = at.last();
         at.gives(out.clone());
-        if let Some(name) = at.name().map(str::to_owned)
-            && self.bias.as_ref().is_none_or(|bias| *bias == format!("{name}.bias"))
-        {
+        let start = Code::call("torch.zeros", vec![Code::number(out.clone())]);
+        if let Some(name) = at.name().map(str::to_owned) {
             at.tie(format!("{name}.weight"), weight);
             let mut arguments = vec![Code::number(inputs), Code::number(out)];
-            arguments.extend(self.bias.is_none().then(|| Code::text("bias=False")));
+            match &self.bias {
+                None => arguments.push(Code::text("bias=False")),
+                Some(bias) if *bias == format!("{name}.bias") => {}
+                Some(bias) => {
+                    at.parameter_beside(bias, start)?;
+                    at.tie(format!("{name}.bias"), bias.clone());
+                }
+            }
             return at.module(Code::call("nn.Linear", arguments));
         }
         let mut arguments = vec![at.parameter_named(&weight)?];
         if let Some(bias) = &self.bias {
-            let start = Code::call("torch.zeros", vec![Code::number(out)]);
             arguments.push(at.parameter_beside(bias, start)?);
         }
         Ok(at.function(Code::applied("functional.linear", at.x(), arguments)))

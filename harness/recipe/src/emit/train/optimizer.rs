@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::program::Program;
-use super::real;
+use super::{parts, real};
 use crate::diagnostic::Diagnostic;
 use crate::python::{Code, Dialect, Parameter, condition, mindspore, parameters};
 use crate::values::{Training, matches};
@@ -27,7 +27,7 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
     if let Some(text) = written.text {
         program.add(text);
     }
-    let all = parameters(program.graph);
+    let (all, leaks) = (parameters(program.graph), parts::leak(program));
     let settings: Vec<Settings> = all.iter().map(|parameter| settings(program, parameter)).collect();
     let mut distinct: Vec<Settings> = Vec::new();
     settings.iter().for_each(|own| distinct.extend((!distinct.contains(own)).then_some(*own)));
@@ -39,7 +39,7 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
         [] | [_] => {
             let (decay, _) = distinct.first().copied().unwrap_or((0.0, 1.0));
             arguments.push(Code::named("weight_decay", Code::text(real(decay))));
-            dialect.parameters()
+            if leaks { "own" } else { dialect.parameters() }
         }
         _ => {
             program.add(&chosen(program, &all, &settings, &distinct, scaled));
@@ -54,6 +54,12 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
     if dialect == Dialect::MindSpore {
         idle(program, &mut lines);
     }
+    if groups == "own" {
+        lines.push(format!(
+            "    own = [parameter for name, parameter in {} if not leaks(name)]",
+            dialect.named_parameters()
+        ));
+    }
     if groups == "groups" {
         let (keys, entry) = match scaled {
             true => ("tuple[float, float]", "\"weight_decay\": decay, \"factor\": factor} for (decay, factor), own"),
@@ -61,7 +67,9 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
         };
         lines.push(format!("    parts: dict[{keys}, list[{kind}]] = {{}}"));
         lines.push(format!("    for name, parameter in {}:", dialect.named_parameters()));
-        lines.push("        parts.setdefault(settings(name, parameter), []).append(parameter)".to_owned());
+        let depth = if leaks { "            " } else { "        " };
+        lines.extend(leaks.then(|| "        if not leaks(name):".to_owned()));
+        lines.push(format!("{depth}parts.setdefault(settings(name, parameter), []).append(parameter)"));
         lines.push(format!("    groups = [{{\"params\": own, {entry} in parts.items()]"));
     }
     Code::call(written.class, arguments).lines(4, "return ", "", &mut lines);

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use super::program::Program;
 use crate::diagnostic::Diagnostic;
+use crate::python::Code;
+use crate::schema::LossScale;
 use crate::values::Statistics;
 
 /// Whether parts are frozen, or trained in some epochs only.
@@ -19,9 +21,13 @@ pub(super) fn stored(program: &Program<'_>) -> bool {
 /// Adds what freezes them.
 pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     let parts = &program.recipe.train.parts;
-    if let Some(n) = parts.iter().position(|part| part.leaks) {
-        let message = "gradients that leak from parts that are not trained are not written in PyTorch yet";
+    if let Some(n) = parts.iter().position(|part| part.leaks && part.trained) {
+        let message = "gradients that leak from parts that join or leave the training are not written in PyTorch yet";
         return Err(program.refuse(&format!("train.parts[{n}].leaks"), message));
+    }
+    if leak(program) && program.recipe.npu.loss_scale != LossScale::None {
+        let message = "a loss scale beside gradients that leak (train.parts) is not written in PyTorch yet";
+        return Err(program.refuse("npu.loss_scale", message));
     }
     if program.recipe.train.init_from.is_some() {
         let message = "loading a part of other weights is not written in PyTorch yet: use `--weights`";
@@ -54,9 +60,25 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     }
     text += "}\n\"\"\"The first epoch in which a part is trained, and the first in which it no longer is.\"\"\"\n";
     program.add(&text);
-    let late = parts_join(program);
-    program.add(&if late { FREEZE.replace(PLAIN, RESET) } else { FREEZE.to_owned() });
+    let mut freeze = FREEZE.to_owned();
+    if parts_join(program) {
+        freeze = freeze.replace(PLAIN, RESET);
+    }
+    if leak(program) {
+        let leaking = program.recipe.train.parts.iter().filter(|part| part.leaks).flat_map(|part| &part.modules);
+        let names = Code::list(leaking.map(|module| Code::text(format!("\"{module}\""))).collect());
+        let mut text = Vec::new();
+        names.lines(0, "LEAKS = ", "", &mut text);
+        program.add(&format!("{}\n{LEAKS}", text.join("\n")));
+        freeze = freeze.replace("!= is_trained(name, epoch)", "!= (is_trained(name, epoch) or leaks(name))");
+    }
+    program.add(&freeze);
     Ok(())
+}
+
+/// Whether gradients of parts that are not trained are kept.
+pub(super) fn leak(program: &Program<'_>) -> bool {
+    program.recipe.train.parts.iter().any(|part| part.leaks)
 }
 
 /// Whether parts join later.
@@ -81,6 +103,15 @@ def freeze(network: nn.Module, rule: torch.optim.Optimizer, epoch: int) -> bool:
             parameter.grad = None
             changed = True
     return changed
+"#;
+
+const LEAKS: &str = r#""""Parts that are not trained, and whose gradients are summed over the steps and counted in their norm."""
+
+
+def leaks(name: str) -> bool:
+    """Whether the gradients of a parameter are kept, which the optimizer does not know: the innermost part decides."""
+    inside = [part for part in PARTS if f"{name}.".startswith(f"{part}.")]
+    return bool(inside) and max(inside, key=len) in LEAKS
 "#;
 
 const PLAIN: &str = "            parameter.grad = None

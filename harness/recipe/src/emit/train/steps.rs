@@ -261,6 +261,12 @@ fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
             false => "        self.slow = state[\"slow\"]",
         });
     }
+    if parts::leak(program) {
+        let named = "for name, p in self.network.named_parameters() if leaks(name)";
+        state.push(format!("\"leaked\": {{name: p.grad {named}}}"));
+        load.push("        for name, parameter in self.network.named_parameters():");
+        load.push("            parameter.grad = state[\"leaked\"].get(name)");
+    }
     if shards && shard::has_statistics(program) {
         let buffers = match ema {
             true => "(*self.network.buffers(), *self.average.buffers())",
