@@ -366,7 +366,24 @@ class _Weights(TorchFunctionMode):
         return result
 
 
-_OF_WEIGHTS = ("dropout", "to", "type_as", "contiguous", "div", "div_", "__truediv__", "mul", "mul_", "__mul__", "softmax", "chunk", "split", "silu", "gelu", "relu")
+_OF_WEIGHTS = (
+    "dropout",
+    "to",
+    "type_as",
+    "contiguous",
+    "div",
+    "div_",
+    "__truediv__",
+    "mul",
+    "mul_",
+    "__mul__",
+    "softmax",
+    "chunk",
+    "split",
+    "silu",
+    "gelu",
+    "relu",
+)
 
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -> list:

@@ -1,6 +1,5 @@
 """Networks by name: from torchvision, timm, transformers, any importable factory, and AlexNet of the Ascend zoo."""
 
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .batch import Batch
-from .losses import Term, Unfit
 from .goldens import SETTINGS, checked, golden, optimizer, terms, training_options
+from .losses import Term, Unfit
 from .networks import build, exact_buffers, still
 from .optimizers import section
 from .trace import TraceError, batch_sizes, trace

@@ -96,7 +96,7 @@ class Qwen3(nn.Module):
         kv_heads: int = 2,
         head: int = 32,
         width: int = 64,
-        mlp=partial(LlamaMlp, hidden=192),
+        mlp=lambda width: LlamaMlp(width, 192),
         base: float = 1e6,
         eps: float = 1e-6,
     ):

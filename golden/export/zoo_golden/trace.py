@@ -437,7 +437,7 @@ class _Recorder(TorchFunctionMode):
             return used
         if isinstance(value, (list, tuple)):
             return [self._encode(item, module, at) for item in value]
-        if isinstance(value, dict) and any(True for _ in _tensors(value)):
+        if isinstance(value, dict) and any(True for _ in named_tensors(value)):
             return [self._encode(item, module, at) for item in value.values()]
         if value is None or isinstance(value, (bool, int, str)):
             return value

@@ -35,18 +35,8 @@ impl Reader<'_> {
         let groups = at.size(6, "groups", Some(1))?;
         let (kernel, stride, dilation) = (Pair([kh, kw]), Pair(stride), Pair(dilation));
         let (out, groups, init) = (Size(out), Size(groups), WeightInit::default());
-        let layer = zoo::Conv {
-            out,
-            kernel,
-            stride,
-            pad,
-            dilation,
-            groups,
-            bias,
-            standardised: None,
-            gain: None,
-            init,
-        };
+        let layer =
+            zoo::Conv { out, kernel, stride, pad, dilation, groups, bias, standardised: None, gain: None, init };
         self.layer(at, Layer::Conv(layer), x, Some(name))
     }
 
@@ -321,7 +311,12 @@ impl Reader<'_> {
             return Err(at.refuse("it has a scale and no shift", "`group_norm` has both"));
         }
         let eps = at.float(4, "eps", 1e-5)?;
-        self.layer(at, Layer::GroupNorm(zoo::GroupNorm { groups, eps, bias: true, init: BnInit::default() }), x, Some(name))
+        self.layer(
+            at,
+            Layer::GroupNorm(zoo::GroupNorm { groups, eps, bias: true, init: BnInit::default() }),
+            x,
+            Some(name),
+        )
     }
 
     pub(crate) fn rms_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

@@ -414,7 +414,8 @@ impl Reader<'_> {
             ));
         };
         let init = zoo_graph::Init::Constant(0.0);
-        let layer = RelativePositionBias { size: Pair(size), heads: Size(heads), mirrored: false, tap: String::new(), init };
+        let layer =
+            RelativePositionBias { size: Pair(size), heads: Size(heads), mirrored: false, tap: String::new(), init };
         let what = What::Layer(Word::of(&Layer::RelativePositionBias(layer)));
         Ok(self.beside(at, what, bias.table.clone(), vec![heads, t, s]))
     }

@@ -23,9 +23,8 @@ impl Reader<'_> {
             None => return Ok(None),
         };
         let own = name.as_ref().map(|name| format!("{name}.bias"));
-        let beside = |name: &String| {
-            name.rsplit_once('.').map_or("", |(path, _)| path) == around || own.as_ref() == Some(name)
-        };
+        let beside =
+            |name: &String| name.rsplit_once('.').map_or("", |(path, _)| path) == around || own.as_ref() == Some(name);
         let bias = match at.argument(2, &["bias"]) {
             None => None,
             Some(Argument::Parameter(name)) if beside(name) => Some(name.clone()),
