@@ -113,6 +113,11 @@ enum Step {
     ByToken(Made, Weighting),
 }
 
+/// Whether a call sorts from the largest to the smallest.
+fn descends(at: &mut At<'_>) -> bool {
+    at.argument(2, &["descending"]) == Some(&Argument::Bool(true))
+}
+
 impl Reader<'_> {
     fn routed(&self, argument: Option<&Argument>) -> Option<&Routed> {
         match self.computed(argument)? {
@@ -233,6 +238,10 @@ impl Reader<'_> {
         let made = at.made()?.shape.clone();
         let choices = self.choices(&choice);
         let is_flat = made == [choices];
+        let along = |at: &mut At<'_>, place: usize, rank: usize| match at.argument(place, &["dim"]) {
+            None => Some(rank.saturating_sub(1)),
+            Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)),
+        };
         let next = match (function, part(first), part(second)) {
             ("to" | "float" | "double" | "type_as" | "int" | "long" | "contiguous" | "clone", Some(same), _) => same,
             ("div" | "__truediv__", Some(Part::Weights(weighting)), Some(Part::Sums)) if weighting.scale == 1.0 => {
@@ -243,14 +252,15 @@ impl Reader<'_> {
             }
             // The softmax of the largest scores is that of all, divided by the sum of the largest.
             ("softmax", Some(Part::Weights(Weighting { weights: None, scale, .. })), _)
-                if made.len() == 2 && scale == 1.0 =>
+                if made.len() == 2 && scale == 1.0 && along(at, 1, 2) == Some(1) =>
             {
                 Part::Weights(Weighting { weights: Some(ExpertWeights::Softmax), normalize: true, scale })
             }
             ("sum", Some(Part::Weights(_)), _) if made == [choices / choice.top, 1] => Part::Sums,
             ("gather", None, _) => {
                 let numbers = operands.iter().any(|operand| matches!(part(*operand), Some(Part::Numbers)));
-                let Some(tensor) = self.of_tokens(first).filter(|_| numbers) else { return Ok(None) };
+                let of_rows = numbers && along(at, 1, 2) == Some(1);
+                let Some(tensor) = self.of_tokens(first).filter(|_| of_rows) else { return Ok(None) };
                 let (scores, weights) = self.weights_of(at, tensor);
                 if scores != choice.scores {
                     return Ok(None);
@@ -259,6 +269,7 @@ impl Reader<'_> {
             }
             ("reshape" | "view" | "flatten", Some(same @ (Part::Weights(_) | Part::Numbers)), _) if is_flat => same,
             ("reshape" | "view" | "unsqueeze", Some(same @ Part::SortedWeights(_)), _) => same,
+            ("sort" | "argsort", Some(Part::Numbers | Part::Order), _) if descends(at) => return Ok(None),
             ("sort" | "argsort", Some(Part::Numbers), _) => {
                 let parts = if function == "sort" { vec![Part::Sorted, Part::Order] } else { vec![Part::Order] };
                 for (made, part) in at.call.outputs.values().zip(parts) {
@@ -270,7 +281,11 @@ impl Reader<'_> {
             ("argsort", Some(Part::Order), _) => Part::Inverse,
             ("empty_like" | "zeros_like", Some(Part::Order), _) => Part::Room,
             // The places of sorted choices are written where they come from.
-            ("__setitem__", Some(Part::Room), Some(Part::Order)) => Part::Inverse,
+            ("__setitem__", Some(Part::Room), Some(Part::Order))
+                if matches!(at.call.args.get(2), Some(Argument::Batch(_))) =>
+            {
+                Part::Inverse
+            }
             ("__floordiv__" | "floor_divide" | "div", Some(Part::Order), None) => {
                 match number(second).or_else(|| number(keyword("other"))) {
                     Some(by) if by == choice.top as f64 => Part::Tokens,
@@ -285,7 +300,14 @@ impl Reader<'_> {
                 let Some(of) = self.of_tokens(first).filter(|_| tokens) else { return Ok(None) };
                 Part::Rows(Rows { of, step: Step::Given })
             }
-            ("histc" | "bincount", Some(Part::Sorted | Part::Numbers), _) if made == [choice.experts] => Part::Counts,
+            ("bincount", Some(Part::Sorted | Part::Numbers), _) if made == [choice.experts] => Part::Counts,
+            ("histc", Some(Part::Sorted | Part::Numbers), _) if made == [choice.experts] => {
+                let limits = [at.float(2, "min", 0.0)?, at.float(3, "max", 0.0)?];
+                if limits != [0.0, (choice.experts - 1) as f64] {
+                    return Ok(None);
+                }
+                Part::Counts
+            }
             ("one_hot", Some(Part::Sorted), _) if made == [choices, choice.experts] => Part::OneHot,
             ("sum", Some(Part::OneHot), _) if made == [choice.experts] => Part::Counts,
             ("cumsum", Some(Part::Counts), _) => Part::Ends,
@@ -293,7 +315,7 @@ impl Reader<'_> {
             ("mul" | "__mul__", Some(weights @ Part::SortedWeights(_)), Some(Part::Rows(rows))) => {
                 return self.next_rows(at, function, rows, Some(weights), choice);
             }
-            ("index_add", _, _) => {
+            ("index_add", _, _) if at.float(4, "alpha", 1.0)? == 1.0 && at.size(1, "dim", None)? == 0 => {
                 let rows = operands.iter().find_map(|operand| match part(*operand) {
                     Some(Part::Rows(rows)) => Some(rows),
                     _ => None,
