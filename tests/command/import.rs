@@ -74,10 +74,10 @@ fn what_recipes_cannot_say_is_refused_with_its_place_and_no_file_is_written() {
     let recipe = folder.path().join("max_pooled.yaml");
     let refused = said(command().arg("import").arg(trace("max_pooled")).arg("--out").arg(&recipe)).expect(2);
     for part in [
-        "`adaptive_max_pool2d` is not supported",
+        "`fractional_max_pool2d` is not supported",
         "--> nets.py:12",
-        "`torch.nn.functional.adaptive_max_pool2d`",
-        "`max_pool` with the window",
+        "`torch.nn.functional.fractional_max_pool2d`",
+        "layers that draw random numbers",
     ] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }

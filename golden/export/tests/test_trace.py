@@ -352,13 +352,19 @@ class Command(unittest.TestCase):
     def test_what_cannot_be_traced_ends_with_a_reason(self):
         for network, reason in (
             ("NoSuch", "the factory fails"),
-            ("weight_normed", "its `weight` is computed from parameters"),
             ("two_images", "needs `y` too: `--input y="),
         ):
             with contextlib.redirect_stderr(io.StringIO()) as said, tempfile.TemporaryDirectory() as folder:
                 words = ["port", f"{__name__}:{network}", "--classes", "5", "--size", "8", "-o", folder]
                 self.assertEqual(run([*words, "--trace-only"]), 2)
             self.assertRegex(said.getvalue(), f"^error: .*{reason}")
+
+    def test_a_weight_that_a_hook_computes_is_traced(self):
+        with contextlib.redirect_stderr(io.StringIO()), tempfile.TemporaryDirectory() as folder:
+            words = ["port", f"{__name__}:weight_normed", "--classes", "5", "--size", "8", "-o", folder, "--trace-only"]
+            self.assertEqual(run(words), 0)
+            document = json.loads(next(Path(folder).glob("*.json")).read_text())
+        self.assertIn("_weight_norm", " ".join(functions(document["root"])))
 
     def test_a_loss_fits_what_the_network_gives_or_there_is_a_reason(self):
         def fit(shapes: dict[str, list[int]], *words: str):

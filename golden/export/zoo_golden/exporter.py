@@ -336,6 +336,14 @@ def around_nothing(module: nn.Module) -> bool:
     return bool(inside) and all(_is_empty(part) for part in inside)
 
 
+def _is_row_of_others(module: nn.Module, paths: dict[nn.Module, str]) -> bool:
+    """Whether it only calls modules that have their names elsewhere, so that it gives what the last of them gives; or computes a weight."""
+    own = paths[module]
+    if isinstance(module, nn.utils.parametrize.ParametrizationList) or ".parametrizations." in own:
+        return True
+    return type(module) is nn.Sequential and not all(paths[child].startswith(f"{own}.") for child in module if own)
+
+
 class _Weights(TorchFunctionMode):
     """Knows the weights of attentions: what softmax makes of rows of products, `[.., queries, keys]`, and dropout of that. And those of
     the experts of a token: the largest of its scores, their numbers, and what is computed of them element by element; and the rows
@@ -408,7 +416,8 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
 
         return hook
 
-    modules = ((name, module) for name, module in network.named_modules() if not _is_empty(module))
+    paths = {module: name for name, module in network.named_modules()}
+    modules = ((name, module) for name, module in network.named_modules() if not _is_empty(module) and not _is_row_of_others(module, paths))
     return [module.register_forward_hook(keep(name or "@root"), with_kwargs=True) for name, module in modules]
 
 

@@ -31,6 +31,15 @@ def build(name: str, classes: int, **arguments) -> nn.Module:
         network = getattr(import_module(package), factory)(num_classes=classes, **arguments)
     else:
         raise ValueError(f"{name!r}: use torchvision:<model>, timm:<model>, transformers:<class> or <module>:<factory>")
+    return settled(network)
+
+
+def settled(network: nn.Module) -> nn.Module:
+    """Lets a network be copied, whose hooks compute weights at each call (the older weight norm)."""
+    for module in network.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                setattr(module, name, value.detach())
     return network
 
 

@@ -133,13 +133,6 @@ def trace_network(network: nn.Module, options: argparse.Namespace, exact: Mappin
     """The trace of a network for the batch that the options describe; the network itself stays where it is. exact: values of constant buffers
     in f64."""
     starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
-    for path, module in network.named_modules():
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor) and not value.is_leaf:
-                raise TraceError(
-                    f"{path or 'the network'}: its `{name}` is computed from parameters before the network runs (weight norm, spectral norm): "
-                    "parameters of recipes are trained directly"
-                )
     without_numbers = on_meta(network)
     given = {options.classes, options.channels, options.image_size, options.tokens or 0, *dict(options.indices).values()}
     given |= {number for shape, count in dict(options.input).values() for number in (*shape, count or 0)}
@@ -190,7 +183,8 @@ def _too_large(document: dict, size: int) -> str:
 
 def on_meta(network: nn.Module) -> nn.Module:
     """A copy of a network without its numbers."""
-    return copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in (*network.parameters(), *network.buffers())})
+    computed = (value for module in network.modules() for value in vars(module).values() if isinstance(value, torch.Tensor))
+    return copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in (*network.parameters(), *network.buffers(), *computed)})
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:

@@ -162,9 +162,11 @@ pub fn same_shape(found: &[usize], truth: &[usize]) -> bool {
     shared(found) == shared(truth)
 }
 
-/// Whether the reference has samples and tokens as one axis: transformers' OPT gives dense layers `[N*T, E]`.
+/// Whether the reference has samples and tokens as one axis, as transformers' OPT gives dense layers `[N*T, E]`, or
+/// leaves out an axis of one element: a number for each sample.
 pub fn joins_rows(found: &[usize], truth: &[usize]) -> bool {
     match (found, truth) {
+        ([n, 1], [samples]) => n == samples,
         ([n, t, rest @ ..], [rows, others @ ..]) => !rest.is_empty() && n * t == *rows && rest == others,
         _ => false,
     }
@@ -249,6 +251,7 @@ mod tests {
         );
         assert_eq!(repeats(&[3], &[2, 3]), None);
         assert!(joins_rows(&[2, 3, 4], &[6, 4]));
+        assert!(joins_rows(&[6, 1], &[6]) && !joins_rows(&[3, 2], &[6]));
         assert!(!joins_rows(&[2, 3, 4], &[2, 12]) && !joins_rows(&[2, 3], &[6]) && !joins_rows(&[2, 3, 4], &[5, 4]));
     }
 

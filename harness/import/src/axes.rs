@@ -17,7 +17,16 @@ impl Reader<'_> {
             self.is(made.value, grouped);
             return Ok(());
         }
-        if let (Some(Computed::Row(_)), Some(Argument::Value(value))) = (self.computed(at.input()), at.input()) {
+        if let Some(Argument::Value(value)) = at.input()
+            && self.computed(at.input()).is_some_and(|computed| match computed {
+                Computed::Row(_) => true,
+                Computed::OfLengthOne(..) => {
+                    let from = self.made(*value).map_or(&[][..], |from| &from.shape);
+                    computed.viewed(from, made, &views).is_none()
+                }
+                _ => false,
+            })
+        {
             self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
         }
         let seen = match at.input() {

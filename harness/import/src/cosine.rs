@@ -3,6 +3,7 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::LogitScale;
+use zoo_recipe::layers::WeightNorm;
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -65,6 +66,8 @@ pub(crate) enum Computed {
         /// Whether its two last axes are exchanged.
         columns: bool,
     },
+    /// The weight of a module, a direction times a length.
+    Normed(String, WeightNorm),
 }
 
 impl Computed {
@@ -92,6 +95,7 @@ impl Computed {
             Self::Bounded(..)
             | Self::Factor(..)
             | Self::Bias(..)
+            | Self::Normed(..)
             | Self::Row(_)
             | Self::Shifted(..)
             | Self::Columns(_)
@@ -119,6 +123,10 @@ impl Computed {
             Self::Shifted(name, _) => {
                 (format!("it adds a number to the parameter `{name}`"), "`rms_norm` has an `offset` of its scale")
             }
+            Self::Normed(owner, _) => (
+                format!("it uses the weight of `{owner}`, a direction times a length"),
+                "`conv`, `conv1d` and `linear` have `weight_norm`",
+            ),
             Self::Grouped { .. } => ("it repeats heads of keys or values".to_owned(), REPEATED),
             Self::Offsets(_) => (
                 "it computes with constants and parameters alone".to_owned(),
@@ -168,9 +176,27 @@ impl Reader<'_> {
         at.only("p", norm, 2.0)?;
         at.only("eps", least, 1e-12)?;
         match axis {
-            Some(axis) if axis + 1 == rank => self.is_computed(at, Computed::OfLengthOne(base, views, axis)),
-            _ => Err(at.refuse("it divides by lengths along another axis than the last", LENGTHS)),
+            Some(axis) if axis > 0 => self.is_computed(at, Computed::OfLengthOne(base, views, axis)),
+            _ => Err(at.refuse("it divides by lengths along the axis of samples", LENGTHS)),
         }
+    }
+
+    /// The tensor that rows of length one are, where they are no queries or keys.
+    pub(crate) fn rows_of_length_one(
+        &mut self,
+        (base, views, axis): (Tensor, &[View], usize),
+        units: &mut Vec<Unit>,
+        (module, at, operator): (&str, &str, &str),
+    ) -> Result<(Tensor, Vec<View>), Refusal> {
+        let rank = crate::view::shape(self.shape_of(base), views).len();
+        let mut order: Vec<usize> = (0..rank).collect();
+        order.swap(axis, rank - 1);
+        let swapped = View::Permute(order);
+        let moved = self.new_value(Seen::Of(base, [views, std::slice::from_ref(&swapped)].concat()));
+        let x = self.tensor(moved, module, at, operator, units)?;
+        let shape = self.shape_of(x).to_vec();
+        let what = What::Layer(Word::formula("x / max(sqrt(row_sum(x^2)), 1e-12)".to_owned()));
+        Ok((self.push(units, what, vec![x], shape, at), vec![swapped]))
     }
 
     /// The bound of a parameter.

@@ -20,6 +20,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["addmm"], |network, at| network.addmm(at)),
     (&["addcmul"], |network, at| network.affine(at)),
     (&["conv1d"], |network, at| network.conv1d(at)),
+    (&["_weight_norm"], |network, at| network.weight_norm(at)),
     (&["prelu"], |network, at| network.prelu(at)),
     (&["embedding"], |network, at| network.embedding(at)),
     (&["batch_norm"], |network, at| network.batch_norm(at)),
@@ -152,6 +153,7 @@ pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` 
 
 const RECURRENT: &str = "recipes have no recurrent layers; attention and `conv1d` work on sequences";
 const RANDOM: &str = "`dropout` and `drop_path` are the only layers that draw random numbers";
+const WEIGHTS: &str = "parameters are trained directly; `weight_norm` is the only weight that is computed";
 const CHANNELS: &str = "`dropout` drops single numbers, and `drop_path` whole samples";
 pub(crate) const CHOICE: &str =
     "numbers are compared in formulas alone: `map: \"select(x > 0, x, 0)\"`, written by hand";
@@ -174,6 +176,8 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("randperm", RANDOM),
     ("bernoulli", RANDOM),
     ("multinomial", RANDOM),
+    ("fractional_max_pool2d", RANDOM),
+    ("mv", WEIGHTS),
     ("uniform", RANDOM),
     ("normal", RANDOM),
     ("dropout1d", CHANNELS),

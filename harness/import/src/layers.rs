@@ -2,11 +2,13 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
+use zoo_recipe::layers::WeightNorm;
 use zoo_recipe::schema::{BnInit, Count, Padding, Pair, Size, WeightInit};
 
 use crate::Refusal;
 use crate::arguments::{At, NAMED, wrapped};
 use crate::constant::Constant;
+use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
 use crate::rows::normalised;
@@ -20,7 +22,7 @@ impl Reader<'_> {
         if let Some(weight) = at.argument(1, &["weight"]).and_then(|weight| self.trace.constant(weight)) {
             return self.blur_pool(at, x, weight);
         }
-        let (name, shape) = self.weight(at, 1)?;
+        let (name, shape, weight_norm) = self.weight_or_normed(at, 1)?;
         let [out, _, kh, kw] = shape[..] else { return Err(at.unknown_form("weight")) };
         let bias = self.bias(at, 2, &name)?;
         let (stride, dilation) = (at.pair(3, "stride", Some([1, 1]))?, at.pair(5, "dilation", Some([1, 1]))?);
@@ -35,8 +37,20 @@ impl Reader<'_> {
         let groups = at.size(6, "groups", Some(1))?;
         let (kernel, stride, dilation) = (Pair([kh, kw]), Pair(stride), Pair(dilation));
         let (out, groups, init) = (Size(out), Size(groups), WeightInit::default());
-        let layer =
-            zoo::Conv { out, kernel, stride, pad, dilation, groups, bias, standardised: None, gain: None, init };
+        let (standardised, gain) = (None, None);
+        let layer = zoo::Conv {
+            out,
+            kernel,
+            stride,
+            pad,
+            dilation,
+            groups,
+            bias,
+            standardised,
+            gain,
+            weight_norm,
+            init,
+        };
         self.layer(at, Layer::Conv(layer), x, Some(name))
     }
 
@@ -68,7 +82,7 @@ impl Reader<'_> {
     /// A convolution of `[n, c, length]`.
     pub(crate) fn conv1d(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.first(at)?;
-        let (name, shape) = self.weight(at, 1)?;
+        let (name, shape, weight_norm) = self.weight_or_normed(at, 1)?;
         let ([out, _, kernel], [_, _, _]) = (&shape[..], self.shape_of(x)) else {
             return Err(at.unknown_form("weight"));
         };
@@ -79,7 +93,7 @@ impl Reader<'_> {
         let (stride, pad, dilation) = (Size(stride), Count(pad), Size(dilation));
         let groups = Size(at.size(6, "groups", Some(1))?);
         let (out, kernel, init) = (Size(*out), Size(*kernel), WeightInit::default());
-        let layer = zoo::Conv1d { out, kernel, stride, pad, dilation, groups, bias, init };
+        let layer = zoo::Conv1d { out, kernel, stride, pad, dilation, groups, bias, weight_norm, init };
         self.layer(at, Layer::Conv1d(layer), x, Some(name))
     }
 
@@ -135,7 +149,7 @@ impl Reader<'_> {
 
     pub(crate) fn linear(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
-        let (name, shape) = self.weight(at, 1)?;
+        let (name, shape, weight_norm) = self.weight_or_normed(at, 1)?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
         let (x, views) = self.rows(at, input, Some(out))?;
         let shape = self.widened(x, out);
@@ -148,7 +162,7 @@ impl Reader<'_> {
             None => (self.bias(at, 2, &name)?, Vec::new()),
         };
         let (init, functional) = (WeightInit::default(), name != at.module);
-        let layer = zoo::Linear { out: Size(out), bias, bias_of, transposed: false, functional, init };
+        let layer = zoo::Linear { out: Size(out), bias, bias_of, transposed: false, functional, weight_norm, init };
         self.gives_viewed(at, What::Layer(Word::of(&Layer::Linear(layer))), vec![x], Some(name), shape, views)
     }
 
@@ -172,8 +186,15 @@ impl Reader<'_> {
         }
         let shape = self.widened(x, out);
         let init = WeightInit::default();
-        let layer =
-            zoo::Linear { out: Size(out), bias: true, bias_of: Vec::new(), transposed: true, functional: false, init };
+        let layer = zoo::Linear {
+            out: Size(out),
+            bias: true,
+            bias_of: Vec::new(),
+            transposed: true,
+            functional: false,
+            weight_norm: None,
+            init,
+        };
         let what = What::Layer(Word::of(&Layer::Linear(layer)));
         self.gives_viewed(at, what, vec![x], Some(name), shape, views)
     }
@@ -211,15 +232,21 @@ impl Reader<'_> {
             self.is(made.value, Seen::Picked(Picked { table, rows, views: Vec::new(), shape }));
             return Ok(());
         }
-        let x = self.operand(at, input)?;
         self.tables.insert(name.clone());
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
         // The same tensor is the weight of this module too.
         let own = self.trace.parameters.get(&format!("{}.weight", at.module));
         let is_shared = own.is_some_and(|own| own.same_as.as_ref() == Some(&format!("{name}.weight")));
         let (name, table) = if is_shared { (at.module.to_owned(), Some(name)) } else { (name, None) };
-        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), table, padding, init };
-        self.layer(at, Layer::Embedding(layer), x, Some(name))
+        let layer = Layer::Embedding(zoo::Embedding { rows: Size(rows), size: Size(size), table, padding, init });
+        if let Some([n]) = input.and_then(|input| self.shape(input.value()?)).as_deref() {
+            // One index for each sample.
+            let x = self.operand_viewed(at, input, &[View::Reshape(vec![*n, 1])])?;
+            let (what, views) = (What::Layer(Word::of(&layer)), vec![View::Reshape(vec![*n, size])]);
+            return self.gives_viewed(at, what, vec![x], Some(name), vec![*n, 1, size], views);
+        }
+        let x = self.operand(at, input)?;
+        self.layer(at, layer, x, Some(name))
     }
 
     /// A learned slope of negative numbers, for each channel or one for all.
@@ -360,6 +387,43 @@ impl Reader<'_> {
         self.parameter(at, argument, "weight")
     }
 
+    /// As [`Self::weight`], for a weight that may be a direction times a length.
+    fn weight_or_normed(
+        &self,
+        at: &mut At<'_>,
+        place: usize,
+    ) -> Result<(String, Vec<usize>, Option<WeightNorm>), Refusal> {
+        let argument = at.argument(place, &["weight"]);
+        if let Some(Computed::Normed(owner, norm)) = self.computed(argument) {
+            let [_, directions] = norm.names();
+            let shape = self.trace.shape(&format!("{owner}.{directions}")).to_vec();
+            return Ok((owner.clone(), shape, Some(*norm)));
+        }
+        self.weight(at, place).map(|(name, shape)| (name, shape, None))
+    }
+
+    /// Directions, divided by their lengths, times others.
+    pub(crate) fn weight_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (directions, lengths) = (at.input(), at.argument(1, &["g"]));
+        let axis = at.argument(2, &["dim"]).and_then(Argument::int);
+        let found = [WeightNorm::Parametrized, WeightNorm::Hooked].into_iter().find_map(|norm| {
+            let [of_lengths, of_directions] = norm.names();
+            let owner = |argument: Option<&Argument>, leaf: &str| match argument {
+                Some(Argument::Parameter(name)) => Some(name.strip_suffix(leaf)?.strip_suffix('.')?.to_owned()),
+                _ => None,
+            };
+            let own = owner(lengths, of_lengths)?;
+            (owner(directions, of_directions).as_ref() == Some(&own)).then_some((own, norm))
+        });
+        match (found, axis) {
+            (Some((owner, norm)), Some(0)) => self.is_computed(at, Computed::Normed(owner, norm)),
+            _ => Err(at.refuse(
+                "it divides a weight by lengths along another axis than the first",
+                "`weight_norm` has a length for each output",
+            )),
+        }
+    }
+
     /// The module with a parameter, and the shape of the parameter.
     pub(crate) fn parameter(
         &self,
@@ -378,7 +442,7 @@ impl Reader<'_> {
             None => Err(at.refuse(format!("it has no {leaf}"), "the layer has one")),
             Some(_) => Err(at.refuse(
                 format!("its {leaf} is computed"),
-                "parameters are trained directly: weight standardisation and weight norm are not supported",
+                "parameters are trained directly: weight standardisation is not supported",
             )),
         }
     }

@@ -153,6 +153,7 @@ impl Reader<'_> {
                         returns.push((key.clone(), normed));
                         continue;
                     }
+                    let value = if path.is_empty() { self.with_axis(value) } else { value };
                     let given = match self.joined_rows(value, path, at, &mut body)? {
                         Some(tensor) => tensor,
                         None => self.tensor(value, path, at, "return", &mut body)?,
@@ -193,6 +194,21 @@ impl Reader<'_> {
     fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
         let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
         if EMPTY.contains(&class) && call.body.is_empty() {
+            return Ok(());
+        }
+        if class == ROW
+            && call
+                .body
+                .iter()
+                .any(|inner| matches!(inner, Call::Module(inner) if !is_inside(&inner.module, &call.module)))
+        {
+            // A row of modules that have their names elsewhere: what it gives is what the last of them gives.
+            for inner in &call.body {
+                match inner {
+                    Call::Module(inner) => self.module(outer, inner, units)?,
+                    Call::Function(inner) => self.function(&mut At::new(outer, inner, units))?,
+                }
+            }
             return Ok(());
         }
         if !is_inside(&call.module, outer) {
@@ -255,6 +271,18 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// A number for each sample as a row of one, as which a recipe has what its network gives.
+    fn with_axis(&mut self, value: usize) -> usize {
+        let n = self.trace.batch;
+        match self.seen(value).cloned() {
+            Some(Seen::Of(base, views)) if self.shape(value).as_deref() == Some(&[n]) && !views.is_empty() => {
+                let views = [&views[..], &[View::Reshape(vec![n, 1])]].concat();
+                self.new_value(Seen::Of(base, views))
+            }
+            _ => value,
+        }
+    }
+
     /// Whether these views only make one axis of samples and tokens.
     fn is_joined(&self, tensor: Tensor, views: &[View]) -> bool {
         match (views, self.shape_of(tensor)) {
@@ -295,7 +323,8 @@ fn sketch(module: &Module) -> String {
 }
 
 /// Modules that return their argument, and whose outputs are not in goldens.
-const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];
+const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", ROW];
+const ROW: &str = "torch.nn.modules.container.Sequential";
 
 /// Whether a layer of a recipe can represent a module.
 fn can_be_named(what: &What) -> bool {

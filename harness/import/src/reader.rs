@@ -170,7 +170,7 @@ impl Reader<'_> {
                 | Computed::Matrices(_) => self.made(value).map(|made| made.shape.clone()),
                 Computed::Turned(turned) => Some(turned.shape.clone()),
                 Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
-                Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) => None,
+                Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) | Computed::Normed(..) => None,
                 Computed::Shifted(name, _) => Some(self.trace.shape(name).to_vec()),
                 Computed::Columns(turned) => Some(View::Permute(vec![0, 1, 3, 2]).shape(&turned.shape)),
                 Computed::Grouped { of, group, columns } => {
@@ -266,6 +266,12 @@ impl Reader<'_> {
                 if let Computed::Row(row) = &**computed {
                     let row = row.clone();
                     let (base, views) = self.row_as_tensor(&row, units, at);
+                    self.seen.insert(value, Seen::Of(base, views));
+                    return self.tensor(value, module, at, operator, units);
+                }
+                if let Computed::OfLengthOne(base, views, axis) = &**computed {
+                    let (base, views, axis) = (*base, views.clone(), *axis);
+                    let (base, views) = self.rows_of_length_one((base, &views, axis), units, (module, at, operator))?;
                     self.seen.insert(value, Seen::Of(base, views));
                     return self.tensor(value, module, at, operator, units);
                 }

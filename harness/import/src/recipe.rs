@@ -79,10 +79,13 @@ fn printable(text: &str) -> String {
 fn inputs(trace: &Trace) -> String {
     let one = |(name, made): (&String, &crate::trace::Made)| {
         let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
-        match made.is_real() {
-            true => format!("{}: [{}]", scalar(name), extents.join(", ")),
-            false => format!("{}: {{indices: [{}]}}", scalar(name), extents.join(", ")),
-        }
+        let extents = format!("[{}]", extents.join(", "));
+        let shape = match (made.is_real(), made.shape.len()) {
+            (true, 4) => extents,
+            (true, _) => format!("{{numbers: {extents}}}"),
+            (false, _) => format!("{{indices: {extents}}}"),
+        };
+        format!("{}: {shape}", scalar(name))
     };
     let inputs: Vec<String> = trace.inputs.iter().map(one).collect();
     format!("  inputs: {{{}}}\n  classes: {}\n", inputs.join(", "), trace.classes)

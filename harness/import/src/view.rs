@@ -85,6 +85,14 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 found.pop();
                 view.clone()
             }
+            // An index that stays an axis of one element.
+            (Some(View::Select(axis, index)), View::Reshape(to))
+                if *to == View::Slice(*axis, *index, 1).shape(&shape(from, &found[..found.len() - 1])) =>
+            {
+                let slice = View::Slice(*axis, *index, 1);
+                found.pop();
+                slice
+            }
             (Some(View::Permute(first)), View::Permute(second)) => {
                 let joined = second.iter().filter_map(|axis| first.get(*axis).copied()).collect();
                 found.pop();
@@ -254,6 +262,14 @@ mod tests {
         let views = [View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, 1)];
         assert_eq!(simplified(&[5, 7, 3, 2, 4], &views), [View::Select(2, 1), View::Permute(vec![0, 2, 1, 3])]);
         assert_eq!(shape(&[5, 7, 3, 2, 4], &views), shape(&[5, 7, 3, 2, 4], &simplified(&[5, 7, 3, 2, 4], &views)));
+    }
+
+    #[test]
+    fn an_index_that_stays_an_axis_is_a_slice() {
+        let views = [View::Select(1, 3), View::Reshape(vec![5, 1, 9])];
+        assert_eq!(simplified(&[5, 7, 9], &views), [View::Slice(1, 3, 1)]);
+        let other = [View::Select(1, 3), View::Reshape(vec![5, 9, 1])];
+        assert_eq!(simplified(&[5, 7, 9], &other), other);
     }
 
     fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {

@@ -10,6 +10,7 @@ mod body;
 pub(crate) mod resolve;
 mod rotary;
 mod schema;
+mod weight_norm;
 mod window;
 
 mod adaptive_avg_pool;
@@ -101,6 +102,7 @@ pub use gelu::Approximation;
 pub use rotary::{Llama3Scaling, Pairs, Rotary, RotaryScaling};
 pub(crate) use schema::{schema_of, shapes_of};
 pub use upsample::UpsampleMode;
+pub use weight_norm::WeightNorm;
 pub use zoo_settings::PadMode;
 
 use schemars::JsonSchema;

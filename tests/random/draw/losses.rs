@@ -89,7 +89,12 @@ fn single(d: &mut Drawing<'_>, x: &[usize]) -> Ending {
             layers.push(linear(d));
         }
     }
-    loss.insert("softmax_cross_entropy".to_owned(), json!(cross_entropy(d, rows > 0)));
+    if rows < 2 && d.tape.rarely(5) {
+        layers.push(json!({ "map": "log_softmax(x)" }));
+        loss.insert("nll".to_owned(), json!({}));
+    } else {
+        loss.insert("softmax_cross_entropy".to_owned(), json!(cross_entropy(d, rows > 0)));
+    }
     if rows == 2 && d.tape.flag() {
         let mut set = settings([("name", json!("overlap"))]);
         if d.tape.flag() {
@@ -139,7 +144,7 @@ fn formula(d: &mut Drawing<'_>, output: &str, labelled: bool) -> Value {
 type Head = fn(&mut Heads<'_, '_>);
 
 /// Terms over named outputs.
-const HEADS: [Head; 12] = [
+const HEADS: [Head; 14] = [
     further_entropy,
     written,
     dice,
@@ -152,6 +157,8 @@ const HEADS: [Head; 12] = [
     weighted_l1,
     mask_soft_margin,
     main_entropy,
+    of_numbers,
+    triplet,
 ];
 
 /// Heads over one trunk.
@@ -298,6 +305,39 @@ fn written(h: &mut Heads<'_, '_>) {
     let term = term.to_string().replace("wanted", &h.input());
     let term = serde_json::from_str(&term).unwrap_or_default();
     insert(&mut h.loss, "formulas", &format!("of_{output}"), term);
+}
+
+/// Numbers that are compared with others.
+fn of_numbers(h: &mut Heads<'_, '_>) {
+    let tag = h.d.tape.of(&["mse", "mae", "bce"]);
+    if h.has(tag) {
+        return written(h);
+    }
+    h.rows(5);
+    let mut given = vec![];
+    if tag == "bce" && h.d.tape.flag() {
+        h.layers.push(json!("sigmoid"));
+        given.push(("of", json!("probabilities")));
+    }
+    let [output, target] = [h.output(), h.input()];
+    let mut set = h.term(tag, [("prediction", json!(output)), ("target", json!(target))]);
+    set.extend(given.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    h.loss.insert(tag.to_owned(), json!(set));
+}
+
+fn triplet(h: &mut Heads<'_, '_>) {
+    if h.has("triplet") {
+        return written(h);
+    }
+    let outputs = ["anchor", "positive", "negative"].map(|role| {
+        h.row(4);
+        (role, json!(h.output()))
+    });
+    let mut set = h.term("triplet", outputs);
+    if h.d.tape.flag() {
+        set.insert("margin".to_owned(), json!(h.d.tape.number(0.0, 2.0)));
+    }
+    h.loss.insert("triplet".to_owned(), json!(set));
 }
 
 /// A map of probabilities, and names of inputs.

@@ -21,9 +21,9 @@ def type_conversion(d: Draw, x: Value) -> str:
     return d.pick("form", [f"{x.name}.half().float()", f"{x.name}.to(torch.bfloat16).to(torch.float32)"])
 
 
-@word(3, refused="adaptive_max_pool2d")
-def adaptive_max_pool(d: Draw, x: Value) -> str:
-    return f"F.adaptive_max_pool2d({x.name}, 1)"
+@word(*ANY, refused="sort")
+def sorted_rows(d: Draw, x: Value) -> str:
+    return f"torch.sort({x.name})[0]"
 
 
 @word(3, refused="padding_mode|circular|pad")

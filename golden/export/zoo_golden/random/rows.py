@@ -156,3 +156,78 @@ def prepend(d: Draw, x: Value) -> str:
             f"torch.cat((self.{name}.expand({x.name}.size(0), 1, {x.shape[-1]}), {x.name}), dim=1)",
         ],
     )
+
+
+@word(*ANY, weight=0.4)
+def called_twice(d: Draw, x: Value) -> str:
+    width = x.shape[-1]
+    d.need(width <= 64)
+    d.tag("linear", "linear.out", "again")
+    made = d.module(f"nn.Linear({width}, {width})")
+    return f"{made}(torch.tanh({made}({x.name})))"
+
+
+@word(*ANY, weight=0.3)
+def weight_norm(d: Draw, x: Value) -> str:
+    width, out = x.shape[-1], d.pick("out", WIDTHS)
+    d.need(width <= 600)
+    d.tag("linear", "linear.out", "linear.weight_norm")
+    function = d.pick("kind", ["nn.utils.parametrizations.weight_norm", "nn.utils.weight_norm"])
+    return f"{d.module(f'{function}(nn.Linear({width}, {out}))')}({x.name})"
+
+
+@word(2, weight=0.3)
+def weight_norm_of_signals(d: Draw, x: Value) -> str:
+    channels, length = x.shape
+    d.need(length > 2)
+    d.tag("conv1d", "conv1d.out", "conv1d.kernel", "conv1d.weight_norm")
+    return f"{d.module(f'nn.utils.parametrizations.weight_norm(nn.Conv1d({channels}, {d.pick('out', [4, 6])}, 3))')}({x.name})"
+
+
+@word(1, 2, weight=0.5)
+def batch_norm_of_rows(d: Draw, x: Value) -> str:
+    d.tag("bn")
+    return f"{d.module(f'nn.BatchNorm1d({x.shape[0]})')}({x.name})"
+
+
+@word(2, weight=0.5)
+def pool_of_signals(d: Draw, x: Value) -> str:
+    kernel, stride = d.pick("kernel", [2, 3]), d.pick("stride", [1, 2])
+    d.need(x.shape[1] >= kernel)
+    kind = d.pick("kind", ["max", "avg"])
+    d.tag(f"{kind}_pool", f"{kind}_pool.kernel", *([f"{kind}_pool.stride"] if stride != kernel else []))
+    return f"F.{kind}_pool1d({x.name}, {kernel}, {stride})"
+
+
+@word(*ANY, weight=0.4)
+def prelu(d: Draw, x: Value) -> str:
+    shared, start = d.pick("shared", [False, True]), d.usually("start", 0.25, [0.1])
+    d.tag("prelu", *(["prelu.shared"] if shared and x.shape[0] != 1 else []), *(["prelu.start"] if start != 0.25 else []))
+    return f"{d.module(f'nn.PReLU({1 if shared else x.shape[0]}, init={start})')}({x.name})"
+
+
+@word(*ANY, weight=0.4)
+def largest(d: Draw, x: Value) -> str:
+    d.need(x.rank > 1)
+    axis = d.between("axis", 1, x.rank)
+    d.tag("max_pool", "max_pool.kernel")
+    return f"{x.name}.max({axis}, keepdim=True)[0]"
+
+
+@word(*ANY, weight=0.3)
+def gated_halves(d: Draw, x: Value) -> str:
+    d.need(x.shape[0] % 2 == 0)
+    d.tag("slice", "sigmoid")
+    return f"F.glu({x.name}, dim=1)"
+
+
+@word(*ANY, weight=0.3)
+def log_softmax(d: Draw, x: Value) -> str:
+    d.tag("map")
+    return f"F.log_softmax({x.name}, dim={d.pick('axis', [1, -1])})"
+
+
+@word(*ANY, weight=0.2)
+def cut_off(d: Draw, x: Value) -> str:
+    d.tag("map")
+    return f"{x.name} * torch.sigmoid({x.name}.detach())"

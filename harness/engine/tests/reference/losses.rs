@@ -118,6 +118,43 @@ fn smooth_l1_by_hand() {
     }
 }
 
+#[test]
+fn means_over_all_elements_by_hand() {
+    let (x, target) = (noise(24, 7), noise(24, 8));
+    let p: Vec<f64> = x.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
+    let entropy = |p: f64, t: f64| -t * p.ln() - (1.0 - t) * (1.0 - p).ln();
+    type Of<'o> = &'o dyn Fn(f64, f64) -> f64;
+    let cases: [(&str, &[f64], Of<'_>); 4] = [
+        ("mse: {prediction: all}", &x, &|x, t| (x - t).powi(2)),
+        ("mae: {prediction: all, target: wanted}", &x, &|x, t| (x - t).abs()),
+        ("bce: {prediction: all}", &x, &|x, t| entropy(1.0 / (1.0 + (-x).exp()), t)),
+        ("bce: {prediction: all, of: probabilities}", &p, &entropy),
+    ];
+    for (loss, given, of) in cases {
+        let by_hand = given.iter().zip(&target).map(|(x, t)| of(*x, *t)).sum::<f64>() / 24.0;
+        assert_close(&[anchors(&format!("{{{loss}}}"), given, &ANCHORS, &target)], &[by_hand], 1e-13, loss);
+    }
+}
+
+#[test]
+fn the_logarithm_of_the_true_class_is_the_formula() {
+    let formula = "{formulas: {nll: {formula: \"-row_sum(select(row_index == label, logits, 0))\"}}}";
+    for (dtype, kernels, tolerance) in [(DType::F64, Kernels::Reference, 1e-15), (DType::F32, FAST, 1e-6)] {
+        let (term, weights) = step("{nll: {}}", dtype, kernels);
+        let (written, others) = step(formula, dtype, kernels);
+        assert_close(&[term], &[written], tolerance, "loss");
+        assert_close(&weights, &others, tolerance, "weights");
+    }
+}
+
+/// max(0, margin + |a - p| - |a - n|), in which the anchor is also what is like it.
+#[test]
+fn triplets_by_hand() {
+    let x = noise(24, 7);
+    let loss = "{triplet: {anchor: all, positive: all, negative: all, margin: 0.25}}";
+    assert_close(&[anchors(loss, &x, &ANCHORS, &[])], &[0.25], 1e-13, "triplet");
+}
+
 /// Boxes that overlap, that are apart, of which one is inside the other, and that are the same.
 #[test]
 fn giou_by_hand() {

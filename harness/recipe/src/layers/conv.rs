@@ -4,6 +4,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 
 use super::layer_norm::normalised;
 use super::resolve::Place;
+use super::weight_norm::{WeightNorm, weight};
 use super::window::{self, one};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
@@ -35,6 +36,8 @@ zoo_settings::settings! {
         /// With `standardised`, filters are multiplied by this number and a parameter `gain`, `[out, 1, 1, 1]` (arXiv
         /// 2101.08692).
         pub gain?: f64,
+        /// Whether the weight is a direction times a length, and where these have their names from.
+        pub weight_norm?: WeightNorm,
         /// Initialisation of the parameters.
         #[serde(skip_serializing_if = "WeightInit::is_empty")]
         pub init: WeightInit = WeightInit::default(),
@@ -96,7 +99,7 @@ impl Word for Conv {
         let Pair([kh, kw]) = self.kernel;
         let window = ops::Window { dilation: self.dilation.0, ..window::window(self.kernel, self.stride, self.pad) };
         let shape = [self.out.0, channels / self.groups.0.max(1), kh, kw];
-        let weight = at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?;
+        let weight = weight(self.weight_norm, at, &shape, &self.init.weight())?;
         let mut operands = vec![x, self.filters(at, weight)?];
         if self.bias {
             operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?);
@@ -130,7 +133,8 @@ impl Word for Conv {
         }
         let out = at.size("out", self.out.0);
         at.gives(out);
-        at.module_on(x, Code::call(class, arguments))
+        let conv = Code::call(class, arguments);
+        at.module_on(x, self.weight_norm.map_or(conv.clone(), |norm| norm.around(conv)))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -3,6 +3,7 @@
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::resolve::Place;
+use super::weight_norm::{WeightNorm, weight};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
@@ -26,6 +27,8 @@ zoo_settings::settings! {
         pub groups: Size = Size(1),
         /// Whether a bias is added.
         pub bias: bool = true,
+        /// Whether the weight is a direction times a length, and where these have their names from.
+        pub weight_norm?: WeightNorm,
         /// Initialisation of the parameters.
         #[serde(skip_serializing_if = "WeightInit::is_empty")]
         pub init: WeightInit = WeightInit::default(),
@@ -46,8 +49,7 @@ impl Word for Conv1d {
             return Err(at.refuse(format!("it reads [C, L], not {} axes", at.shape(x).len().saturating_sub(1))));
         };
         let own = channels / self.groups.0;
-        let weight =
-            at.parameter("weight", VariableRole::Weight, &[self.out.0, own, self.kernel.0], &self.init.weight())?;
+        let weight = weight(self.weight_norm, at, &[self.out.0, own, self.kernel.0], &self.init.weight())?;
         let bias = match self.bias {
             true => Some(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?),
             false => None,
@@ -85,7 +87,8 @@ impl Word for Conv1d {
             arguments.push(Code::text("bias=False"));
         }
         at.gives(out);
-        at.module(Code::call("nn.Conv1d", arguments))
+        let conv = Code::call("nn.Conv1d", arguments);
+        at.module(self.weight_norm.map_or(conv.clone(), |norm| norm.around(conv)))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -5,6 +5,7 @@ use zoo_graph::init::{FanMode, Kaiming, UniformInit};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::resolve::Place;
+use super::weight_norm::{WeightNorm, weight};
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
@@ -29,6 +30,8 @@ zoo_settings::settings! {
         /// torchvision's Swin does: a golden then has no output of this module.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub functional: bool = false,
+        /// Whether the weight is a direction times a length, and where these have their names from.
+        pub weight_norm?: WeightNorm,
         /// Initialisation of the parameters.
         #[serde(skip_serializing_if = "WeightInit::is_empty")]
         pub init: WeightInit = WeightInit::default(),
@@ -70,6 +73,10 @@ impl Word for Linear {
             at.error("bias_of", message);
             return None;
         }
+        if self.transposed && self.weight_norm.is_some() {
+            at.error("weight_norm", "lengths are those of the rows of `[out, in]`, but the weight is transposed");
+            return None;
+        }
         Some(())
     }
 
@@ -84,7 +91,7 @@ impl Word for Linear {
                 ([inputs, self.out.0], [self.init.weight(), self.init.bias()].map(|init| of_transposed(init, inputs)))
             }
         };
-        let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &init[0])?];
+        let mut operands = vec![x, weight(self.weight_norm, at, &shape, &init[0])?];
         if self.bias {
             let bias = at.parameter("bias", VariableRole::Bias, &[self.out.0], &init[1])?;
             operands.push(if self.bias_of.iter().all(|part| *part) { bias } else { self.partly(at, bias)? });
@@ -104,10 +111,10 @@ impl Word for Linear {
         }
         let linear = Code::call(if self.transposed { "TransposedLinear" } else { "nn.Linear" }, arguments);
         if self.bias_of.iter().all(|part| *part) {
-            return at.module(linear);
+            return at.module(self.weight_norm.map_or(linear.clone(), |norm| norm.around(linear)));
         }
-        if self.transposed {
-            return Err(at.refuse("a transposed weight with a bias of some parts has no form in PyTorch yet"));
+        if self.transposed || self.weight_norm.is_some() {
+            return Err(at.refuse("a transposed or normed weight with a bias of some parts has no form in PyTorch yet"));
         }
         at.helper(PARTLY);
         let child = at.registered(linear)?;
