@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 use zoo_graph::Graph;
 use zoo_recipe::{BuildOptions, Loaded, Recipe};
-use zoo_train::weights::{Fit, Naming, Weights};
+use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 use zoo_train::{HOST, Launch, RunFolder, TrainError};
 
 /// Which weights, and the network that they are for.
@@ -197,8 +197,18 @@ pub fn state_file(path: &str) -> Result<PathBuf, String> {
     // Special files, such as /dev/null, can have any name.
     let is_special = path.metadata().is_ok_and(|there| !there.is_file());
     match extension {
-        Some("safetensors" | "pth" | "pt") => Ok(path),
+        Some("safetensors" | "pth" | "pt" | "ckpt") => Ok(path),
         _ if is_special => Ok(path),
-        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
+        _ => Err("the name must end in .safetensors, .pth, .pt or .ckpt, which decides the format".to_owned()),
+    }
+}
+
+/// The weights for a file of this name: MindSpore has names of its own, PyTorch a counter for each normalisation.
+pub fn state_for(path: &Path, weights: &Weights, graph: &Graph, steps: Option<u64>) -> Result<StateDict, TrainError> {
+    let state = StateDict::new(weights);
+    match (path.extension().is_some_and(|extension| extension == "ckpt"), steps) {
+        (true, _) => Ok(state.with_names_of_mindspore(graph)),
+        (false, Some(steps)) => Ok(state.with_counters(graph, steps)?),
+        (false, None) => Ok(state),
     }
 }

@@ -6,12 +6,12 @@ use crate::options::RecipeArgs;
 use crate::output;
 use crate::output::expect_apart;
 use crate::table::{Cell, Table};
-use crate::trained::{network, state_file};
+use crate::trained::{network, state_file, state_for};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use zoo_train::weights::{Fit, Naming, StateDict, Weights};
+use zoo_train::weights::{Fit, Naming, Weights};
 
 /// Check whether a state_dict fits the network of a recipe, and convert it.
 ///
@@ -36,7 +36,7 @@ pub struct Args {
     /// Weights: .pth, .pt, .bin, .safetensors, .ckpt of MindSpore, an index of shards or its folder, or a run folder
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write the weights under the names of the network: .safetensors, or .pth or .pt for PyTorch
+    /// Write the weights under the names of the network: .safetensors, .pth or .pt for PyTorch, or .ckpt for MindSpore
     #[arg(short, long, value_name = "FILE", value_parser = state_file)]
     out: Option<PathBuf>,
     /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(path) = out {
         expect_apart([weights.file.as_path(), path])?;
         output::expect_folder(path)?;
-        StateDict::new(&weights).save(path)?;
+        state_for(path, &weights, &graph, None)?.save(path)?;
     }
     let report = Report { recipe: &recipe.name, fit, fits, out };
     context.show(&report, |out| print(&report, out))?;

@@ -7,13 +7,15 @@ use zoo_recipe::schema;
 /// Modules that only wrap another one: of data parallelism, `torch.compile`, FSDP and activation checkpoints.
 const WRAPPERS: [&str; 4] = ["module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
 /// Last parts of names, and what PyTorch calls them: those of MindSpore, and of models that came from TensorFlow.
-const DIALECT: [(&str, &str); 5] = [
+pub(super) const DIALECT: [(&str, &str); 5] = [
     ("gamma", "weight"),
     ("beta", "bias"),
     ("moving_mean", "running_mean"),
     ("moving_variance", "running_var"),
-    ("embedding_table", "weight"),
+    (TABLE, "weight"),
 ];
+/// MindSpore's name of the table of an embedding.
+pub(super) const TABLE: &str = "embedding_table";
 
 /// Maps names of the file to names of the network: `strip` + rest becomes `add` + rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -105,6 +105,17 @@ fn what_is_written_reads_back() {
         }
         assert_eq!(again.tensors.len(), weights.tensors.len());
     }
+    let path = dir.path().join("state.ckpt");
+    let state = StateDict::new(&weights).with_names_of_mindspore(&graph);
+    for name in ["bn1.gamma", "bn1.beta", "bn1.moving_mean", "bn1.moving_variance", "fc.weight"] {
+        assert!(state.tensors().iter().any(|(known, _)| known == name), "{name}");
+    }
+    state.save(&path).unwrap();
+    let again = read(&path);
+    assert!(again.fit.is_exact());
+    for (name, _) in StateDict::new(&weights).tensors() {
+        assert_eq!(numbers(&again.tensors[name]), numbers(&weights.tensors[name]), "{name}");
+    }
 }
 
 #[test]

@@ -334,5 +334,6 @@ def main() -> int:
                 tell(log, {"step": done, **scores})
             if done == last or done % checkpoint == 0:
                 training.save(options.out / "checkpoint.npz")
+                save(network, options.out / "weights.safetensors")
     return GOAL
 "#;

@@ -178,7 +178,7 @@ impl<'a> Program<'a> {
             body.contains(&format!("{}()", self.network())).then(|| format!("from model import {}", self.network())),
         );
         if self.dialect == Dialect::MindSpore {
-            let used = ["load", "parameters", "state"];
+            let used = ["load", "parameters", "save", "state"];
             let used = used.into_iter().filter(|name| {
                 body.contains(&format!(" {name}(network")) || body.contains(&format!("{name}(self.network"))
             });
