@@ -73,7 +73,7 @@ fn table() -> Vec<(&'static str, Draw)> {
 }
 
 /// The layers with parameters, which need a name.
-const PARAMETERS: [&str; 22] = [
+const PARAMETERS: &[&str] = &[
     "conv",
     "bn",
     "linear",
