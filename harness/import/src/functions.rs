@@ -99,7 +99,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["masked_fill"], |network, at| network.fill_of_scores(at)),
     (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
     (&["baddbmm"], |network, at| network.biased_product(at)),
-    (&["max", "maximum"], |network, at| network.larger(at)),
+    (&["maximum"], |network, at| network.larger(at)),
     (&["empty", "new_empty", "empty_like"], |network, at| network.unset(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
@@ -154,6 +154,7 @@ pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` 
 const RECURRENT: &str = "recipes have no recurrent layers; attention and `conv1d` work on sequences";
 const RANDOM: &str = "`dropout` and `drop_path` are the only layers that draw random numbers";
 const WEIGHTS: &str = "parameters are trained directly; `weight_norm` is the only weight that is computed";
+const LOSS: &str = "the loss is beside the model: give what it compares, and `port --loss` says which it is";
 const CHANNELS: &str = "`dropout` drops single numbers, and `drop_path` whole samples";
 pub(crate) const CHOICE: &str =
     "numbers are compared in formulas alone: `map: \"select(x > 0, x, 0)\"`, written by hand";
@@ -196,7 +197,15 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("__lt__", CHOICE),
     ("__le__", CHOICE),
     ("minimum", "`map` has min(x, number); of two tensors there is no smaller one"),
-    ("cross_entropy", "the loss is beside the model: give the scores"),
+    ("cross_entropy", LOSS),
+    ("nll_loss", LOSS),
+    ("mse_loss", LOSS),
+    ("l1_loss", LOSS),
+    ("smooth_l1_loss", LOSS),
+    ("binary_cross_entropy", LOSS),
+    ("binary_cross_entropy_with_logits", LOSS),
+    ("triplet_margin_loss", LOSS),
+    ("kl_div", LOSS),
     ("conv_transpose1d", "`conv_transpose` works on maps, [C, H, W]"),
     ("gather", INDICES),
     ("index_select", INDICES),

@@ -38,19 +38,8 @@ impl Reader<'_> {
         let (kernel, stride, dilation) = (Pair([kh, kw]), Pair(stride), Pair(dilation));
         let (out, groups, init) = (Size(out), Size(groups), WeightInit::default());
         let (standardised, gain) = (None, None);
-        let layer = zoo::Conv {
-            out,
-            kernel,
-            stride,
-            pad,
-            dilation,
-            groups,
-            bias,
-            standardised,
-            gain,
-            weight_norm,
-            init,
-        };
+        let layer =
+            zoo::Conv { out, kernel, stride, pad, dilation, groups, bias, standardised, gain, weight_norm, init };
         self.layer(at, Layer::Conv(layer), x, Some(name))
     }
 

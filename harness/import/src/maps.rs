@@ -106,6 +106,9 @@ impl Reader<'_> {
     /// The largest elements along an axis: a pool, whose gradient goes to one of them.
     pub(crate) fn maximum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (input, made) = (at.input(), at.made()?);
+        if !matches!(at.argument(1, &["dim", "axis", "other"]), None | Some(Argument::Int(_))) {
+            return self.larger(at);
+        }
         let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };

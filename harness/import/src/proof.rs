@@ -459,7 +459,10 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<R
         // Rows of positions are the same for all samples: PyTorch may have an axis of samples before them, or of one.
         // Samples and tokens may be one axis.
         let rows = |own: &[usize]| [&[own[0] * own[1]], &own[2..]].concat();
-        let is_joined = |theirs: &[usize]| shape.len() > 2 && *theirs == rows(&shape);
+        let is_joined = |theirs: &[usize]| match (&shape[..], theirs) {
+            ([n, 1], [samples]) => n == samples,
+            _ => shape.len() > 2 && *theirs == rows(&shape),
+        };
         let is_repeated =
             |theirs: &[usize]| [1, trace.batch].iter().any(|n| theirs.strip_prefix(&[*n]) == Some(&shape[..]));
         let is_other = |theirs: &&Vec<usize>| **theirs != shape && !is_repeated(theirs) && !is_joined(theirs);

@@ -153,7 +153,6 @@ impl Reader<'_> {
                         returns.push((key.clone(), normed));
                         continue;
                     }
-                    let value = if path.is_empty() { self.with_axis(value) } else { value };
                     let given = match self.joined_rows(value, path, at, &mut body)? {
                         Some(tensor) => tensor,
                         None => self.tensor(value, path, at, "return", &mut body)?,
@@ -271,21 +270,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number for each sample as a row of one, as which a recipe has what its network gives.
-    fn with_axis(&mut self, value: usize) -> usize {
-        let n = self.trace.batch;
-        match self.seen(value).cloned() {
-            Some(Seen::Of(base, views)) if self.shape(value).as_deref() == Some(&[n]) && !views.is_empty() => {
-                let views = [&views[..], &[View::Reshape(vec![n, 1])]].concat();
-                self.new_value(Seen::Of(base, views))
-            }
-            _ => value,
-        }
-    }
-
     /// Whether these views only make one axis of samples and tokens.
     fn is_joined(&self, tensor: Tensor, views: &[View]) -> bool {
         match (views, self.shape_of(tensor)) {
+            ([View::Reshape(to)], [n, 1]) if to == &[*n] => true,
             ([View::Reshape(to)], [n, t, rest @ ..]) => to.split_first() == Some((&(n * t), rest)),
             _ => false,
         }

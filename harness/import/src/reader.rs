@@ -391,6 +391,14 @@ impl Reader<'_> {
     ) -> Result<Option<Tensor>, Refusal> {
         let Some(Seen::Of(base, views)) = self.seen(value) else { return Ok(None) };
         let (base, views) = (*base, views.clone());
+        let n = self.trace.batch;
+        if !views.is_empty() && view::shape(self.shape_of(base), &views) == [n] {
+            // A number for each sample is a row of one.
+            let row = self.new_value(Seen::Of(base, [&views[..], &[View::Reshape(vec![n, 1])]].concat()));
+            let row = self.tensor(row, module, at, "view", units)?;
+            self.is(value, Seen::Of(row, vec![View::Reshape(vec![n])]));
+            return Ok(Some(row));
+        }
         let Some((last @ View::Reshape(to), before)) = views.split_last() else { return Ok(None) };
         let from = view::shape(self.shape_of(base), before);
         let (&[n, t, ref rest @ ..], [joined, others @ ..]) = (&from[..], &to[..]) else { return Ok(None) };
