@@ -99,7 +99,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["masked_fill"], |network, at| network.fill_of_scores(at)),
     (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
     (&["baddbmm"], |network, at| network.biased_product(at)),
-    (&["max", "maximum"], |network, at| network.larger(at)),
+    (&["maximum"], |network, at| network.larger(at)),
     (&["empty", "new_empty", "empty_like"], |network, at| network.unset(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
