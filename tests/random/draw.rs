@@ -92,6 +92,7 @@ const PARAMETERS: &[&str] = &[
     "attention",
     "relative_position_bias",
     "continuous_position_bias",
+    "distance_bias",
     "logit_scale",
     "experts",
     "scope",

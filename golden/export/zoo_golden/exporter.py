@@ -396,7 +396,8 @@ _OF_WEIGHTS = (
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
-    The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants."""
+    The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants, and what is passed on
+    beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
     calls = Counter()
     known = _Weights() if weights is None else weights
 
@@ -409,8 +410,8 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
             given = [tensor for _, tensor in _tensors([*arguments, *named.values()])]
             samples = {tensor.shape[:1] for tensor in given}
             passes_on = around_nothing(module) and any(result is tensor for tensor in given)
-            for suffix, tensor in _tensors(result):
-                is_constant = not tensor.requires_grad and samples and tensor.shape[:1] not in samples
+            for place, (suffix, tensor) in enumerate(_tensors(result)):
+                is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
                 if tensor not in known and not is_constant and not passes_on:
                     outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
 

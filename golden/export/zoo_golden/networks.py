@@ -27,6 +27,9 @@ def build(name: str, classes: int, **arguments) -> nn.Module:
     elif package == "transformers":
         kind = getattr(import_module("transformers"), factory)
         network = kind(kind.config_class(vocab_size=classes, **arguments))
+        for module in network.modules():
+            if hasattr(module, "warn_if_padding_and_no_attention_mask"):
+                module.warn_if_padding_and_no_attention_mask = _without_warning
     elif factory:
         network = getattr(import_module(package), factory)(num_classes=classes, **arguments)
     else:
@@ -41,6 +44,10 @@ def settled(network: nn.Module) -> nn.Module:
             if isinstance(value, torch.Tensor) and not value.is_leaf:
                 setattr(module, name, value.detach())
     return network
+
+
+def _without_warning(*_: object) -> None:
+    """In place of a warning of transformers about padding, which reads the tokens and changes nothing."""
 
 
 def still(network: nn.Module) -> nn.Module:

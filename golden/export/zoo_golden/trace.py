@@ -326,10 +326,10 @@ class _Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except NotImplementedError as error:
-            raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}") from error
+            raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}{_advice(name, at)}") from error
         except RuntimeError as error:
             if "meta tensor" in str(error):
-                raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}") from error
+                raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}{_advice(name, at)}") from error
             if func is not torch.Tensor.view:
                 raise
             # Not all functions keep the order of channels-last maps on the device meta. Real numbers tell whether it is a view.
@@ -505,6 +505,13 @@ def _caller() -> str:
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE, "<")):
         frame = frame.f_back
     return "" if frame is None else f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _advice(name: str, at: str) -> str:
+    """How not to need the values of a tensor."""
+    if name.endswith("__contains__") and at.startswith("transformers/modeling_utils.py"):
+        return "; it looks for padding, to warn of it: a configuration with pad_token_id=None does not"
+    return ""
 
 
 def _has_own_gradient() -> bool:

@@ -27,6 +27,7 @@ mod constant;
 mod correlation;
 mod cosine;
 mod decay;
+mod distances;
 mod error;
 mod experts;
 mod fold;

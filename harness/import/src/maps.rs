@@ -112,6 +112,9 @@ impl Reader<'_> {
         let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };
+        if self.scores(input).is_some() {
+            return self.larger(at);
+        }
         let rank = shape.len();
         if at.argument(1, &["dim", "axis"]).is_none() {
             return Err(

@@ -232,6 +232,10 @@ impl Reader<'_> {
         );
         match (self.trace.constant(mask).map(Constant::added), self.computed(Some(mask))) {
             (Some(mask), _) => self.with_mask(at, scores, &mask),
+            (None, None) if let (Some(Seen::Picked(rows)), None) = (self.given(Some(mask)), &scores.bias) => {
+                let bias = Some(Bias::Rows(rows.clone()));
+                Ok(Scores { bias, ..scores })
+            }
             (None, Some(Computed::Biased(bias, mask))) if scores.bias.is_none() => {
                 let (bias, mask) = (bias.clone(), mask.clone());
                 self.with_mask(at, Scores { bias: Some(bias), ..scores }, &mask)
@@ -294,6 +298,13 @@ impl Reader<'_> {
         let (condition, first) = (at.argument(0, &["condition"]), at.argument(1, &["input", "self"]));
         let other = at.argument(2, &["other"]);
         let value = other.and_then(|other| self.one_number(other));
+        if let (Some(Seen::Picked(rows)), Some(seen), Some(value)) =
+            (self.given(first), condition.and_then(|condition| self.trace.constant(condition)), value)
+            && value <= UNSEEN
+        {
+            let (rows, mask) = (rows.clone(), seen.clone().as_bool().added());
+            return self.is_computed(at, Computed::Biased(Bias::Rows(rows), mask));
+        }
         match (self.scores(first), condition.and_then(|condition| self.trace.constant(condition)).cloned(), value) {
             (Some(scores), Some(seen), Some(value)) if value <= UNSEEN => {
                 self.mask_of_scores(at, scores, &seen.as_bool().added())

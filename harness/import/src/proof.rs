@@ -327,6 +327,7 @@ fn beside(layer: &Layer) -> Option<(String, Layer)> {
     let tap = match &mut own {
         Layer::RelativePositionBias(bias) => &mut bias.tap,
         Layer::ContinuousPositionBias(bias) => &mut bias.tap,
+        Layer::DistanceBias(bias) => &mut bias.tap,
         Layer::LogitScale(scale) => &mut scale.tap,
         _ => return None,
     };

@@ -101,6 +101,7 @@ impl Reader<'_> {
                     // What an attention is made of, which may be put together in this module.
                     inputs.extend(seen.bases().into_iter().filter(|base| !inputs.contains(base)).collect::<Vec<_>>());
                 }
+                Some(Seen::Picked(_)) => {}
                 Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);
@@ -134,10 +135,10 @@ impl Reader<'_> {
         let mut returns = Vec::new();
         for (key, value) in &call.outputs {
             for value in value.values() {
-                // The weights of an attention may be given too, if nothing uses them.
+                // The weights of an attention may be given too, if nothing uses them, and rows of a parameter, for others.
                 let is_aside = match self.seen(value) {
                     Some(Seen::Unsaid(_)) => true,
-                    Some(Seen::Scores(_)) => call.outputs.len() > 1,
+                    Some(Seen::Scores(_) | Seen::Picked(_)) => call.outputs.len() > 1,
                     Some(Seen::Computed(computed)) => {
                         call.outputs.len() > 1 && matches!(**computed, Computed::Routed(_))
                     }
@@ -210,13 +211,15 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        if !is_inside(&call.module, outer) {
+        // One module may be called from several places: all calls but the first are calls of that again.
+        let elsewhere = !is_inside(&call.module, outer);
+        if elsewhere && call.call == 0 {
             let what = format!("it is called by `{outer}`, of which it is no part, or under another name");
             let nearest = OUTSIDE.to_owned();
             return Err(Refusal { nearest, ..refuse_module(self.trace, call, &what) }.into());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
-            if matches!(self.seen(value), Some(Seen::Computed(_) | Seen::Scores(_))) {
+            if matches!(self.seen(value), Some(Seen::Computed(_) | Seen::Scores(_) | Seen::Picked(_))) {
                 continue;
             }
             if self.joined_rows(value, outer, &call.at, units)?.is_none() {
@@ -246,6 +249,9 @@ impl Reader<'_> {
             && (module.returns.is_empty() || gives_first(&only.what))
         {
             only.name = Some(path.clone());
+            if elsewhere {
+                self.again.insert((path.clone(), only.result), call.call);
+            }
             units.append(&mut module.body);
             return Ok(());
         }
@@ -258,7 +264,7 @@ impl Reader<'_> {
         if module.inputs.is_empty() {
             return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
-        let is_same = self.remember(path, sketch(&module), module.output);
+        let is_same = self.remember((path, path), sketch(&module), module.output);
         if call.call > 0 && (!is_same || module.returns.len() > 1) {
             let what = match is_same {
                 true => "it is called again, and gives several tensors",

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::Layer;
+use zoo_recipe::layers::DistanceBias;
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -102,6 +103,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) unwritten: Option<Refusal>,
     /// What modules and layers with parameters compute, and how often they were called, by name.
     pub(crate) known: HashMap<String, (String, usize)>,
+    /// Biases by distance, by the names of their tables.
+    pub(crate) distances: HashMap<String, (DistanceBias, Tensor)>,
     /// As [`crate::operation::Network::again`].
     pub(crate) again: HashMap<(String, Tensor), usize>,
     /// What gets gradients.
@@ -127,6 +130,7 @@ impl<'t> Reader<'t> {
             tables: HashSet::new(),
             unwritten: None,
             known: HashMap::new(),
+            distances: HashMap::new(),
             again: HashMap::new(),
             gradients: Gradients::default(),
             next: 0,
@@ -494,15 +498,18 @@ impl Reader<'_> {
         let trains = self.gradients.used(self.trace, name, at.call.no_grad, result);
         trains.map_err(|what| at.refuse(what, "`train.parts` freezes a parameter wherever it is used"))?;
         let others = operands.get(1..).unwrap_or_default();
-        match self.remember(name, format!("{} {others:?}", what.key()), result) {
+        // The layer with the parameters of a module is not the module.
+        let own = (name == at.module).then(|| format!("{name}.")).unwrap_or_else(|| name.clone());
+        match self.remember((name, &own), format!("{} {others:?}", what.key()), result) {
             true => Ok(()),
             false => Err(at.refuse(format!("`{name}` is used again, and in another way"), AGAIN)),
         }
     }
 
-    /// Remembers a call of what has this name, and whether it is the same as before, if it was called.
-    pub(crate) fn remember(&mut self, name: &str, what: String, result: Tensor) -> bool {
-        let (known, calls) = self.known.entry(name.to_owned()).or_insert_with(|| (what.clone(), 0));
+    /// Remembers a call of what has this name, and whether it is the same as before, if it was called. own: the name of
+    /// it alone.
+    pub(crate) fn remember(&mut self, (name, own): (&str, &str), what: String, result: Tensor) -> bool {
+        let (known, calls) = self.known.entry(own.to_owned()).or_insert_with(|| (what.clone(), 0));
         if *calls > 0 {
             self.again.insert((name.to_owned(), result), *calls);
         }

@@ -350,7 +350,10 @@ impl Reader<'_> {
         let extents = [heads, t, s];
         let bias = match bias {
             None => None,
-            Some(Bias::Rows(bias)) => Some(self.relative_bias(at, queries.0, &bias, extents)?),
+            Some(Bias::Rows(bias)) => Some(match self.distance_bias(at, &bias, extents) {
+                Some(bias) => bias,
+                None => self.relative_bias(at, queries.0, &bias, extents)?,
+            }),
             Some(Bias::Offsets(bias)) => {
                 let window = self.windows(queries.0).map(|windows| windows.size);
                 Some(self.continuous_bias(at, &bias, extents, window)?)
@@ -410,7 +413,7 @@ impl Reader<'_> {
         let Some(size) = size.filter(|_| by_head) else {
             return Err(at.refuse(
                 format!("scores have a bias of rows of `{}` that are not those of relative positions", bias.table),
-                "`relative_position_bias` has a row for each distance of two pixels of a window",
+                "`relative_position_bias` has a row for each distance of two pixels of a window, `distance_bias` for distances of tokens",
             ));
         };
         let init = zoo_graph::Init::Constant(0.0);

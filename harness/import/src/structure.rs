@@ -21,18 +21,51 @@ const MOST_AROUND: usize = 60;
 /// # Errors
 /// A tensor that a module reads although it comes from outside and is not an argument.
 pub fn layers(network: &Network) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
-    inside(&network.root, &network.again, &network.inputs, network.output.iter(), 0)
+    let around = Around { again: &network.again, shared: shared(&network.root) };
+    inside(&network.root, &around, &network.inputs, network.output.iter(), 0)
 }
 
 /// Calls after the first, as [`Network::again`].
 type Again = HashMap<(String, Tensor), usize>;
+
+/// What modules know of others.
+struct Around<'n> {
+    again: &'n Again,
+    /// Biases of scores that attentions of several modules take, by the full names of their taps.
+    shared: HashMap<Tensor, String>,
+}
+
+/// The biases that are used in other modules than those that make them.
+fn shared(root: &Module) -> HashMap<Tensor, String> {
+    fn visit<'m>(module: &'m Module, made: &mut HashMap<Tensor, &'m str>, found: &mut HashMap<Tensor, String>) {
+        made.extend(beside(module).into_keys().map(|tensor| (tensor, module.path.as_str())));
+        for unit in &module.body {
+            match unit {
+                Unit::Module(inner) => visit(inner, made, found),
+                Unit::Operation(operation) => {
+                    let others = operation.operands.iter().filter_map(|operand| Some((*operand, *made.get(operand)?)));
+                    let others = others.filter(|(_, path)| *path != module.path);
+                    found.extend(others.map(|(tensor, path)| {
+                        (tensor, if path.is_empty() { BIAS.to_owned() } else { format!("{path}.{BIAS}") })
+                    }));
+                }
+            }
+        }
+    }
+    let mut found = HashMap::new();
+    visit(root, &mut HashMap::new(), &mut found);
+    found
+}
+
+/// The tap of a bias.
+const BIAS: &str = "bias";
 
 /// The layers of a module, and the taps of its return values by key, if there are several. `inputs` are further
 /// tensors that it reads, by their names in the caller; `taken`: further names that its taps must not have; `around`:
 /// number of branches that the module is in.
 fn inside<'n>(
     module: &Module,
-    again: &Again,
+    known: &Around<'_>,
     inputs: &'n [(String, Tensor)],
     taken: impl Iterator<Item = &'n String>,
     around: usize,
@@ -41,7 +74,7 @@ fn inside<'n>(
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
         module,
-        again,
+        known,
         input,
         further: further.collect(),
         taken: inputs.iter().map(|(name, _)| name).chain(taken).cloned().collect(),
@@ -121,7 +154,7 @@ fn gives_one(module: &Module) -> bool {
 
 struct Body<'m> {
     module: &'m Module,
-    again: &'m Again,
+    known: &'m Around<'m>,
     input: Tensor,
     /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
@@ -149,7 +182,7 @@ impl Body<'_> {
         for (index, unit) in self.module.body.iter().enumerate() {
             let mut dominator = None;
             for operand in unit.operands() {
-                if self.beside.contains_key(operand) {
+                if self.is_beside(operand) {
                     continue;
                 }
                 if self.further.contains_key(operand) {
@@ -222,7 +255,7 @@ impl Body<'_> {
                 return Ok(None);
             }
             let (besides, operands): (Vec<Tensor>, Vec<Tensor>) =
-                unit.operands().iter().partition(|operand| self.beside.contains_key(operand));
+                unit.operands().iter().partition(|operand| self.is_beside(operand));
             match (unit, &operands[..]) {
                 (_, []) => return Ok(None),
                 (_, [one]) if let Some(item) = self.called_again(unit) => {
@@ -283,13 +316,21 @@ impl Body<'_> {
     fn made_beside(&mut self, besides: &[Tensor]) -> (Vec<Item>, Vec<(&'static str, String)>) {
         let (mut items, mut taps) = (Vec::new(), Vec::new());
         for tensor in besides {
-            let Some(index) = self.beside.get(tensor).copied() else { continue };
+            let shared = self.known.shared.get(tensor);
+            let Some(index) = self.beside.get(tensor).copied() else {
+                // Another module makes it.
+                taps.extend(shared.map(|tap| (BIAS, tap.clone())));
+                continue;
+            };
             self.done.insert(index);
             match &self.module.body[index] {
                 Unit::Operation(Operation { what: What::Layer(word), name, .. })
                     if let Kind::Beside(key) = word.kind =>
                 {
-                    let tap = self.tap(key);
+                    let tap = match shared {
+                        Some(_) => BIAS.to_owned(),
+                        None => self.tap(key),
+                    };
                     let word = attending(word, vec![("tap", tap.clone())]);
                     items.push(Item::Layer { word, name: name.clone() });
                     taps.push((key, tap));
@@ -367,13 +408,18 @@ impl Body<'_> {
         }))
     }
 
+    /// Whether attentions take a tensor beside others.
+    fn is_beside(&self, tensor: &Tensor) -> bool {
+        self.beside.contains_key(tensor) || self.known.shared.contains_key(tensor)
+    }
+
     /// The layer that calls a module again, if it was called before.
     fn called_again(&self, unit: &Unit) -> Option<Item> {
         let name = match unit {
             Unit::Operation(operation) => operation.name.clone()?,
             Unit::Module(module) => module.path.clone(),
         };
-        let call = *self.again.get(&(name.clone(), unit.result()))?;
+        let call = *self.known.again.get(&(name.clone(), unit.result()))?;
         Some(Item::Again { name, call })
     }
 
@@ -399,7 +445,7 @@ impl Body<'_> {
 
     /// A module inside this one, which reads these taps in addition to its first tensor.
     fn module(&self, module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
-        let (body, returns) = inside(module, self.again, taps, std::iter::empty(), self.around + self.branches)?;
+        let (body, returns) = inside(module, self.known, taps, std::iter::empty(), self.around + self.branches)?;
         let item = Item::Module {
             name: module.path.clone(),
             path: module.path.clone(),

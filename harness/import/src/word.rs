@@ -137,7 +137,9 @@ impl Kind {
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,
             Layer::Windows(_) => Self::Windows,
-            Layer::RelativePositionBias(_) | Layer::ContinuousPositionBias(_) => Self::Beside("bias"),
+            Layer::RelativePositionBias(_) | Layer::ContinuousPositionBias(_) | Layer::DistanceBias(_) => {
+                Self::Beside("bias")
+            }
             Layer::LogitScale(_) => Self::Beside("cosine"),
             _ => Self::Plain,
         }

@@ -1,8 +1,10 @@
 //! What decoders compute, in the ways in which they are written: rotary positions, shared heads, masks, normalisations.
 
 use serde_json::{Value, json};
+use zoo_graph::Init;
 use zoo_import::{ImportError, Trace, import};
-use zoo_recipe::layers::{Llama3Scaling, Pairs, Rotary, RotaryScaling};
+use zoo_recipe::layers::{DistanceBias, Llama3Scaling, Pairs, Rotary, RotaryScaling};
+use zoo_recipe::schema::Size;
 
 const BATCH: usize = 61;
 const TOKENS: usize = 6;
@@ -442,4 +444,30 @@ fn heads_may_be_turned_before_they_move() {
     });
     let text = network.attend(json!(heads)).unwrap();
     assert!(text.contains("- dot_product_attention: {heads: 2, rotary: {}"), "{text}");
+}
+
+/// Rows of a table for each query and key, as T5 adds them to scores.
+fn with_distances(rows: &[u32]) -> Result<String, ImportError> {
+    let mut network = Network::new();
+    let [q, k, v] = ["q", "k", "v"].map(|name| network.heads(name, HEADS));
+    let table = network.parameter("places.weight", &[8, HEADS]);
+    let rows = network.constant(&[TOKENS, TOKENS], rows.iter().map(|row| f64::from(*row)));
+    let bias = network.call("torch.nn.functional.embedding", json!([rows, table]), &[TOKENS, TOKENS, HEADS]);
+    let bias = network.call("torch.Tensor.permute", json!([bias, [2, 0, 1]]), &[HEADS, TOKENS, TOKENS]);
+    let bias = network.call("torch.Tensor.unsqueeze", json!([bias, 0]), &[1, HEADS, TOKENS, TOKENS]);
+    network.attend(json!([q, k, v, bias]))
+}
+
+#[test]
+fn rows_of_distances_are_a_bias() {
+    let (heads, buckets, most, init) = (Size(HEADS), Size(8), Size(128), Init::Constant(0.0));
+    for (ahead, said) in [(true, ""), (false, ", ahead: false")] {
+        let (tap, init) = (String::new(), init.clone());
+        let mut rows = DistanceBias { heads, buckets, most, ahead, tap, init }.rows(TOKENS);
+        let text = with_distances(&rows).unwrap();
+        let said = format!("- distance_bias: {{name: places, heads: 2, buckets: 8{said}, tap: bias}}");
+        assert!(text.contains(&said), "{said} {text}");
+        rows[TOKENS] = 7;
+        assert!(with_distances(&rows).is_err());
+    }
 }

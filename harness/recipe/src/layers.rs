@@ -31,6 +31,7 @@ mod conv1d;
 mod conv_transpose;
 mod crop;
 mod cumsum;
+mod distance_bias;
 mod dot_product_attention;
 mod drop_path;
 mod dropout;
@@ -272,6 +273,7 @@ layers! {
     "dot_product_attention" => dot_product_attention::DotProductAttention,
     "relative_position_bias" => relative_position_bias::RelativePositionBias,
     "continuous_position_bias" => continuous_position_bias::ContinuousPositionBias,
+    "distance_bias" => distance_bias::DistanceBias,
     "logit_scale" => logit_scale::LogitScale,
     "take" => take::Take,
     "drop_path" => drop_path::DropPath,

@@ -224,6 +224,14 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
         };
         layers.push(d.word(tag, bias));
         set.insert("bias".to_owned(), json!(name));
+    } else if leading.is_empty() && d.tape.rarely(4) {
+        let (name, ahead) = (d.name("t"), d.tape.flag());
+        let (buckets, most) = (d.tape.between(4, 9), d.tape.between(5, 20));
+        let bias = json!({"heads": heads, "tap": name, "buckets": buckets, "most": most, "ahead": ahead});
+        let mut bias: Map<String, Value> = bias.as_object()?.clone();
+        bias.extend(initial(d));
+        layers.push(d.word("distance_bias", bias));
+        set.insert("bias".to_owned(), json!(name));
     } else if d.tape.rarely(3) {
         set.insert("alibi".to_owned(), json!(d.tape.number(0.5, 9.0)));
     }

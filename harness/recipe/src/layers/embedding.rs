@@ -41,9 +41,18 @@ impl Word for Embedding {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let shape = [self.rows.0, self.size.0];
         let table = match &self.table {
-            Some(owner) => at.parameter_called(format!("{owner}.weight"), VariableRole::Weight, &shape, &self.init)?,
+            Some(owner) => {
+                let name = format!("{owner}.weight");
+                match at.graph().find_variable(&name) {
+                    Some(known) => at.graph().variable(known).value,
+                    None => at.parameter_called(name, VariableRole::Weight, &shape, &self.init)?,
+                }
+            }
             None => at.parameter("weight", VariableRole::Weight, &shape, &self.init)?,
         };
+        if at.shape(table)[..] != shape {
+            return Err(at.refuse(format!("the shared table is {}, and not {shape:?}", at.shape(table))));
+        }
         let padding = match self.padding.map(|Count(row)| u32::try_from(row).ok().filter(|_| row < self.rows.0)) {
             None => None,
             Some(Some(row)) => Some(row),

@@ -85,8 +85,8 @@ impl Expander<'_> {
         let (name, returns) = place.into_parts();
         let (path, span) = (path.clone(), self.spans.get(path));
         let resolved = ResolvedLayer { name, is_module, path, span, kind, returns, expressions };
-        let parameters = Layer::module(tag) == Some(Module::Parameters);
-        let again = parameters || matches!(resolved.kind.describe(), Description::Row(_));
+        let computes = matches!(Layer::module(tag), Some(Module::Parameters | Module::Function));
+        let again = computes || matches!(resolved.kind.describe(), Description::Row(_));
         if let Some(name) = resolved.name.as_ref().filter(|_| again) {
             self.kept += self.count - before;
             if self.kept > MAX_CALLABLE {
