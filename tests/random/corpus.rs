@@ -23,6 +23,8 @@ pub const NOT_IN_CORPUS: &[(&str, &str)] = &[
     ("Layer.matmul", "the corpus was drawn before: harness/import/tests"),
     ("Layer.parameter", "the same"),
     ("Layer.continuous_position_bias", "the golden of Swin V2's trace: harness/import/tests"),
+    ("Layer.distance_bias", "the corpus was drawn before: harness/import/tests"),
+    ("Layer.prelu", "the corpus was drawn before: recipes drawn at random have it"),
     ("Layer.experts", "the golden of qwen3_moe has it"),
     ("Layer.logit_scale", "the same"),
     ("Layer.pair_log_softmax", "of SiamMask, whose goldens have it"),

@@ -95,6 +95,7 @@ const PARAMETERS: &[&str] = &[
     "distance_bias",
     "logit_scale",
     "experts",
+    "prelu",
     "scope",
     "stack",
     "block",
@@ -169,7 +170,11 @@ impl Drawing<'_> {
         let named = parameters || tag == "sequential";
         if (named && !self.indexed) || self.tape.rarely(3) {
             let name = self.name("m");
-            if parameters && self.depth == 0 && !matches!(tag, "scope" | "stack" | "block") {
+            if parameters
+                && self.depth == 0
+                && !settings.contains_key("table")
+                && !matches!(tag, "scope" | "stack" | "block")
+            {
                 self.modules.push(name.clone());
             }
             settings.insert("name".to_owned(), json!(name));

@@ -144,7 +144,7 @@ fn a_planted_error_is_found() {
 fn every_word_is_drawn() {
     let vocabulary = Vocabulary::new();
     let mut used = BTreeSet::new();
-    for case in 0..6000 {
+    for case in 0..9000 {
         let tree = tapes().new_tree(&mut runner(case)).unwrap();
         let (trunk, frame) = proptest::strategy::ValueTree::current(&tree);
         vocabulary.used(&draw::recipe(&trunk, &frame), &mut used);

@@ -183,7 +183,11 @@ impl Reader<'_> {
                     }
                     Some(shape)
                 }
-                Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) | Computed::Stacked(_) | Computed::Normed(..) => None,
+                Computed::Bounded(..)
+                | Computed::Factor(..)
+                | Computed::Bias(..)
+                | Computed::Stacked(_)
+                | Computed::Normed(..) => None,
                 Computed::Standardised(_) | Computed::Multiple(..) => None,
                 Computed::Shifted(name, _) => Some(self.trace.shape(name).to_vec()),
                 Computed::Columns(turned) => Some(View::Permute(vec![0, 1, 3, 2]).shape(&turned.shape)),

@@ -225,5 +225,10 @@ fn gate(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 fn unused(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     d.is_deep()?;
     let (body, _) = d.inside(false, |d| d.body(x, 2, &|_| true));
-    Some((vec![json!({ "unused": { "body": body } })], x.to_vec()))
+    let mut set = settings([("body", json!(body))]);
+    if d.tape.rarely(3) {
+        let (name, extent) = (d.name("p"), d.tape.between(1, 4));
+        set.insert("parameters".to_owned(), json!({ name: [extent, 2] }));
+    }
+    Some((vec![json!({ "unused": set })], x.to_vec()))
 }

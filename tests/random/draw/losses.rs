@@ -16,8 +16,12 @@ pub(super) fn draw(d: &mut Drawing<'_>, x: &[usize]) -> Ending {
     if let Some((first, others)) = d.experts.clone().split_first() {
         let mut set = Map::new();
         weighted(d, &mut set);
-        if others.iter().any(|count| count != first) || d.tape.flag() {
-            set.insert("by_layer".to_owned(), json!(true));
+        let differ = others.iter().any(|count| count != first);
+        if differ || d.tape.flag() {
+            set.insert("by_layer".to_owned(), json!(differ || d.tape.flag()));
+        }
+        if d.tape.flag() {
+            set.insert("name".to_owned(), json!("even"));
         }
         ending.2.insert("expert_balance".to_owned(), json!(set));
         let mut set = settings([("name", json!("scores"))]);
@@ -91,7 +95,12 @@ fn single(d: &mut Drawing<'_>, x: &[usize]) -> Ending {
     }
     if rows < 2 && d.tape.rarely(5) {
         layers.push(json!({ "map": "log_softmax(x)" }));
-        loss.insert("nll".to_owned(), json!({}));
+        let mut set = Map::new();
+        weighted(d, &mut set);
+        if d.tape.flag() {
+            set.insert("name".to_owned(), json!("likelihood"));
+        }
+        loss.insert("nll".to_owned(), json!(set));
     } else {
         loss.insert("softmax_cross_entropy".to_owned(), json!(cross_entropy(d, rows > 0)));
     }
@@ -144,7 +153,7 @@ fn formula(d: &mut Drawing<'_>, output: &str, labelled: bool) -> Value {
 type Head = fn(&mut Heads<'_, '_>);
 
 /// Terms over named outputs.
-const HEADS: [Head; 14] = [
+const HEADS: [Head; 15] = [
     further_entropy,
     written,
     dice,
@@ -157,6 +166,7 @@ const HEADS: [Head; 14] = [
     weighted_l1,
     mask_soft_margin,
     main_entropy,
+    likelihood,
     of_numbers,
     triplet,
 ];
@@ -281,8 +291,20 @@ fn further_entropy(h: &mut Heads<'_, '_>) {
     insert(&mut h.loss, "cross_entropies", &format!("of_{output}"), json!(set));
 }
 
+/// Logarithms of probabilities of classes.
+fn likelihood(h: &mut Heads<'_, '_>) {
+    // Labels of another shape have the same name.
+    if h.has("nll") || h.has("softmax_cross_entropy") {
+        return written(h);
+    }
+    h.row(CLASSES);
+    h.layers.push(json!({ "map": "log_softmax(x)" }));
+    let output = h.output();
+    h.loss.insert("nll".to_owned(), json!({ "prediction": output }));
+}
+
 fn main_entropy(h: &mut Heads<'_, '_>) {
-    if h.has("softmax_cross_entropy") {
+    if h.has("softmax_cross_entropy") || h.has("nll") {
         return further_entropy(h);
     }
     h.map(CLASSES);
@@ -318,6 +340,8 @@ fn of_numbers(h: &mut Heads<'_, '_>) {
     if tag == "bce" && h.d.tape.flag() {
         h.layers.push(json!("sigmoid"));
         given.push(("of", json!("probabilities")));
+    } else if tag == "bce" && h.d.tape.flag() {
+        given.push(("of", json!("logits")));
     }
     let [output, target] = [h.output(), h.input()];
     let mut set = h.term(tag, [("prediction", json!(output)), ("target", json!(target))]);

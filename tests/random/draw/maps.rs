@@ -1,6 +1,6 @@
 //! Layers on maps `[C, H, W]`.
 
-use super::values::weights;
+use super::values::{weight_norm, weights};
 use super::{Draw, Drawing, Layers, settings};
 use serde_json::{Map, Value, json};
 
@@ -85,6 +85,14 @@ fn conv(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     }
     set.insert("out".to_owned(), d.size(out));
     with_bias(d, &mut set);
+    if d.tape.rarely(6) {
+        set.insert("standardised".to_owned(), json!(d.tape.of(&[1e-3, 0.1])));
+        if d.tape.flag() {
+            set.insert("gain".to_owned(), json!(d.tape.number(0.5, 2.0)));
+        }
+    } else {
+        weight_norm(d, &mut set);
+    }
     d.only("conv", set, vec![out, h, w])
 }
 

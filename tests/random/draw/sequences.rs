@@ -1,6 +1,6 @@
 //! Layers on tokens `[T, E]`, and on windows of them.
 
-use super::values::{distribution, initial, weights};
+use super::values::{distribution, initial, weight_norm, weights};
 use super::{Draw, Drawing, Layers, settings};
 use serde_json::{Map, Value, json};
 
@@ -220,6 +220,9 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
             "continuous_position_bias"
         } else {
             bias.extend(initial(d));
+            if d.tape.rarely(3) {
+                bias.insert("mirrored".to_owned(), json!(d.tape.flag()));
+            }
             "relative_position_bias"
         };
         layers.push(d.word(tag, bias));
@@ -304,6 +307,7 @@ fn conv1d(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
         set.insert("groups".to_owned(), d.size(groups));
     }
     set.insert("out".to_owned(), d.size(out));
+    weight_norm(d, &mut set);
     if d.tape.rarely(3) {
         set.insert("bias".to_owned(), json!(d.tape.flag()));
     }

@@ -31,6 +31,7 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("group_norm", group_norm),
     ("instance_norm", instance_norm),
     ("rms_norm", rms_norm),
+    ("prelu", prelu),
     ("bn", bn),
     ("layer_scale", layer_scale),
     ("add_parameter", add_parameter),
@@ -185,9 +186,29 @@ fn linear(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     if d.tape.rarely(4) {
         set.insert("init".to_owned(), weights(&mut d.tape, false));
     }
+    // Neither the transposed weight nor the one of a function is normalised.
+    if !set.contains_key("transposed") && !set.contains_key("functional") {
+        weight_norm(d, &mut set);
+    }
     let mut y = x.to_vec();
     *y.last_mut()? = out;
     d.only("linear", set, y)
+}
+
+/// Sometimes a weight that is a direction times a length.
+pub(super) fn weight_norm(d: &mut Drawing<'_>, set: &mut Map<String, Value>) {
+    if d.tape.rarely(5) {
+        set.insert("weight_norm".to_owned(), json!(d.tape.of(&["parametrized", "hooked"])));
+    }
+}
+
+fn prelu(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let mut set = Map::new();
+    if d.tape.flag() {
+        set.insert("shared".to_owned(), json!(d.tape.flag()));
+        set.insert("start".to_owned(), json!(d.tape.number(0.0, 1.0)));
+    }
+    d.only("prelu", set, x.to_vec())
 }
 
 /// Sometimes eps, and the initial values of a normalisation.
@@ -227,7 +248,10 @@ fn layer_norm(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 fn group_norm(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let groups = d.tape.divisor(x[0]);
     let set = settings([("groups", d.size(groups))]);
-    let set = normalisation(d, set, true);
+    let mut set = normalisation(d, set, true);
+    if d.tape.rarely(3) {
+        set.insert("bias".to_owned(), json!(d.tape.flag()));
+    }
     d.only("group_norm", set, x.to_vec())
 }
 
@@ -241,6 +265,10 @@ fn rms_norm(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let mut set = normalisation(d, Map::new(), false);
     if d.tape.rarely(3) {
         set.insert("offset".to_owned(), json!(d.tape.of(&[1.0, 0.5])));
+    }
+    if d.tape.rarely(3) {
+        let width = d.tape.divisor(*x.last()?);
+        set.insert("width".to_owned(), d.size(width));
     }
     d.only("rms_norm", set, x.to_vec())
 }
@@ -272,8 +300,11 @@ fn add_parameter(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 }
 
 fn chance(d: &mut Drawing<'_>, tag: &str, x: &[usize]) -> Option<Layers> {
-    let rate = d.tape.number(0.0, 0.8);
-    d.only(tag, settings([("rate", json!(rate))]), x.to_vec())
+    let mut set = settings([("rate", json!(d.tape.number(0.0, 0.8)))]);
+    if tag == "dropout" && d.tape.rarely(3) {
+        set.insert("channels".to_owned(), json!(d.tape.flag()));
+    }
+    d.only(tag, set, x.to_vec())
 }
 
 fn with_tap(d: &mut Drawing<'_>, tag: &str, x: &[usize]) -> Option<Layers> {
