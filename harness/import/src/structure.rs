@@ -22,7 +22,8 @@ const ENTANGLED: &str = "it cuts a map into windows that are not joined in the s
 pub fn joins_windows(module: &Module) -> bool {
     let name = |(index, tensor): (usize, &Tensor)| (format!("input{index}"), *tensor);
     let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(name).collect();
-    !matches!(inside(module, &HashMap::new(), &inputs, std::iter::empty(), 0), Err(refusal) if refusal.what == ENTANGLED)
+    let around = Around { again: &HashMap::new(), shared: HashMap::new() };
+    !matches!(inside(module, &around, &inputs, std::iter::empty(), 0), Err(refusal) if refusal.what == ENTANGLED)
 }
 
 /// The layers of a network, and the tap of its return value, if it has a key.
