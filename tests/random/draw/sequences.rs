@@ -205,7 +205,7 @@ fn attend(d: &mut Drawing<'_>, x: &[usize], segments: Option<String>) -> Option<
     if d.tape.rarely(4) {
         set.insert("softcap".to_owned(), json!(d.tape.number(1.0, 20.0)));
     }
-    if d.tape.rarely(3) {
+    if d.tape.flag() {
         let [h, name] = [d.tape.divisor(*t).to_string(), d.name("t")];
         let h: usize = h.parse().ok()?;
         let mut bias = settings([("heads", json!(heads)), ("tap", json!(name)), ("size", d.pair([h, t / h]))]);
