@@ -2,11 +2,13 @@
 
 mod corpus;
 mod draw;
+mod emitted;
 mod prove;
 mod refused;
 mod tape;
 mod vocabulary;
 
+use emitted::Written;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use prove::{Outcome, Prover};
@@ -97,6 +99,35 @@ fn what_holds_for_every_recipe() {
     let [proven, cancelled] = ["Proven", "Cancelled"].map(|outcome| outcomes.get(outcome).copied().unwrap_or(0));
     assert!(proven * 10 >= count as usize * 8, "too few were compared: {outcomes:?}");
     assert!(cancelled * 50 <= count.max(100) as usize, "too many cancel: {outcomes:?}");
+}
+
+/// `RANDOM_CASES=200` draws more recipes. `PYTHON` names an interpreter with PyTorch.
+#[test]
+#[ignore = "needs PyTorch"]
+fn programs_compute_the_step_of_their_recipe() {
+    let (first, count) = (number("RANDOM_SEED", 0), number("RANDOM_CASES", 20));
+    let (prover, kept) = (Prover::new(), std::env::var_os("RANDOM_OUT"));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = kept.as_deref().map_or(folder.path(), Path::new);
+    let (mut programs, mut refused, mut infinite) = (Vec::new(), Vec::new(), 0);
+    for case in first..first + count {
+        let tree = tapes().new_tree(&mut runner(case)).unwrap();
+        let (trunk, frame) = proptest::strategy::ValueTree::current(&tree);
+        let text = draw::text(&draw::recipe(&trunk, &frame));
+        match emitted::write(&prover, &text, &format!("drawn{case}"), folder) {
+            Ok(Written::Program(program)) => programs.push(program),
+            Ok(Written::Refused(reason)) => refused.push(format!("case {case}: {reason}")),
+            Ok(Written::NotFinite) => infinite += 1,
+            Err(error) => panic!("case {case}: {error}"),
+        }
+    }
+    println!(
+        "{} programs, {infinite} steps that are not finite, {} refused: {refused:#?}",
+        programs.len(),
+        refused.len()
+    );
+    assert!(programs.len() * 2 >= count as usize, "too few have a program");
+    assert!(emitted::prove(&programs), "programs differ");
 }
 
 /// Recipes in which a fault was found once, with the fault in their first line.

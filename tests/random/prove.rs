@@ -115,7 +115,7 @@ impl Prover {
     }
 
     /// The recipe, which is valid, and the same when it is written with all defaults and read again.
-    fn load(&self, file: &Path, text: &str) -> Proof<Recipe> {
+    pub fn load(&self, file: &Path, text: &str) -> Proof<Recipe> {
         let read = |file: &Path, text: &str| {
             told("write", std::fs::write(file, text))?;
             let library = Library::new([self.folder.path()]);
@@ -155,11 +155,15 @@ impl Prover {
 
     /// A golden from the engine's own step in f64; `None` if it is finite at no learning rate.
     fn record(&self, recipe: &Recipe) -> Proof<Option<Golden>> {
-        let stem = self.folder.path().join("step");
+        self.recorded(recipe, &self.folder.path().join("step"))
+    }
+
+    /// The same in the files of `stem`.
+    pub fn recorded(&self, recipe: &Recipe, stem: &Path) -> Proof<Option<Golden>> {
         for learning_rate in [1e-3, 1e-6, 1e-12] {
             let options =
                 RecordOptions { batch: recipe.train.batch, learning_rate, salt: "random:".to_owned(), samples: 48 };
-            match record(recipe, &options, &stem, &mut |_, _| ()) {
+            match record(recipe, &options, stem, &mut |_, _| ()) {
                 Err(GoldenError::NotFinite { .. }) => {}
                 recorded => {
                     told("record", recorded)?;

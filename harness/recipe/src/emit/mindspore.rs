@@ -18,10 +18,10 @@ pub(super) const NEEDS: &str = "It needs MindSpore 2.7 or later.";
 
 /// How it is trained, in the README.
 pub(super) const COMMANDS: &str = "\nTrain it on a CPU or an Ascend:\n\n```\npython train.py\npython train.py --device \
-                                   ascend\n```\n\nIt writes `log.jsonl`, `checkpoint.npz` and `weights.safetensors` into `--out`, goes on with \
-                                   `--resume`, and ends with exit code 1 if it misses the target. `python train.py \
-                                   --help` lists the options. `weights.py` reads and writes weights by their names in a \
-                                   state_dict.\n";
+                                   ascend\n```\n\nIt writes `log.jsonl`, `checkpoint.npz` and `weights.safetensors` \
+                                   into `--out`, goes on with `--resume`, and ends with exit code 1 if it misses the \
+                                   target. `python train.py --help` lists the options. `weights.py` reads and writes \
+                                   weights by their names in a state_dict.\n";
 
 /// Weights by their names in a state_dict.
 const WEIGHTS: &str = r#""""Parameters and running statistics by their names in a state_dict of PyTorch."""

@@ -68,7 +68,8 @@ def sigmoid_focal(logits: Tensor, label: Tensor, alpha: float, gamma: float) -> 
     """Focal loss of the classes of anchors; -1 is background, -2 is ignored."""
     truth = label[..., None] == torch.arange(logits.shape[-1], device=logits.device)
     wrong = torch.where(truth, -logits, logits)
-    losses = torch.where(truth, alpha, 1 - alpha) * wrong.sigmoid() ** gamma * -functional.logsigmoid(-wrong)
+    share = torch.where(truth, logits.new_tensor(alpha), 1 - alpha)
+    losses = share * wrong.sigmoid() ** gamma * -functional.logsigmoid(-wrong)
     return per_anchor(torch.where(label[..., None] >= -1, losses, 0), label)
 "#;
 

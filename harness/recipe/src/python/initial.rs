@@ -280,7 +280,14 @@ fn statement(init: &Init, place: &str) -> String {
         Init::Constant(value) if *value == 1.0 => format!("nn.init.ones_({place})"),
         Init::Constant(value) => format!("nn.init.constant_({place}, {})", number(*value)),
         Init::Dirac(_) => format!("nn.init.dirac_({place}.data[: {place}.shape[1]])"),
-        Init::TorchDefault(_) => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
+        Init::TorchDefault(_) => match place.strip_suffix(".bias") {
+            // The bound of a bias is that of the weight, over the root of 3.
+            Some(module) => {
+                let bound = format!("{module}.weight[0].numel() ** -0.5");
+                format!("nn.init.uniform_({place}).data.sub_(0.5).mul_(2 * {bound})")
+            }
+            None => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
+        },
     }
 }
 

@@ -36,7 +36,7 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
     let own = written.arguments.into_iter().map(|(key, value)| Code::named(key, Code::text(value)));
     arguments.extend(own);
     let groups = match &distinct[..] {
-        [] | [_] => {
+        [] | [(_, 1.0)] => {
             let (decay, _) = distinct.first().copied().unwrap_or((0.0, 1.0));
             arguments.push(Code::named("weight_decay", Code::text(real(decay))));
             if leaks { "own" } else { dialect.parameters() }
