@@ -2,6 +2,7 @@
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
+use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::reader::{Picked, REPEATED, Reader, Seen};
 use crate::trace::{Argument, Made};
@@ -16,6 +17,13 @@ impl Reader<'_> {
         {
             self.is(made.value, grouped);
             return Ok(());
+        }
+        if let Some(scores) = self.scores(at.input())
+            && scores.is_plain()
+            && scores.viewed(&made.shape, &views).is_none()
+            && let Some(Argument::Value(value)) = at.input()
+        {
+            self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
         }
         if let Some(Argument::Value(value)) = at.input()
             && self.computed(at.input()).is_some_and(|computed| match computed {
@@ -48,7 +56,11 @@ impl Reader<'_> {
                         None => Seen::Unsaid("it uses the scores of an attention"),
                     }
                 }
-                Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
+                Some(Seen::Reshaped(name, _)) => match views[..] {
+                    [View::Reshape(_)] => Seen::Reshaped(name.clone(), made.shape.clone()),
+                    [] => Seen::Reshaped(name.clone(), made.shape.clone()),
+                    _ => Seen::Unsaid("it uses a part of a parameter"),
+                },
                 Some(Seen::Computed(computed)) => {
                     self.check_type(at, *value, made)?;
                     let shape = self.made(*value).map_or(&[][..], |from| &from.shape);
@@ -77,10 +89,12 @@ impl Reader<'_> {
                     }
                     Seen::Picked(picked)
                 }
-                Some(seen @ (Seen::Expanded(_) | Seen::Repeated(_))) => match self.is_unchanged(*value, made, &views) {
-                    true => seen.clone(),
-                    false => Seen::Unsaid("it uses a part of a repeated tensor, or moves its axes"),
-                },
+                Some(seen @ (Seen::Expanded(..) | Seen::Repeated(_))) => {
+                    match self.is_unchanged(*value, made, &views) {
+                        true => seen.clone(),
+                        false => Seen::Unsaid("it uses a part of a repeated tensor, or moves its axes"),
+                    }
+                }
                 Some(Seen::Unsaid(what)) => Seen::Unsaid(what),
                 None => return Err(at.unknown_form("input")),
             },
@@ -207,7 +221,7 @@ impl Reader<'_> {
             if let Some(shape) = self.shape(*value) {
                 return Ok(Some(shape));
             }
-            if let Some(Seen::Expanded(_) | Seen::Repeated(_) | Seen::Computed(_)) = self.seen(*value) {
+            if let Some(Seen::Expanded(..) | Seen::Repeated(_) | Seen::Computed(_)) = self.seen(*value) {
                 return Ok(self.made(*value).map(|made| made.shape.clone()));
             }
         }
@@ -253,6 +267,15 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// The constant of `x[:, constant]`.
+    fn columns_of(&self, at: &mut At<'_>) -> Option<Constant> {
+        let Some(Argument::List(parts)) = at.argument(1, &["key"]) else { return None };
+        match &parts[..] {
+            [Argument::Slice([None, None, None]), columns] => self.trace.constant(columns).cloned(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn indexed(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let made = at.made()?;
         if let Some(Argument::Parameter(table)) = at.input()
@@ -261,6 +284,18 @@ impl Reader<'_> {
             && [&rows.shape[..], &[*width]].concat() == made.shape
         {
             let picked = Picked { table: table.clone(), rows, views: Vec::new(), shape: made.shape.clone() };
+            self.is(made.value, Seen::Picked(picked));
+            return Ok(());
+        }
+        if let Some(Argument::Parameter(table)) = at.input()
+            && let Some(columns) = self.columns_of(at)
+            && let [heads, _] = self.trace.shape(table)
+            && [&[*heads], &columns.shape[..]].concat() == made.shape
+        {
+            // As rows of the table with its axes exchanged.
+            let last = columns.shape.len();
+            let views = vec![View::Permute(std::iter::once(last).chain(0..last).collect())];
+            let picked = Picked { table: table.clone(), rows: columns, views, shape: made.shape.clone() };
             self.is(made.value, Seen::Picked(picked));
             return Ok(());
         }
@@ -347,13 +382,12 @@ impl Reader<'_> {
         let made = at.made()?;
         match at.input() {
             Some(Argument::Parameter(name)) => {
-                let each_sample = match (self.trace.shape(name), &made.shape[..]) {
-                    ([1, own @ ..], [samples, rest @ ..]) => own == rest && *samples == self.trace.batch,
-                    _ => false,
-                };
-                let seen =
-                    if each_sample { Seen::Expanded(name.clone()) } else { Seen::Unsaid("it repeats a parameter") };
-                self.is(made.value, seen);
+                let own = self.trace.shape(name).to_vec();
+                self.repeated_parameter(name.clone(), &own, made);
+                Ok(())
+            }
+            Some(Argument::Value(value)) if let Some(Seen::Reshaped(name, own)) = self.seen(*value).cloned() => {
+                self.repeated_parameter(name, &own, made);
                 Ok(())
             }
             Some(Argument::Value(value)) if self.shape(*value).as_ref() == Some(&made.shape) => self.same(at),

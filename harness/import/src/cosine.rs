@@ -4,6 +4,7 @@
 use zoo_recipe::Layer;
 use zoo_recipe::layers::LogitScale;
 use zoo_recipe::layers::WeightNorm;
+use zoo_recipe::schema::Padding;
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -16,6 +17,7 @@ use crate::operation::{Tensor, Unit, What};
 use crate::reader::{REPEATED, Reader, Seen};
 use crate::rows::Row;
 use crate::scores::Bias;
+use crate::standardised::Standardised;
 use crate::trace::{Argument, Made};
 use crate::turned::{TURNED, Turned};
 use crate::view::View;
@@ -55,6 +57,14 @@ pub(crate) enum Computed {
     Row(Row),
     /// A parameter plus a number.
     Shifted(String, f64),
+    /// Filters that are normalised.
+    Standardised(Standardised),
+    /// A parameter times a number.
+    Multiple(String, f64),
+    /// Tensors of the trace along a new first axis.
+    Stacked(Vec<usize>),
+    /// A map with minus infinity around it.
+    Surrounded(Tensor, Padding),
     /// The same with its two last axes exchanged.
     Columns(Turned),
     /// Heads of keys or values, a tensor of the trace, each for a group of heads of queries.
@@ -84,6 +94,9 @@ impl Computed {
                 (shape == made.shape).then(|| Self::OfLengthOne(*base, [known, views].concat(), axis))
             }
             Self::Offsets(offsets) => Some(Self::Offsets(offsets.viewed(made, views))),
+            Self::Standardised(filters) => filters.viewed(made, views).map(Self::Standardised),
+            // A parameter times a number, in any shape.
+            Self::Multiple(..) => views.iter().all(|view| matches!(view, View::Reshape(_))).then(|| self.clone()),
             Self::Turned(turned) if views == [View::Permute(vec![0, 1, 3, 2])] => Some(Self::Columns(turned.clone())),
             Self::Grouped { of, group, columns } if views == [View::Permute(vec![0, 1, 3, 2])] => {
                 Some(Self::Grouped { of: *of, group: *group, columns: !columns })
@@ -98,6 +111,8 @@ impl Computed {
             | Self::Normed(..)
             | Self::Row(_)
             | Self::Shifted(..)
+            | Self::Surrounded(..)
+            | Self::Stacked(_)
             | Self::Columns(_)
             | Self::Routed(_)
             | Self::Matrices(_)
@@ -120,6 +135,18 @@ impl Computed {
             Self::Turned(_) | Self::Columns(_) => ("it multiplies by a constant tensor".to_owned(), TURNED),
             Self::Routed(_) | Self::Matrices(_) => ("it uses the choices of experts".to_owned(), EXPERTS),
             Self::Row(_) => ("it uses numbers of rows".to_owned(), "`map` has `row_mean`, `row_sum` and `row_max`"),
+            Self::Standardised(filters) => (
+                format!("it normalises the parameter `{}`", filters.weight),
+                "`conv` has `standardised`: filters normalised by their own mean and variance",
+            ),
+            Self::Multiple(name, by) => (
+                format!("it multiplies the parameter `{name}` by {by}"),
+                "`parameter` is a value, which `scale` multiplies",
+            ),
+            Self::Stacked(_) => ("it stacks samples".to_owned(), "`concat` joins channels or rows; sums add tensors"),
+            Self::Surrounded(..) => {
+                ("it pads with minus infinity".to_owned(), "`max_pool` with `pad` ignores what is around the map")
+            }
             Self::Shifted(name, _) => {
                 (format!("it adds a number to the parameter `{name}`"), "`rms_norm` has an `offset` of its scale")
             }

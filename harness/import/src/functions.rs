@@ -6,7 +6,7 @@ use zoo_recipe::layers as zoo;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::operation::{Tensor, Unit, What};
-use crate::reader::{REPEATED, Reader};
+use crate::reader::Reader;
 use crate::word::Word;
 
 /// Adds the operations of a call.
@@ -66,7 +66,8 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["elu"], |network, at| network.elu(at)),
     (&["softmax"], |network, at| network.softmax(at, Word::of(&Layer::Softmax(zoo::Softmax {})))),
     (&["log_softmax"], |network, at| network.log_softmax(at)),
-    (&["dropout"], |network, at| network.dropout(at)),
+    (&["dropout"], |network, at| network.dropout(at, false)),
+    (&["dropout2d"], |network, at| network.dropout(at, true)),
     (&["drop_path"], |network, at| network.drop_path(at)),
     (&["max_pool2d", "max_pool1d"], |network, at| network.max_pool(at)),
     (&["avg_pool2d", "avg_pool1d"], |network, at| network.avg_pool(at)),
@@ -88,9 +89,10 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["cat", "concat", "concatenate"], |network, at| network.concat(at)),
     (&["stack"], |network, at| network.stack(at)),
     (&["sum"], |network, at| network.sum(at)),
-    (&["amax"], |network, at| network.folded(at, "row_max")),
-    (&["logsumexp"], |network, at| network.folded(at, "row_log_sum_exp")),
+    (&["amax"], |network, at| network.folded(at, "row_max(x)")),
+    (&["logsumexp"], |network, at| network.folded(at, "row_log_sum_exp(x)")),
     (&["max"], |network, at| network.maximum(at)),
+    (&["norm", "vector_norm", "linalg_norm", "linalg_vector_norm"], |network, at| network.length(at)),
     (&["var"], |network, at| network.variance(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
     (&["ne", "__ne__"], |network, at| network.compared(at)),
@@ -101,6 +103,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["baddbmm"], |network, at| network.biased_product(at)),
     (&["maximum"], |network, at| network.larger(at)),
     (&["empty", "new_empty", "empty_like"], |network, at| network.unset(at)),
+    (&["einsum"], |network, at| network.einsum(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
         &["flatten", "view", "reshape", "unsqueeze", "squeeze", "unflatten", "_unsafe_view", "view_as", "reshape_as"],
@@ -113,7 +116,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["cumsum"], |network, at| network.cumsum(at)),
     (&["topk"], |network, at| network.top_k(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
-    (&["expand", "expand_as"], |network, at| network.expanded(at)),
+    (&["expand", "expand_as", "repeat", "tile"], |network, at| network.expanded(at)),
     (&["contiguous", "clone"], |network, at| network.same(at)),
     (&["detach", "data"], |network, at| {
         network.same(at)?;
@@ -146,6 +149,10 @@ const BY_SHAPE: &[&str] = &[
     "reshape_as",
     "expand",
     "expand_as",
+    "repeat",
+    "tile",
+    "empty",
+    "new_empty",
     "_assert",
 ];
 
@@ -155,14 +162,13 @@ const RECURRENT: &str = "recipes have no recurrent layers; attention and `conv1d
 const RANDOM: &str = "`dropout` and `drop_path` are the only layers that draw random numbers";
 const WEIGHTS: &str = "parameters are trained directly; `weight_norm` is the only weight that is computed";
 const LOSS: &str = "the loss is beside the model: give what it compares, and `port --loss` says which it is";
-const CHANNELS: &str = "`dropout` drops single numbers, and `drop_path` whole samples";
+const CHANNELS: &str = "`dropout` drops single numbers or channels of maps, and `drop_path` whole samples";
 pub(crate) const CHOICE: &str =
     "numbers are compared in formulas alone: `map: \"select(x > 0, x, 0)\"`, written by hand";
 const INDICES: &str = "`take` and `slice` take fixed places of an axis, `embedding` rows of a table";
 
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
-    ("einsum", PRODUCTS),
     ("lstm", RECURRENT),
     ("gru", RECURRENT),
     ("rnn_tanh", RECURRENT),
@@ -182,7 +188,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("uniform", RANDOM),
     ("normal", RANDOM),
     ("dropout1d", CHANNELS),
-    ("dropout2d", CHANNELS),
     ("dropout3d", CHANNELS),
     ("alpha_dropout", CHANNELS),
     ("feature_alpha_dropout", CHANNELS),
@@ -213,8 +218,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("take_along_dim", INDICES),
     ("argmax", INDICES),
     ("cumsum", "formulas compute with an element or a whole row"),
-    ("repeat", REPEATED),
-    ("tile", REPEATED),
     ("bilinear", PRODUCTS),
     ("conv3d", "`conv` works on maps, [C, H, W], and `conv1d` on [C, L]"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),

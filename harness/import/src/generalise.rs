@@ -30,6 +30,8 @@ struct Column {
     key: String,
     layer: String,
     channels: bool,
+    /// Whether it is an extent of a shape.
+    is_extent: bool,
     values: Vec<Option<Setting>>,
 }
 
@@ -128,22 +130,31 @@ fn even_out(bodies: &mut [Vec<Item>]) {
 
 /// The slot at an index in all bodies: one column, or one for each element of a list.
 fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
-    let column = |values: Vec<Option<Setting>>, suffix: &str| {
-        let slot = &tables[0][index];
-        Column { key: format!("{}{suffix}", slot.key), layer: slot.layer.clone(), channels: slot.channels, values }
+    let slot = &tables[0][index];
+    let is_extent = ["to", "shape"].contains(&slot.key.as_str());
+    let column = |values: Vec<Option<Setting>>, key: String| {
+        let (layer, channels) = (slot.layer.clone(), slot.channels);
+        Column { key, layer, channels, is_extent, values }
     };
     let values: Vec<Option<Setting>> =
         tables.iter().map(|table| table.get(index).and_then(|slot| slot.value.clone())).collect();
     let length = values.iter().flatten().find_map(|value| value.items().map(<[Setting]>::len));
-    let Some(length) = length else { return vec![column(values, "")] };
+    let Some(length) = length else { return vec![column(values, slot.key.clone())] };
     let element = |at: usize| {
         let of = |value: &Option<Setting>| value.as_ref()?.items()?.get(at).cloned();
-        let suffix = match length {
-            2 => ["_h", "_w"][at].to_owned(),
-            4 => ["_top", "_bottom", "_left", "_right"][at].to_owned(),
-            _ => format!("_{at}"),
+        let extents: &[&str] = match length {
+            1 => &["features"],
+            2 => &["tokens", "features"],
+            3 => &["channels", "rows", "columns"],
+            _ => &["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"],
         };
-        column(values.iter().map(of).collect(), &suffix)
+        let key = match (length, extents.get(at)) {
+            (_, Some(extent)) if is_extent => (*extent).to_owned(),
+            (2, _) => format!("{}{}", slot.key, ["_h", "_w"][at]),
+            (4, _) => format!("{}{}", slot.key, ["_top", "_bottom", "_left", "_right"][at]),
+            _ => format!("{}_{at}", slot.key),
+        };
+        column(values.iter().map(of).collect(), key)
     };
     (0..length).map(element).collect()
 }
@@ -170,7 +181,9 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
         return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
     }
     for (index, arg) in found.iter_mut().enumerate() {
-        let same_kind = column.channels == arg.channels && (column.channels || arg.key == column.key);
+        // An extent of a shape may be a number of channels.
+        let is_extent = column.is_extent && arg.channels;
+        let same_kind = column.channels == arg.channels && (column.channels || arg.key == column.key) || is_extent;
         let both = arg.values.iter().zip(&column.values);
         let covers = both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none());
         let pairs: Vec<_> = both.filter_map(|(ours, theirs)| Some((ours.as_ref()?, theirs.as_ref()?))).collect();
@@ -181,7 +194,7 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
             arg.uses += 1;
             return Setting::Text(format!("$#{index}"));
         }
-        if let (true, Some(factor)) = (column.channels && varies(column), ratio(&pairs)) {
+        if let (true, Some(factor)) = ((column.channels || is_extent) && varies(column), ratio(&pairs)) {
             arg.uses += 1;
             return Setting::Text(format!("$#{index}{factor}"));
         }
@@ -189,7 +202,7 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     if !varies(column) {
         return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
     }
-    let Column { key, layer, channels, values } = column;
+    let Column { key, layer, channels, values, .. } = column;
     let (key, layer, channels, values) = (key.clone(), layer.clone(), *channels, values.clone());
     found.push(Found { key, layer, channels, values, uses: 1 });
     Setting::Text(format!("$#{}", found.len() - 1))

@@ -22,8 +22,8 @@ pub(crate) const POSITIONS: &str = "`positions` adds to each token the row of it
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
-    /// A tensor and a parameter, with the shape in which the parameter is used.
-    Parameter(Argument, String, Vec<usize>),
+    /// A tensor and a parameter, with the shape in which the parameter is used; whether the parameter comes first.
+    Parameter(Argument, String, Vec<usize>, bool),
     /// A tensor and rows of a parameter.
     Picked(Argument, Picked),
     /// A tensor and a number; whether the number comes first.
@@ -53,10 +53,10 @@ impl Reader<'_> {
                 Operands::Picked(other.clone(), picked)
             }
             (one, other @ Argument::Value(_)) if let Some((name, shape)) = parameter(one) => {
-                Operands::Parameter(other.clone(), name, shape)
+                Operands::Parameter(other.clone(), name, shape, true)
             }
             (other @ Argument::Value(_), one) if let Some((name, shape)) = parameter(one) => {
-                Operands::Parameter(other.clone(), name, shape)
+                Operands::Parameter(other.clone(), name, shape, false)
             }
             (first, second) => match (self.number_in(at, first, second), self.number_in(at, second, first)) {
                 (None, Some(value)) => Operands::Number(first.clone(), value, false),
@@ -76,7 +76,7 @@ impl Reader<'_> {
 
     fn both(&mut self, at: &mut At<'_>, what: What, first: &Argument, second: &Argument) -> Result<(), Refusal> {
         let repeated = |argument: &Argument| match self.given(Some(argument)) {
-            Some(Seen::Repeated(once)) if what == What::Mul => Some(Argument::Value(*once)),
+            Some(Seen::Repeated(once)) => Some(Argument::Value(*once)),
             _ => None,
         };
         let (first, second) = match (repeated(first), repeated(second)) {
@@ -91,12 +91,12 @@ impl Reader<'_> {
             return self.gives_viewed(at, what, vec![first, second], None, shape, views);
         }
         let shapes = [self.shape_of(first), self.shape_of(second)];
-        let may_repeat = what == What::Mul && shapes[0].len() == shapes[1].len();
+        let may_repeat = shapes[0].len() == shapes[1].len();
         let largest = |(one, other): (&usize, &usize)| *one.max(other);
         let repeats = shapes[0].iter().zip(shapes[1]).map(largest).eq(at.made()?.shape.iter().copied());
         if shapes[0] != shapes[1] && !(may_repeat && repeats) {
             let what = format!("it combines tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
-            return Err(at.refuse(what, "sums need equal shapes; products broadcast axes of one element"));
+            return Err(at.refuse(what, "sums and products repeat axes of one element, and no others"));
         }
         self.gives(at, what, vec![first, second], None)
     }
@@ -148,15 +148,11 @@ impl Reader<'_> {
                 false => self.counted(at, &x, Word::formula(format!("x + {}", number(value)))),
             },
             Operands::Picked(x, picked) => self.add_positions(at, &x, &picked),
-            Operands::Parameter(x, name, seen) => {
+            Operands::Parameter(x, name, seen, _) => {
                 let x = self.operand(at, Some(&x))?;
                 let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
                 if own != seen || own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
-                    let what = format!("it adds the parameter `{name}` of shape {own:?} to {shape:?}");
-                    return Err(at.refuse(
-                        what,
-                        "`add_parameter` adds one of the shape of a sample, with an axis of one element before it",
-                    ));
+                    return self.with_parameter(at, What::Add, x, (&name, &seen, false));
                 }
                 let layer = Layer::AddParameter(zoo::AddParameter { init: zoo_graph::Init::Constant(0.0) });
                 self.layer(at, layer, x, Some(name))
@@ -202,7 +198,11 @@ impl Reader<'_> {
                 let formula = if first || turned { format!("{value} - x") } else { format!("x - {value}") };
                 self.counted(at, &x, Word::formula(formula))
             }
-            Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
+            Operands::Parameter(x, name, seen, is_first) => {
+                let x = self.operand(at, Some(&x))?;
+                self.with_parameter(at, What::Subtract, x, (&name, &seen, is_first != turned))
+            }
+            Operands::Picked(_, Picked { table: name, .. }) => {
                 let from = if turned { "from " } else { "" };
                 Err(at.refuse(format!("it subtracts {from}the parameter `{name}`"), "`add_parameter` adds one"))
             }
@@ -219,7 +219,8 @@ impl Reader<'_> {
         if let Some(scores) = self.kept_scores(at) {
             return self.becomes(at, scores);
         }
-        if self.times_table(at)?.is_some()
+        if self.multiple(at)?.is_some()
+            || self.times_table(at)?.is_some()
             || self.join_of_row(at, Join::Mul, false)?.is_some()
             || self.scaled_norm(at)?.is_some()
         {
@@ -243,7 +244,7 @@ impl Reader<'_> {
                 let what = format!("it multiplies by rows of the parameter `{}`", picked.table);
                 Err(at.refuse(what, "`positions` adds a row to each token"))
             }
-            Operands::Parameter(x, name, seen) => {
+            Operands::Parameter(x, name, seen, _) => {
                 let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
                 let own = self.trace.shape(&name);
                 if let Argument::Value(value) = x
@@ -266,12 +267,7 @@ impl Reader<'_> {
                     [] => false,
                 };
                 if !fits {
-                    let what = format!("it multiplies {shape:?} by the parameter `{name}` of shape {own:?}");
-                    return Err(at.refuse(
-                        what,
-                        "`layer_scale` multiplies maps by [C, 1, 1], or by [C] in that shape, and anything else by \
-                         its last axis, [E]",
-                    ));
+                    return self.with_parameter(at, What::Mul, x, (&name, &seen, false));
                 }
                 self.layer(at, Layer::LayerScale(zoo::LayerScale { start, flat }), x, Some(name))
             }
@@ -292,8 +288,23 @@ impl Reader<'_> {
                 }
                 self.counted(at, &x, Word::formula(format!("x / {}", number(by))))
             }
-            _ => Err(at.refuse("it divides by a tensor", "`mul` multiplies by one")),
+            Operands::Both(first, second) => {
+                let by = self.inverse(at, &second)?;
+                self.both(at, What::Mul, &first, &Argument::Value(by))
+            }
+            _ => Err(at.refuse("it divides by a parameter, or a parameter", "`mul` multiplies by one")),
         }
+    }
+
+    /// 1 divided by a tensor, as a tensor that is none of the trace.
+    fn inverse(&mut self, at: &mut At<'_>, of: &Argument) -> Result<usize, Refusal> {
+        let x = match self.given(Some(of)) {
+            Some(Seen::Repeated(once)) => self.operand(at, Some(&Argument::Value(*once)))?,
+            _ => self.operand(at, Some(of))?,
+        };
+        let shape = self.shape_of(x).to_vec();
+        let inverse = self.inner(at, What::Layer(Word::formula("1 / x".to_owned())), vec![x], shape);
+        Ok(self.new_value(Seen::Of(inverse, Vec::new())))
     }
 
     /// The second operand divided by the first: `1 / x`.
@@ -303,13 +314,20 @@ impl Reader<'_> {
         }
         match self.operands(at)? {
             Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("{} / x", number(value)))),
-            _ => Err(at.refuse("it divides a tensor by a tensor", "`map` divides numbers by its operand")),
+            Operands::Both(first, second) => {
+                let by = self.inverse(at, &first)?;
+                self.both(at, What::Mul, &second, &Argument::Value(by))
+            }
+            _ => Err(at.refuse("it divides a parameter, or by one", "`map` divides numbers by its operand")),
         }
     }
 
     /// A sum over axes; over an axis of two elements, the sum of two tensors.
     pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
+        if let Some(Computed::Stacked(parts)) = self.computed(input).cloned() {
+            return self.sum_of(at, &parts);
+        }
         let Some(mut shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };
@@ -319,13 +337,34 @@ impl Reader<'_> {
             None => None,
         };
         let axis = axis.and_then(|axis| wrapped(axis, shape.len())).filter(|axis| shape[*axis] == 2);
-        let Some(axis) = axis else { return self.folded(at, "row_sum") };
+        let Some(axis) = axis else { return self.folded(at, "row_sum(x)") };
         let keeps_axis = at.flag(2, "keepdim", false)?;
         shape.remove(axis);
         let first = self.operand_viewed(at, input, &[View::Select(axis, 0)])?;
         let second = self.operand_viewed(at, input, &[View::Select(axis, 1)])?;
         let views = if keeps_axis { vec![View::Reshape(at.made()?.shape.clone())] } else { Vec::new() };
         self.gives_viewed(at, What::Add, vec![first, second], None, shape, views)
+    }
+
+    /// The sum of several tensors of one shape, one after another.
+    fn sum_of(&mut self, at: &mut At<'_>, parts: &[usize]) -> Result<(), Refusal> {
+        let axis = match at.argument(1, &["dim", "axis"]) {
+            Some(Argument::List(axes)) if axes.len() == 1 => axes[0].int(),
+            Some(axis) => axis.int(),
+            None => None,
+        };
+        let keeps_axis = at.flag(2, "keepdim", false)?;
+        let ([first, others @ .., last], Some(0), false) = (parts, axis, keeps_axis) else {
+            return Err(at.refuse("a sum of stacked tensors along other axes", "`add` adds tensors"));
+        };
+        let mut sum = self.operand(at, Some(&Argument::Value(*first)))?;
+        let shape = self.shape_of(sum).to_vec();
+        for part in others {
+            let part = self.operand(at, Some(&Argument::Value(*part)))?;
+            sum = self.inner(at, What::Add, vec![sum, part], shape.clone());
+        }
+        let last = self.operand(at, Some(&Argument::Value(*last)))?;
+        self.gives(at, What::Add, vec![sum, last], None)
     }
 
     /// Stacks tensors along a new axis: they are concatenated along the next axis, which is then split.
@@ -342,6 +381,11 @@ impl Reader<'_> {
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, made.shape.len())),
             None => Some(0),
         };
+        if axis == Some(0)
+            && let Some(parts) = parts.iter().map(Argument::value).collect::<Option<Vec<usize>>>()
+        {
+            return self.is_computed(at, Computed::Stacked(parts));
+        }
         let Some(along) = axis.and_then(along) else {
             let what = "it stacks samples, or along an axis that is not supported";
             return Err(at.refuse(what, "`concat` joins channels or rows"));
@@ -411,13 +455,8 @@ impl Reader<'_> {
         if self.turned_joined(at, &parts, given)?.is_some() {
             return Ok(());
         }
-        if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]
-            && let Some(Seen::Expanded(name)) = self.seen(*token).cloned()
-            && (rank, axis) == (3, 1)
-        {
-            let x = self.operand(at, Some(rest))?;
-            let layer = Layer::Prepend(zoo::Prepend { init: zoo_graph::Init::Constant(0.0) });
-            return self.layer(at, layer, x, Some(name));
+        if (rank, axis) == (3, 1) && self.leading_tokens(at, &parts)?.is_some() {
+            return Ok(());
         }
         if let Some((base, views)) = self.merged(&parts, axis) {
             let x = self.view(at, base, views)?;

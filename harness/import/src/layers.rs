@@ -1,5 +1,6 @@
 //! Functions with parameters, and normalisations.
 
+use indexmap::IndexMap;
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
 use zoo_recipe::layers::WeightNorm;
@@ -12,7 +13,7 @@ use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Picked, Reader, Seen};
 use crate::rows::normalised;
-use crate::trace::Argument;
+use crate::trace::{Argument, FunctionCall, Made};
 use crate::view::View;
 use crate::word::Word;
 
@@ -22,7 +23,21 @@ impl Reader<'_> {
         if let Some(weight) = at.argument(1, &["weight"]).and_then(|weight| self.trace.constant(weight)) {
             return self.blur_pool(at, x, weight);
         }
-        let (name, shape, weight_norm) = self.weight_or_normed(at, 1)?;
+        let argument = at.argument(1, &["weight"]);
+        let filters = self.standardised_filters(argument);
+        let (name, shape, weight_norm) = match &filters {
+            Some(filters) => {
+                let own = Argument::Parameter(filters.weight.clone());
+                let (name, shape) = self.parameter(at, Some(&own), "weight")?;
+                (name, shape, None)
+            }
+            None => self.weight_or_normed(at, 1)?,
+        };
+        let gain = filters.as_ref().and_then(|filters| filters.gain.as_ref());
+        if gain.is_some_and(|(gain, _)| *gain != format!("{name}.gain")) {
+            return Err(at.refuse("a factor of filters belongs to another module", "`gain` of `conv` is `<name>.gain`"));
+        }
+        let (standardised, gain) = (filters.as_ref().map(|filters| filters.eps), gain.map(|(_, by)| *by));
         let [out, _, kh, kw] = shape[..] else { return Err(at.unknown_form("weight")) };
         let bias = self.bias(at, 2, &name)?;
         let (stride, dilation) = (at.pair(3, "stride", Some([1, 1]))?, at.pair(5, "dilation", Some([1, 1]))?);
@@ -37,7 +52,6 @@ impl Reader<'_> {
         let groups = at.size(6, "groups", Some(1))?;
         let (kernel, stride, dilation) = (Pair([kh, kw]), Pair(stride), Pair(dilation));
         let (out, groups, init) = (Size(out), Size(groups), WeightInit::default());
-        let (standardised, gain) = (None, None);
         let layer =
             zoo::Conv { out, kernel, stride, pad, dilation, groups, bias, standardised, gain, weight_norm, init };
         self.layer(at, Layer::Conv(layer), x, Some(name))
@@ -91,23 +105,48 @@ impl Reader<'_> {
         let value = at.float(NAMED, "value", 1.0)?;
         at.only("value", value, 1.0)?;
         let (beta, alpha, x) = (at.input(), at.argument(1, &["tensor1"]), at.argument(2, &["tensor2"]));
-        let x = self.operand(at, x)?;
+        let Some(tokens) = x.and_then(|x| self.shape(x.value()?)).filter(|shape| shape.len() == 3) else {
+            return self.sum_of_product(at);
+        };
         let own = |local: &str| Some(Argument::Parameter(format!("{}.{local}", at.module)));
         let (is_beta, is_alpha) = (beta.cloned() == own("beta"), alpha.cloned() == own("alpha"));
-        let width = self.shape_of(x).last().copied().unwrap_or_default();
+        let width = tokens[2];
         let shapes = ["alpha", "beta"].map(|local| self.trace.shape(&format!("{}.{local}", at.module)));
-        if !is_beta
-            || !is_alpha
-            || self.shape_of(x).len() != 3
-            || shapes != [[1, 1, width]; 2].each_ref().map(|s| &s[..])
-        {
-            return Err(at.refuse(
-                "it is not beta + alpha * x of tokens [T, E], with parameters `alpha` and `beta` of the shape [1, 1, E]",
-                "`affine` is; `layer_scale` multiplies by a parameter, and `add_parameter` adds one",
-            ));
+        if !is_beta || !is_alpha || shapes != [[1, 1, width]; 2].each_ref().map(|s| &s[..]) {
+            return self.sum_of_product(at);
         }
+        let x = self.operand(at, x)?;
         let name = at.module.to_owned();
         self.layer(at, Layer::Affine(zoo::Affine {}), x, Some(name))
+    }
+
+    /// PyTorch's addcmul, as the product and the sum that it is.
+    fn sum_of_product(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (Some(sum), Some(a), Some(b)) = (at.input(), at.argument(1, &["tensor1"]), at.argument(2, &["tensor2"]))
+        else {
+            return Err(at.unknown_form("tensor1"));
+        };
+        let made = at.made()?;
+        let shape = |argument: &Argument| match (argument, self.given(Some(argument))) {
+            (Argument::Parameter(name), _) => Some(self.trace.shape(name).to_vec()),
+            (_, Some(Seen::Reshaped(_, shape))) => Some(shape.clone()),
+            _ => self.shape(argument.value()?),
+        };
+        let (Some(first), Some(second)) = (shape(a), shape(b)) else { return Err(at.unknown_form("tensor1")) };
+        let rank = first.len().max(second.len());
+        let extent = |of: &[usize], axis: usize| (axis + of.len()).checked_sub(rank).map_or(1, |place| of[place]);
+        let shape = (0..rank).map(|axis| extent(&first, axis).max(extent(&second, axis))).collect();
+        let value = self.new_value(Seen::Unsaid("it is computed here"));
+        let product = Made { value, shape, dtype: made.dtype.clone() };
+        let call = |name: &str, args: [&Argument; 2], made: &Made| FunctionCall {
+            function: name.to_owned(),
+            args: args.map(Clone::clone).to_vec(),
+            kwargs: IndexMap::new(),
+            outputs: IndexMap::from([(String::new(), made.clone())]),
+            ..at.call.clone()
+        };
+        let calls = [call("torch.mul", [a, b], &product), call("torch.add", [sum, &Argument::Value(value)], made)];
+        calls.iter().try_for_each(|call| self.function(&mut At::new(at.module, call, at.units)))
     }
 
     pub(crate) fn conv_transpose(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -251,6 +290,9 @@ impl Reader<'_> {
     /// Of maps `[n, c, h, w]`, signals `[n, c, length]` or rows `[n, c]`; rows of samples and tokens that are one axis
     /// are signals.
     pub(crate) fn batch_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if self.standardised(at)?.is_some() {
+            return Ok(());
+        }
         let input = at.input();
         let (x, views) = self.rows(at, input, None)?;
         let (name, _) = self.weight(at, 3)?;
@@ -323,16 +365,9 @@ impl Reader<'_> {
         let x = self.first(at)?;
         let groups = Size(at.size(1, "num_groups", None)?);
         let (name, _) = self.weight(at, 2)?;
-        if !self.bias(at, 3, &name)? {
-            return Err(at.refuse("it has a scale and no shift", "`group_norm` has both"));
-        }
+        let bias = self.bias(at, 3, &name)?;
         let eps = at.float(4, "eps", 1e-5)?;
-        self.layer(
-            at,
-            Layer::GroupNorm(zoo::GroupNorm { groups, eps, bias: true, init: BnInit::default() }),
-            x,
-            Some(name),
-        )
+        self.layer(at, Layer::GroupNorm(zoo::GroupNorm { groups, eps, bias, init: BnInit::default() }), x, Some(name))
     }
 
     pub(crate) fn rms_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

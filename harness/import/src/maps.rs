@@ -6,16 +6,29 @@ use zoo_recipe::schema::{Padding, Pair, Size};
 
 use crate::Refusal;
 use crate::arguments::{At, Window, wrapped};
+use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
-use crate::word::Word;
+use crate::word::{Word, number};
 
 impl Reader<'_> {
     pub(crate) fn max_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.pooled(at)?;
-        let window = self.window(at, x)?;
+        let input = at.input();
+        let around = match self.computed(input) {
+            Some(Computed::Surrounded(of, sides)) => Some((*of, *sides)),
+            _ => None,
+        };
+        let x = match around {
+            Some((of, _)) => of,
+            None => self.pooled(at)?,
+        };
+        let mut window = self.window(at, x)?;
+        if let Some((_, Padding(sides))) = around {
+            let (_, _, Padding(own)) = &mut window;
+            own.iter_mut().zip(sides).for_each(|(own, side)| *own += side);
+        }
         let dilation = at.pair(4, "dilation", Some([1, 1]))?;
         at.only("dilation", dilation, [1, 1])?;
         let ceil_mode = at.flag(5, "ceil_mode", false)?;
@@ -166,7 +179,7 @@ impl Reader<'_> {
             ([n, c, _, _], [2, 3]) => (n, c, Vec::new()),
             ([n, _, _, c], [1, 2]) => (n, c, vec![View::Permute(vec![0, 3, 1, 2])]),
             ([n, t, c], [1]) => (n, c, vec![View::Permute(vec![0, 2, 1]), View::Reshape(vec![*n, *c, *t, 1])]),
-            _ => return self.folded(at, "row_mean"),
+            _ => return self.folded(at, "row_mean(x)"),
         };
         let x = self.operand_viewed(at, input, &views)?;
         let what = What::Layer(Word::of(&Layer::GlobalAvgPool(zoo::GlobalAvgPool {})));
@@ -186,14 +199,17 @@ impl Reader<'_> {
             Some(Argument::Text(mode)) if mode == "reflect" => Some(zoo::PadMode::Reflect),
             Some(_) => None,
         };
-        let value = at.float(3, "value", 0.0)?;
-        let Some(mode) = mode.filter(|_| value == 0.0) else {
-            return Err(at.refuse("it pads with other values", "`pad` adds zeros, or mirrors the map"));
+        let value = at.argument(3, &["value"]);
+        let is_least = matches!(value, Some(Argument::Other(text)) if text == "-inf");
+        let value = if is_least { f64::NEG_INFINITY } else { value.and_then(Argument::number).unwrap_or(0.0) };
+        let Some(mode) = mode.filter(|mode| value == 0.0 || *mode == zoo::PadMode::Zeros) else {
+            return Err(at.refuse("it pads in another way", "`pad` adds zeros or a number, or mirrors the map"));
         };
         let sides = at.numbers(1, "pad")?;
         let made = at.made()?;
         // Channels last, with zeros below and on the right: part of what cuts a map into windows.
         if mode == zoo::PadMode::Zeros
+            && value == 0.0
             && let ([0, 0, 0, right, 0, bottom], [_, _, _, _]) = (&sides[..], &made.shape[..])
             && let (Ok(right), Ok(bottom)) = (usize::try_from(*right), usize::try_from(*bottom))
         {
@@ -209,7 +225,21 @@ impl Reader<'_> {
         let Some(sides) = sides.ok().and_then(|sides| sides.try_into().ok()) else {
             return Err(at.refuse("it crops margins", "`crop` cuts the same margin from all sides"));
         };
-        self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides), mode }), x, None)
+        if is_least {
+            return self.is_computed(at, Computed::Surrounded(x, Padding(sides)));
+        }
+        let layer = Layer::Pad(zoo::Pad { size: Padding(sides), mode });
+        if value == 0.0 {
+            return self.layer(at, layer, x, None);
+        }
+        // Zeros around what is that much less.
+        let (shape, sum) = (self.shape_of(x).to_vec(), |by: f64| match by < 0.0 {
+            true => What::Layer(Word::formula(format!("x - {}", number(-by)))),
+            false => What::Layer(Word::formula(format!("x + {}", number(by)))),
+        });
+        let less = self.inner(at, sum(-value), vec![x], shape);
+        let padded = self.inner(at, What::Layer(Word::of(&layer)), vec![less], made.shape.clone());
+        self.gives(at, sum(value), vec![padded], None)
     }
 
     pub(crate) fn pixel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -267,7 +297,7 @@ impl Reader<'_> {
                 ));
             }
         }
-        let layer = zoo::Upsample { scale: None, like: None, size: Some(Pair(size)), mode, align_corners };
+        let layer = resized(zoo::Upsample { scale: None, like: None, size: None, mode, align_corners }, from, size);
         self.layer(at, Layer::Upsample(layer), x, None)
     }
 }
@@ -279,4 +309,11 @@ fn map_of(shape: &[usize]) -> [usize; 2] {
         [.., length] => [1, length],
         [] => [1, 1],
     }
+}
+
+/// A layer that resizes maps of one height and width to another: by a factor, where that is a whole number.
+pub(crate) fn resized(layer: zoo::Upsample, from: [usize; 2], to: [usize; 2]) -> zoo::Upsample {
+    let is_multiple = (0..2).all(|axis| from[axis] > 0 && to[axis].is_multiple_of(from[axis]));
+    let factor = is_multiple.then(|| Pair([to[0] / from[0], to[1] / from[1]]));
+    zoo::Upsample { scale: factor, like: None, size: factor.is_none().then_some(Pair(to)), ..layer }
 }

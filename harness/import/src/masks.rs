@@ -102,7 +102,16 @@ impl Reader<'_> {
             ));
         };
         if scores.is_masked() && scores.masked.or(masked).is_some() {
-            return Err(at.refuse("scores have two masks", "`dot_product_attention` has one number for `masked`"));
+            // The same mask twice adds twice as much.
+            let again = Scores { segments: false, causal: false, window: None, masked: None, ..scores.clone() };
+            let again = self.with_mask(at, again, mask)?;
+            let seen = |of: &Scores| (of.segments, of.causal, of.window);
+            return match scores.masked.zip(masked) {
+                Some((one, other)) if seen(&again) == seen(&scores) => {
+                    Ok(Scores { masked: Some(one + other), ..scores })
+                }
+                _ => Err(at.refuse("scores have two masks", "`dot_product_attention` has one number for `masked`")),
+            };
         }
         let matrices = match &mask.shape[..] {
             [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] => before.iter().product::<usize>(),
@@ -208,15 +217,20 @@ impl Reader<'_> {
         }
     }
 
+    /// The learned bias that an argument is.
+    fn learned_bias(&self, argument: Option<&Argument>) -> Option<Bias> {
+        match (self.given(argument), self.computed(argument)) {
+            (Some(Seen::Picked(rows)), _) => Some(Bias::Rows(rows.clone())),
+            (_, Some(Computed::Offsets(offsets))) => Some(Bias::Offsets(offsets.clone())),
+            _ => None,
+        }
+    }
+
     /// A learned bias plus a constant mask. `None` if the operands are others.
     pub(crate) fn biased_mask(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
         let operands = [at.input(), at.argument(1, &["other"])];
         let mask = |argument: Option<&Argument>| self.trace.constant(argument?).cloned();
-        let bias = |argument| match (self.given(argument), self.computed(argument)) {
-            (Some(Seen::Picked(rows)), _) => Some(Bias::Rows(rows.clone())),
-            (_, Some(Computed::Offsets(offsets))) => Some(Bias::Offsets(offsets.clone())),
-            _ => None,
-        };
+        let bias = |argument| self.learned_bias(argument);
         let [first, second] = operands;
         match mask(first).zip(bias(second)).or_else(|| mask(second).zip(bias(first))) {
             Some((mask, bias)) => self.is_computed(at, Computed::Biased(bias, mask)).map(Some),
@@ -245,7 +259,10 @@ impl Reader<'_> {
                 self.unwritten.get_or_insert(unknown);
                 Ok(Scores { mask, ..scores })
             }
-            _ => Err(unknown),
+            _ => match self.learned_bias(Some(mask)).filter(|_| scores.bias.is_none()) {
+                Some(bias) => Ok(Scores { bias: Some(bias), ..scores }),
+                None => Err(unknown),
+            },
         }
     }
 

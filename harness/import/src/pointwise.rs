@@ -162,7 +162,11 @@ impl Reader<'_> {
         };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
-        if let Some(scores) = self.scores(input).filter(|_| word.kind != Kind::Formula) {
+        let is_formula = word.kind == Kind::Formula;
+        if let Some(scores) = self.scores(input)
+            && !is_formula
+            && !(scores.is_plain() && axis + 1 != rank)
+        {
             return self.softmax_of_scores(at, scores, axis);
         }
         if axis + 1 == rank {
@@ -178,15 +182,19 @@ impl Reader<'_> {
         self.gives_viewed(at, What::Layer(word), vec![x], None, swapped.shape(&shape), vec![swapped])
     }
 
-    pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+    pub(crate) fn dropout(&mut self, at: &mut At<'_>, channels: bool) -> Result<(), Refusal> {
         let rate = at.float(1, "p", 0.5)?;
         let rate = if at.flag(2, "training", true)? { rate } else { 0.0 };
         let rate = self.rate(at, rate)?;
         let input = at.input();
+        if channels {
+            let x = self.maps(at)?;
+            return self.layer(at, Layer::Dropout(zoo::Dropout { rate, channels }), x, None);
+        }
         if let Some(scores) = self.scores(input) {
             return self.dropout_of_scores(at, scores, rate);
         }
-        self.unary(at, Layer::Dropout(zoo::Dropout { rate, channels: false }))
+        self.unary(at, Layer::Dropout(zoo::Dropout { rate, channels }))
     }
 
     /// The function that the trace records for modules that drop whole samples (`_chance` in

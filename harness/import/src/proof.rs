@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
-use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Pad, PadMode, Slice, Upsample, Xcorr};
-use zoo_recipe::schema::{Count, Padding, Pair, Size};
+use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Matmul, Pad, PadMode, Slice, Xcorr};
+use zoo_recipe::schema::{Count, Padding, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
 use crate::decay::Roles;
 use crate::error::unbuildable;
+use crate::maps::resized;
 use crate::operation::{Network, Operation, Tensor, Unit, What, Windows};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::word::{Kind, Word};
@@ -107,7 +108,7 @@ impl Account {
     /// The module output of a named layer; none if its name is that of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
-            Kind::Parameter | Kind::Beside(_) => {}
+            Kind::Parameter | Kind::Source | Kind::Beside(_) => {}
             // The module is not called.
             Kind::Wide if word.is_on("functional") => {
                 self.aside.insert(format!("{name}#0"), number);
@@ -222,11 +223,13 @@ impl Written<'_> {
             (Layer::Windows(windows), Some([from, _])) if let &[_, height, width, _] = &from[..] => {
                 return self.windows(windows, [height, width], x);
             }
-            (Layer::Upsample(own), Some([_, to])) if own.size.is_none() => {
-                let size = to.nchw().map(|[_, _, height, width]| Pair([height, width]));
-                let sized = Upsample { scale: None, like: None, size, ..own.clone() };
-                let kind = Layer::Upsample(sized);
-                return self.kind(&ResolvedLayer { kind, ..layer.clone() }, x);
+            (Layer::Upsample(own), Some(shapes)) => {
+                if let [Some([_, _, height, width]), Some([_, _, to_height, to_width])] =
+                    shapes.map(|shape| shape.nchw())
+                {
+                    let kind = Layer::Upsample(resized(own.clone(), [height, width], [to_height, to_width]));
+                    return self.kind(&ResolvedLayer { kind, ..layer.clone() }, x);
+                }
             }
             (Layer::Conv(own), Some(_)) if !matches!(own.pad.0, [t, b, l, r] if (t, l) == (b, r)) => {
                 let x = self.operation(Layer::Pad(Pad { size: own.pad, mode: PadMode::Zeros }), vec![x]);
@@ -279,11 +282,16 @@ impl Written<'_> {
             }
             Description::Step(step) => {
                 let reads = step.reads.iter().map(|tap| self.taps.get(*tap).copied().unwrap_or(usize::MAX));
-                let operands = std::iter::once(x).chain(reads).collect();
+                // A parameter takes the place of the current value.
+                let present = Some(x).filter(|_| !matches!(layer.kind, Layer::Parameter(_)));
+                let operands = present.into_iter().chain(reads).collect();
                 let what = match &layer.kind {
                     Layer::Add(_) => What::Add,
                     Layer::Subtract(_) => What::Subtract,
                     Layer::Mul(_) => What::Mul,
+                    Layer::Matmul(layer) => {
+                        What::Layer(Word::of(&Layer::Matmul(Matmul { with: String::new(), ..layer.clone() })))
+                    }
                     // Keys and values are operands.
                     Layer::DotProductAttention(layer) => {
                         let [key, value, mask, segments, bias, cosine] = [const { None }; 6];

@@ -183,6 +183,7 @@ impl Reader<'_> {
             returns,
             body,
         };
+        self.open_windows(&mut module);
         shorten_sums(&mut module.body);
         let given: Vec<Tensor> = module.returns.iter().map(|(_, tensor)| *tensor).chain([output]).collect();
         drop_unused(&mut module.body, &given);
@@ -193,7 +194,7 @@ impl Reader<'_> {
     /// Adds a call of a module inside `outer`.
     fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
         let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
-        if EMPTY.contains(&class) && call.body.is_empty() {
+        if EMPTY.contains(&class) && call.body.is_empty() || self.passes_on(call) {
             return Ok(());
         }
         if class == ROW
@@ -274,6 +275,19 @@ impl Reader<'_> {
         }
         units.push(Unit::Module(module));
         Ok(())
+    }
+
+    /// Whether a module only contains empty ones, and returns one of its arguments.
+    fn passes_on(&self, call: &ModuleCall) -> bool {
+        let modules = self.trace.modules.iter();
+        let mut inside = modules.filter(|(path, _)| **path != call.module && is_inside(path, &call.module)).peekable();
+        let given: Vec<&Argument> = call.args.iter().chain(call.kwargs.values()).collect();
+        let is_idle = |inner: &Call| matches!(inner, Call::Module(inner) if inner.body.is_empty());
+        inside.peek().is_some()
+            && inside.all(|(_, module)| EMPTY.contains(&module.class.as_str()))
+            && call.body.iter().all(is_idle)
+            && call.outputs.len() == 1
+            && call.outputs.values().all(|output| given.contains(&output))
     }
 
     /// Whether these views only make one axis of samples and tokens.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::DistanceBias;
+use zoo_recipe::schema::Padding;
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -13,6 +14,7 @@ use crate::gradients::Gradients;
 use crate::masks::first_masked;
 use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
+use crate::products::Place;
 use crate::rows;
 use crate::scores::Scores;
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
@@ -24,8 +26,8 @@ use crate::word::{Word, number};
 pub(crate) enum Seen {
     /// A view of the result of an operation.
     Of(Tensor, Vec<View>),
-    /// A parameter, once for every sample.
-    Expanded(String),
+    /// A parameter, once for every sample, in this shape.
+    Expanded(String, Vec<usize>),
     /// A value of the trace, repeated along axes of one element: products do this by themselves.
     Repeated(usize),
     /// A parameter in another shape.
@@ -53,7 +55,7 @@ impl Seen {
                 _ => Vec::new(),
             },
             Self::Of(..) | Self::Times(..) => Vec::new(),
-            Self::Expanded(_) | Self::Repeated(_) | Self::Reshaped(..) | Self::Picked(_) | Self::Unsaid(_) => {
+            Self::Expanded(..) | Self::Repeated(_) | Self::Reshaped(..) | Self::Picked(_) | Self::Unsaid(_) => {
                 Vec::new()
             }
         }
@@ -174,7 +176,19 @@ impl Reader<'_> {
                 | Computed::Matrices(_) => self.made(value).map(|made| made.shape.clone()),
                 Computed::Turned(turned) => Some(turned.shape.clone()),
                 Computed::Row(row) => Some(rows::shape(self.shape_of(row.of))),
-                Computed::Bounded(..) | Computed::Factor(..) | Computed::Bias(..) | Computed::Normed(..) => None,
+                Computed::Surrounded(of, Padding([top, bottom, left, right])) => {
+                    let mut shape = self.shape_of(*of).to_vec();
+                    for (extent, by) in shape.iter_mut().skip(2).zip([top + bottom, left + right]) {
+                        *extent += by;
+                    }
+                    Some(shape)
+                }
+                Computed::Bounded(..)
+                | Computed::Factor(..)
+                | Computed::Bias(..)
+                | Computed::Stacked(_)
+                | Computed::Normed(..) => None,
+                Computed::Standardised(_) | Computed::Multiple(..) => None,
                 Computed::Shifted(name, _) => Some(self.trace.shape(name).to_vec()),
                 Computed::Columns(turned) => Some(View::Permute(vec![0, 1, 3, 2]).shape(&turned.shape)),
                 Computed::Grouped { of, group, columns } => {
@@ -183,7 +197,8 @@ impl Reader<'_> {
                     Some(if *columns { View::Permute(vec![0, 1, 3, 2]).shape(&shape) } else { shape })
                 }
             },
-            Seen::Expanded(_) | Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
+            Seen::Expanded(_, shape) => Some(shape.clone()),
+            Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }
 
@@ -245,14 +260,20 @@ impl Reader<'_> {
                 let shape = self.shape_of(base).to_vec();
                 (self.push(units, what, vec![base], shape, at), views)
             }
-            Some(Seen::Scores(_)) => return Err(refuse("it uses the scores of an attention", SCORES)),
+            Some(Seen::Scores(scores)) => {
+                let scores = (**scores).clone();
+                let Some(seen) = self.scores_as_tensor(&scores, Place { module, at, operator }, units)? else {
+                    return Err(refuse("it uses the scores of an attention", SCORES));
+                };
+                self.seen.insert(value, seen);
+                return self.tensor(value, module, at, operator, units);
+            }
             Some(Seen::Repeated(_)) => return Err(refuse("it repeats a tensor", REPEATED)),
-            Some(Seen::Expanded(name)) => {
-                let what = format!("it uses the parameter `{name}`, once for every sample");
-                return Err(refuse(
-                    &what,
-                    "`prepend` puts a learned token before the others, `add_parameter` adds one",
-                ));
+            Some(Seen::Expanded(name, shape)) => {
+                let (name, shape) = (name.clone(), shape[1..].to_vec());
+                let base = self.parameter_as_tensor(&name, &shape, units, at);
+                self.seen.insert(value, Seen::Of(base, Vec::new()));
+                return Ok(base);
             }
             Some(Seen::Reshaped(name, _)) => {
                 let what = format!("it uses the parameter `{name}` in another shape");
@@ -385,7 +406,8 @@ impl Reader<'_> {
         Ok((self.operand(at, argument)?, Vec::new()))
     }
 
-    /// The tensor `[n, t, ..]` whose rows an argument has as one axis, `[n*t, ..]`; `None` for any other argument.
+    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`; `None`
+    /// for any other argument.
     pub(crate) fn joined_rows(
         &mut self,
         value: usize,
@@ -404,12 +426,13 @@ impl Reader<'_> {
             return Ok(Some(row));
         }
         let Some((last @ View::Reshape(to), before)) = views.split_last() else { return Ok(None) };
-        let from = view::shape(self.shape_of(base), before);
-        let (&[n, t, ref rest @ ..], [joined, others @ ..]) = (&from[..], &to[..]) else { return Ok(None) };
-        if n != self.trace.batch || n.checked_mul(t) != Some(*joined) || t == 1 || rest != others {
+        let (n, from) = (self.trace.batch, view::shape(self.shape_of(base), before));
+        let [joined, rest @ ..] = &to[..] else { return Ok(None) };
+        if from.first() != Some(&n) || *joined == n || !joined.is_multiple_of(n) || rest.is_empty() {
             return Ok(None);
         }
-        let apart = self.new_value(Seen::Of(base, before.to_vec()));
+        let views = [before, &[View::Reshape([&[n, joined / n], rest].concat())]].concat();
+        let apart = self.new_value(Seen::Of(base, views));
         let apart = self.tensor(apart, module, at, "view", units)?;
         self.is(value, Seen::Of(apart, vec![last.clone()]));
         Ok(Some(apart))
@@ -588,7 +611,11 @@ impl Reader<'_> {
                 format!("it drops a share of {rate} of the numbers"),
                 "dropout of recipes is for training alone, as `F.dropout(x, p, self.training)` is",
             )),
-            Mode::Evaluation | Mode::Training => Ok(rate),
+            // 0.1, where the network keeps the number of f32 next to it: a rate decides how often something is dropped.
+            Mode::Evaluation | Mode::Training => Ok(match rate as f32 {
+                single if f64::from(single) == rate => single.to_string().parse().unwrap_or(rate),
+                _ => rate,
+            }),
         }
     }
 

@@ -114,21 +114,40 @@ impl Reader<'_> {
         }
     }
 
-    /// Means, sums or maxima (`row_mean`, ..) over axes of samples.
-    pub(crate) fn folded(&mut self, at: &mut At<'_>, function: &str) -> Result<(), Refusal> {
+    /// PyTorch's norm over axes.
+    pub(crate) fn length(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let order = match at.argument(1, &["p", "ord"]) {
+            None => Some(2.0),
+            Some(Argument::Text(text)) if text == "fro" => Some(2.0),
+            Some(order) => order.number(),
+        };
+        match order {
+            Some(2.0) => self.folded_along(at, "sqrt(row_sum(x^2))", 2),
+            Some(1.0) => self.folded_along(at, "row_sum(abs(x))", 2),
+            _ => Err(at.refuse("a norm of another order than 1 or 2", ROWS)),
+        }
+    }
+
+    /// Means, sums or maxima (`row_mean(x)`, ..) over axes of samples.
+    pub(crate) fn folded(&mut self, at: &mut At<'_>, formula: &str) -> Result<(), Refusal> {
+        self.folded_along(at, formula, 1)
+    }
+
+    /// As [`Self::folded`], if axes are the argument at this place.
+    fn folded_along(&mut self, at: &mut At<'_>, formula: &str, place: usize) -> Result<(), Refusal> {
         let (input, made) = (at.input(), at.made()?);
         let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };
         let rank = shape.len();
-        let axes: Option<Vec<usize>> = match at.argument(1, &["dim", "axis"]) {
+        let axes: Option<Vec<usize>> = match at.argument(place, &["dim", "axis"]) {
             Some(Argument::List(axes)) => axes.iter().map(|axis| wrapped(axis.int()?, rank)).collect(),
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)).map(|axis| vec![axis]),
             None => Some((0..rank).collect()),
         };
         let Some(mut axes) = axes else { return Err(at.unknown_form("dim")) };
         axes.sort_unstable();
-        let keeps_axes = at.flag(2, "keepdim", false)?;
+        let keeps_axes = at.flag(place + 1, "keepdim", false)?;
         if axes.first() == Some(&0) || axes.is_empty() {
             let what = format!("it combines samples: axes {axes:?} of {shape:?}");
             return Err(at.refuse(what, "layers work on each sample separately; the loss takes the mean of samples"));
@@ -136,7 +155,7 @@ impl Reader<'_> {
         if axes == [rank - 1] && keeps_axes {
             let x = self.operand(at, input)?;
             let (of, text) = self.formula_of(at, x);
-            let text = Self::written(at, format!("{function}({text})"))?;
+            let text = Self::written(at, put(formula, &text))?;
             return self.is_computed(at, Computed::Row(Row { of, text }));
         }
         let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();
@@ -144,7 +163,7 @@ impl Reader<'_> {
         let together: Vec<usize> = kept.iter().map(|axis| shape[*axis]).chain([size]).collect();
         let order = [&kept[..], &axes[..]].concat();
         let x = self.operand_viewed(at, input, &[View::Permute(order), View::Reshape(together.clone())])?;
-        let what = What::Layer(Word::formula(format!("{function}(x)")));
+        let what = What::Layer(Word::formula(formula.to_owned()));
         let mut views = vec![View::Select(kept.len(), 0)];
         if keeps_axes {
             views.push(View::Reshape(made.shape.clone()));

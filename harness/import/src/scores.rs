@@ -8,7 +8,7 @@ use zoo_recipe::schema::{Pair, Size};
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
-use crate::cosine::{Computed, LENGTHS};
+use crate::cosine::Computed;
 use crate::functions::PRODUCTS;
 use crate::heads::Heads;
 use crate::offsets::Offsets;
@@ -103,6 +103,13 @@ impl Scores {
     /// Whether there are keys that a query does not see.
     pub fn is_masked(&self) -> bool {
         self.segments || self.causal || self.window.is_some()
+    }
+
+    /// Whether they are a product, a factor of it, and softmax.
+    pub fn is_plain(&self) -> bool {
+        let is_bounded = matches!(self.cosine, Some(Cosine::Times(..)));
+        let has_more = self.rotary.is_some() || self.bias.is_some() || is_bounded || self.mask.is_some();
+        !has_more && !self.is_masked() && self.shared == self.extents[1]
     }
 
     /// These scores in another shape, if that is a matter of samples alone.
@@ -207,7 +214,10 @@ impl Reader<'_> {
     pub(crate) fn product(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (first, second) = (at.input(), at.argument(1, &["other", "mat2", "tensor2"]));
         if let Some(scores) = self.scores(first) {
-            return self.weighted(at, scores, second);
+            return match scores.is_plain() && !self.has_values(at, &scores, second) {
+                true => self.multiplied(at, [first, second]),
+                false => self.weighted(at, scores, second),
+            };
         }
         let made = at.made()?;
         let of_length_one = |argument| match self.computed(argument) {
@@ -231,10 +241,10 @@ impl Reader<'_> {
                 let scores = Scores::of([queries, keys], [n, heads, t, s], made.shape.clone());
                 Scores { cosine: Some(Cosine::Plain), ..scores }
             }
-            [Some(_), Some(_)] => {
-                return Err(at.refuse("lengths are not those of the rows that are multiplied", LENGTHS));
-            }
-            _ => self.scores_of(at, [first, second], true)?,
+            _ => match self.scores_of(at, [first, second], true) {
+                Ok(scores) => scores,
+                Err(refusal) => return self.multiplied(at, [first, second]).map_err(|_| refusal),
+            },
         };
         self.becomes(at, Scores { shape: made.shape.clone(), ..scores })
     }
@@ -301,6 +311,23 @@ impl Reader<'_> {
         self.becomes(at, Scores { bias: Some(bias), ..scores })
     }
 
+    /// Heads of samples and their windows as one axis.
+    fn by_sample(&self, (base, views): &(Tensor, Vec<View>)) -> Vec<usize> {
+        let mut shape = crate::view::shape(self.shape_of(*base), views);
+        if let [n, windows, _, _, _] = shape[..] {
+            shape.splice(..2, [n * windows]);
+        }
+        shape
+    }
+
+    /// Whether an argument is the values of weights.
+    fn has_values(&self, at: &At<'_>, scores: &Scores, values: Option<&Argument>) -> bool {
+        let Some(Heads { of: values, by: 1.0, rotary: None, .. }) = self.heads(at, values, false) else { return false };
+        let shape = self.by_sample(&values);
+        let is_attention = scores.is_softmax && (4..=5).contains(&scores.shape.len());
+        is_attention && shape == self.by_sample(&scores.keys) && shape.get(2) == Some(&scores.extents[3])
+    }
+
     /// The weights of an attention with its values: the whole attention.
     pub(crate) fn weighted(
         &mut self,
@@ -312,14 +339,7 @@ impl Reader<'_> {
         let Some(Heads { of: values, by: 1.0, rotary: None, .. }) = self.heads(at, values, false) else {
             return Err(at.unknown_form("other"));
         };
-        let folded = |(base, views): &(Tensor, Vec<View>)| {
-            let mut shape = crate::view::shape(self.shape_of(*base), views);
-            if let [n, windows, _, _, _] = shape[..] {
-                shape.splice(..2, [n * windows]);
-            }
-            shape
-        };
-        let (shape, keys) = (folded(&values), folded(&scores.keys));
+        let (shape, keys) = (self.by_sample(&values), self.by_sample(&scores.keys));
         let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, scores.shared, s, *d] && shape == keys) else {
             return Err(at.refuse(
                 format!("the values are {shape:?}, and the keys {keys:?}"),
@@ -402,10 +422,13 @@ impl Reader<'_> {
         let squares =
             (1..=t.min(MOST_TOKENS)).filter(|height| t.is_multiple_of(*height)).map(|height| [height, t / height]);
         let rows = |[height, width]: [usize; 2]| (2 * height - 1) * (2 * width - 1);
+        // A table of distances has one for each pixel of the window, by head.
+        let mirrored = table == [heads, t] && bias.rows.len() == t * s;
         let is_index = |size: &[usize; 2]| {
-            t == s && t <= MOST_TOKENS && size[0] * size[1] == t && table == [rows(*size), heads] && {
-                let wanted = RelativePositionBias::rows(*size);
-                bias.rows.values().eq(wanted.into_iter().map(f64::from))
+            let own = if mirrored { [heads, t] } else { [rows(*size), heads] };
+            t == s && t <= MOST_TOKENS && size[0] * size[1] == t && table == own && {
+                let of = if mirrored { RelativePositionBias::columns } else { RelativePositionBias::rows };
+                bias.rows.values().eq(of(*size).into_iter().map(f64::from))
             }
         };
         let size = own.into_iter().chain(squares).find(is_index);
@@ -417,8 +440,7 @@ impl Reader<'_> {
             ));
         };
         let init = zoo_graph::Init::Constant(0.0);
-        let layer =
-            RelativePositionBias { size: Pair(size), heads: Size(heads), mirrored: false, tap: String::new(), init };
+        let layer = RelativePositionBias { size: Pair(size), heads: Size(heads), mirrored, tap: String::new(), init };
         let what = What::Layer(Word::of(&Layer::RelativePositionBias(layer)));
         Ok(self.beside(at, what, bias.table.clone(), vec![heads, t, s]))
     }

@@ -16,6 +16,17 @@ const MOST_BRANCHES: usize = 15;
 /// Most branches inside each other in a module and those around it, which are read recursively.
 const MOST_AROUND: usize = 60;
 
+const ENTANGLED: &str = "it cuts a map into windows that are not joined in the same module, or beside other branches";
+
+/// Whether the layer `windows` can stand for all windows that a module cuts and joins.
+pub fn joins_windows(module: &Module) -> bool {
+    let name = |(index, tensor): (usize, &Tensor)| (format!("input{index}"), *tensor);
+    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(name).collect();
+    let again = Again::new();
+    let around = Around { again: &again, shared: shared(module) };
+    !matches!(inside(module, &around, &inputs, std::iter::empty(), 0), Err(refusal) if refusal.what == ENTANGLED)
+}
+
 /// The layers of a network, and the tap of its return value, if it has a key.
 ///
 /// # Errors
@@ -81,6 +92,7 @@ fn inside<'n>(
         beside: beside(module),
         producers: HashMap::new(),
         dominators: HashMap::new(),
+        free: HashSet::new(),
         done: HashSet::new(),
         taps: HashMap::new(),
         around,
@@ -166,6 +178,8 @@ struct Body<'m> {
     producers: HashMap<Tensor, usize>,
     /// The nearest tensor that is on all paths from the input to this one.
     dominators: HashMap<Tensor, Tensor>,
+    /// Tensors of parameters alone.
+    free: HashSet<Tensor>,
     /// Units that are already placed.
     done: HashSet<usize>,
     /// Number of taps with each name.
@@ -182,7 +196,7 @@ impl Body<'_> {
         for (index, unit) in self.module.body.iter().enumerate() {
             let mut dominator = None;
             for operand in unit.operands() {
-                if self.is_beside(operand) {
+                if self.is_beside(operand) || self.free.contains(operand) {
                     continue;
                 }
                 if self.further.contains_key(operand) {
@@ -199,6 +213,10 @@ impl Body<'_> {
                     });
                 }
                 dominator = Some(dominator.map_or(*operand, |other| self.common(other, *operand)));
+            }
+            let is_beside = unit.results().iter().any(|result| self.is_beside(result));
+            if !is_beside && unit.operands().iter().all(|operand| self.free.contains(operand)) {
+                self.free.extend(unit.results());
             }
             for result in unit.results() {
                 if !self.dominators.contains_key(&result) {
@@ -257,10 +275,15 @@ impl Body<'_> {
             let (besides, operands): (Vec<Tensor>, Vec<Tensor>) =
                 unit.operands().iter().partition(|operand| self.is_beside(operand));
             match (unit, &operands[..]) {
-                (_, []) => return Ok(None),
                 (_, [one]) if let Some(item) = self.called_again(unit) => {
                     reversed.push(vec![item]);
                     at = *one;
+                }
+                (_, []) if !besides.is_empty() => return Ok(None),
+                // A parameter takes nothing from before.
+                (_, []) => {
+                    reversed.push(vec![self.item(unit)?]);
+                    at = from;
                 }
                 (Unit::Operation(Operation { what: What::Join(windows), .. }), [one]) => {
                     let Some((item, from)) = self.windows(windows, *one)? else { return Ok(None) };
@@ -307,8 +330,7 @@ impl Body<'_> {
             }
         };
         let Some(body) = self.branch(cut, joined)? else { return Ok(None) };
-        let reads = |item: &Item| matches!(item, Item::Layer { word, .. } if word.settings.contains_key(SEGMENTS));
-        let word = Word::windows(windows.size, windows.one_shift().unwrap_or(0), body.iter().any(reads));
+        let word = Word::windows(windows.size, windows.one_shift().unwrap_or(0), reads_segments(&body));
         Ok(Some((Item::Around { word, body }, map)))
     }
 
@@ -333,7 +355,10 @@ impl Body<'_> {
                     };
                     let word = attending(word, vec![("tap", tap.clone())]);
                     items.push(Item::Layer { word, name: name.clone() });
-                    taps.push((key, tap));
+                    // Where its parameter is one of a module that is not called, the tap is named within that.
+                    let path = name.as_deref().and_then(|name| name.strip_prefix(&self.module.path));
+                    let scope = path.and_then(|path| path.trim_start_matches('.').rsplit_once('.'));
+                    taps.push((key, scope.map_or(tap.clone(), |(scope, _)| format!("{scope}.{tap}"))));
                 }
                 Unit::Operation(_) | Unit::Module(_) => taps.push((SEGMENTS, SEGMENTS.to_owned())),
             }
@@ -369,26 +394,25 @@ impl Body<'_> {
                 let body = if first.is_empty() { second } else { first };
                 vec![Item::Around { word: Word::gate(), body: std::mem::take(body) }]
             }
-            (What::Mul | What::Subtract, [first, second]) => {
-                let (start, other) = (self.tap("x"), self.tap("factor"));
+            (What::Mul | What::Subtract | What::Layer(_), [first, second]) => {
+                let start = self.tap("x");
                 let mut items = vec![Item::Tap(start.clone())];
+                if second.is_empty() {
+                    items.append(first);
+                    items.push(joined(operation, start));
+                    return Ok(Some(items));
+                }
+                let other = self.tap(match &operation.what {
+                    What::Layer(word) if word.tag != "matmul" => second_operand(word),
+                    _ => "factor",
+                });
                 items.append(second);
                 items.extend([Item::Tap(other.clone()), Item::From(start)]);
                 items.append(first);
-                items.push(Item::Join(operation.what.tag(), other));
+                items.push(joined(operation, other));
                 items
             }
             (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
-            (What::Layer(word), [x, second]) => {
-                let key = second_operand(word);
-                let (start, tap) = (self.tap("x"), self.tap(key));
-                let mut items = vec![Item::Tap(start.clone())];
-                items.append(second);
-                items.extend([Item::Tap(tap.clone()), Item::From(start)]);
-                items.append(x);
-                items.push(Item::Layer { word: attending(word, vec![(key, tap)]), name: operation.name.clone() });
-                items
-            }
             (What::Layer(word), [q, k, v]) => {
                 let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
                 let mut items = vec![Item::Tap(start.clone())];
@@ -465,8 +489,7 @@ impl Body<'_> {
             module: self.module.path.clone(),
             operator: self.module.class.clone(),
             at: at.to_owned(),
-            what: "it cuts a map into windows that are not joined in the same module, or beside other branches"
-                .to_owned(),
+            what: ENTANGLED.to_owned(),
             nearest: "`windows` applies a row of layers to each window, and joins the windows again".to_owned(),
         }
     }
@@ -548,15 +571,7 @@ impl Body<'_> {
                             }
                         }
                     }
-                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(kernel, _)]) => {
-                        own.push(Item::Layer {
-                            word: attending(word, vec![(second_operand(word), kernel.clone())]),
-                            name: name.clone(),
-                        });
-                    }
-                    (Unit::Operation(operation), [(other, _)]) => {
-                        own.push(Item::Join(operation.what.tag(), other.clone()))
-                    }
+                    (Unit::Operation(operation), [(other, _)]) => own.push(joined(operation, other.clone())),
                     (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(key, _), (value, _)]) => {
                         let word = attending(word, vec![("key", key.clone()), ("value", value.clone())]);
                         own.push(Item::Layer { word, name: name.clone() });
@@ -604,12 +619,38 @@ impl What {
     }
 }
 
-/// An attention with operands from taps.
 /// The setting that names the second operand of a layer of two.
 fn second_operand(word: &Word) -> &'static str {
-    if word.tag == "experts" { "scores" } else { "kernel" }
+    match word.tag {
+        "experts" => "scores",
+        "matmul" => "with",
+        _ => "kernel",
+    }
 }
 
+/// Whether a layer in a list, or in a module there, reads the numbers of parts of windows.
+fn reads_segments(items: &[Item]) -> bool {
+    items.iter().any(|item| match item {
+        Item::Layer { word, .. } => word.settings.contains_key(SEGMENTS),
+        Item::Residual { main, shortcut } => reads_segments(main) || reads_segments(shortcut),
+        Item::Concat { branches, .. } => branches.iter().any(|branch| reads_segments(branch)),
+        Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => reads_segments(body),
+        Item::Tap(_) | Item::From(_) | Item::Again { .. } | Item::Join(..) => false,
+        Item::Use { .. } | Item::Stack { .. } => false,
+    })
+}
+
+/// An operation of the current value and a tap.
+fn joined(operation: &Operation, other: String) -> Item {
+    match &operation.what {
+        What::Layer(word) => {
+            Item::Layer { word: attending(word, vec![(second_operand(word), other)]), name: operation.name.clone() }
+        }
+        what => Item::Join(what.tag(), other),
+    }
+}
+
+/// A layer with operands from taps.
 fn attending(word: &Word, taps: Vec<(&str, String)>) -> Word {
     let mut word = word.clone();
     for (key, tap) in taps {

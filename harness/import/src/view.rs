@@ -93,6 +93,12 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 found.pop();
                 slice
             }
+            (Some(View::Reshape(to)), View::Select(axis, 0)) if to.get(*axis) == Some(&1) => {
+                let mut to = to.clone();
+                to.remove(*axis);
+                found.pop();
+                View::Reshape(to)
+            }
             (Some(View::Permute(first)), View::Permute(second)) => {
                 let joined = second.iter().filter_map(|axis| first.get(*axis).copied()).collect();
                 found.pop();
@@ -123,6 +129,40 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
         }
     }
     if found.len() < views.len() { simplified(from, &found) } else { found }
+}
+
+/// The same views with samples as an axis of their own, where they are one axis with others for a while. `None` if that
+/// axis moves, or stays until the end.
+fn apart(from: &[usize], views: &[View]) -> Option<Vec<View>> {
+    let n = *from.first().filter(|n| **n > 0)?;
+    let (mut found, mut joined) = (Vec::new(), false);
+    for view in views {
+        found.push(match view {
+            View::Reshape(to) => match to.split_first()? {
+                (first, _) if *first == n => {
+                    joined = false;
+                    view.clone()
+                }
+                (first, rest) if first.is_multiple_of(n) => {
+                    joined = true;
+                    View::Reshape([&[n, first / n], rest].concat())
+                }
+                _ => return None,
+            },
+            other if !joined => other.clone(),
+            View::Permute(order) => {
+                let (0, rest) = (*order.first()?, &order[1..]) else { return None };
+                View::Permute([0, 1].into_iter().chain(rest.iter().map(|axis| axis + 1)).collect())
+            }
+            View::Select(axis @ 1.., index) => View::Select(axis + 1, *index),
+            View::Slice(axis @ 1.., start, size) => View::Slice(axis + 1, *start, *size),
+            View::Every(axis @ 1.., first, step) => View::Every(axis + 1, *first, *step),
+            View::Roll(by) if by.first() == Some(&0) => View::Roll([&[0], &by[..]].concat()),
+            View::Fill(after) if after.first() == Some(&0) => View::Fill([&[0], &after[..]].concat()),
+            View::Select(..) | View::Slice(..) | View::Every(..) | View::Roll(_) | View::Fill(_) => return None,
+        });
+    }
+    (!joined).then_some(found)
 }
 
 /// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`: filled up with zeros, moved, cut; and the number of
@@ -172,28 +212,59 @@ fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
     if columns.saturating_mul(w) != width {
         wanted.push(View::Slice(2, 0, width));
     }
-    views.starts_with(&wanted).then_some(wanted.len())
+    if views.starts_with(&wanted) {
+        return Some(wanted.len());
+    }
+    // The map may get another shape at once.
+    let is_plain = wanted.len() == 3 && matches!(views.get(2), Some(View::Reshape(_)));
+    (is_plain && views.starts_with(&wanted[..2])).then_some(2)
+}
+
+/// The map `[n, h, w, c]` that tokens `[n, t, c]` are cut into windows as.
+fn map_of_tokens(shape: &[usize], views: &[View]) -> Option<Vec<usize>> {
+    let ([n, t, c], [View::Reshape(apart), View::Permute(order), View::Reshape(_), ..]) = (shape, views) else {
+        return None;
+    };
+    match apart[..] {
+        [samples, rows, h, columns, w, channels] if (&samples, &channels) == (n, c) => {
+            let (height, width) = (rows.checked_mul(h)?, columns.checked_mul(w)?);
+            (order == &[0, 1, 3, 2, 4, 5] && height.checked_mul(width) == Some(*t)).then(|| vec![*n, height, width, *c])
+        }
+        _ => None,
+    }
 }
 
 /// Layers that do the same to each sample of a tensor of this shape, in these windows; `None` where samples are mixed,
 /// or the batch moves.
 pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Option<Vec<Piece>> {
-    let mut rest = &simplified(from, views)[..];
+    let apart = apart(from, views);
+    let mut rest = &simplified(from, apart.as_deref().unwrap_or(views))[..];
     let mut shape = from.to_vec();
     let mut inside = windows.cloned();
     let mut found = Vec::new();
     while let Some(first) = rest.first() {
+        if inside.is_none()
+            && let Some(map) = map_of_tokens(&shape, rest)
+        {
+            let to = map.iter().skip(1).map(|extent| Size(*extent)).collect();
+            found.push(Piece::Layer(Box::new(Layer::Reshape(Reshape { to }))));
+            shape = map;
+        }
         let whole = match &inside {
             Some(windows) => join(&shape, rest, windows).map(|taken| (Piece::Join(windows.clone()), taken)),
             None => cut(&shape, rest).map(|(windows, taken)| (Piece::Cut(windows), taken)),
         };
         if let Some((piece, taken)) = whole {
-            inside = match &piece {
-                Piece::Cut(windows) => Some(windows.clone()),
-                Piece::Join(_) | Piece::Layer(_) => None,
+            let next = rest[..taken].iter().fold(shape.clone(), |shape, view| view.shape(&shape));
+            (inside, shape) = match &piece {
+                Piece::Cut(windows) => (Some(windows.clone()), next),
+                Piece::Join(Windows { map: [height, width], .. }) => {
+                    let ends = [shape.first(), Some(height), Some(width), shape.last()];
+                    (None, ends.into_iter().flatten().copied().collect())
+                }
+                Piece::Layer(_) => (None, next),
             };
             found.push(piece);
-            shape = rest[..taken].iter().fold(shape, |shape, view| view.shape(&shape));
             rest = &rest[taken..];
             continue;
         }
@@ -313,6 +384,50 @@ mod tests {
             (uneven.one_shift(), Windows { map: [4, 10], shift: [0, 2], ..uneven }.one_shift()),
             (None, Some(2))
         );
+    }
+
+    #[test]
+    fn tokens_are_a_map_while_they_are_windows() {
+        let views = [
+            View::Reshape(vec![5, 2, 4, 3, 4, 6]),
+            View::Permute(vec![0, 1, 3, 2, 4, 5]),
+            View::Reshape(vec![5, 6, 16, 6]),
+        ];
+        let windows = Windows { size: [4, 4], map: [8, 12], shift: [0, 0] };
+        let reshape = |to: &[usize]| {
+            let to = to.iter().map(|extent| Size(*extent)).collect();
+            Piece::Layer(Box::new(Layer::Reshape(Reshape { to })))
+        };
+        let cut = [reshape(&[8, 12, 6]), Piece::Cut(windows.clone())];
+        assert_eq!(pieces(&[5, 96, 6], &views, None), Some(cut.to_vec()));
+        let back = [
+            View::Reshape(vec![5, 2, 3, 4, 4, 6]),
+            View::Permute(vec![0, 1, 3, 2, 4, 5]),
+            View::Reshape(vec![5, 96, 6]),
+        ];
+        let joined = [Piece::Join(windows.clone()), reshape(&[96, 6])];
+        assert_eq!(pieces(&[5, 6, 16, 6], &back, Some(&windows)), Some(joined.to_vec()));
+    }
+
+    #[test]
+    fn samples_are_one_axis_with_others_for_a_while() {
+        // MobileViT: the pixels of each square of four become rows.
+        let views = [
+            View::Reshape(vec![5 * 8 * 2, 2, 3, 2]),
+            View::Permute(vec![0, 2, 1, 3]),
+            View::Reshape(vec![5, 8, 6, 4]),
+            View::Permute(vec![0, 3, 2, 1]),
+        ];
+        let wanted = [
+            Layer::Reshape(Reshape { to: [16, 2, 3, 2].map(Size).to_vec() }),
+            Layer::Permute(Permute { order: vec![0, 2, 1, 3] }),
+            Layer::Reshape(Reshape { to: [8, 6, 4].map(Size).to_vec() }),
+            Layer::Permute(Permute { order: vec![2, 1, 0] }),
+        ];
+        assert_eq!(layers(&[5, 8, 4, 6], &views), Some(wanted.to_vec()));
+        assert_eq!(layers(&[5, 8, 4, 6], &views[..2]), None);
+        let moved = [View::Reshape(vec![10, 4, 6]), View::Permute(vec![1, 0, 2]), View::Reshape(vec![5, 8, 6])];
+        assert_eq!(layers(&[5, 8, 6], &moved), None);
     }
 
     #[test]

@@ -122,6 +122,8 @@ pub enum Kind {
     Gate,
     /// Applies others to the windows of a map.
     Windows,
+    /// A parameter as a value; it reads nothing.
+    Source,
     /// Makes a tap of parameters for attention, which has it under this key; changes nothing.
     Beside(&'static str),
     /// Any other layer: a module where it has a name.
@@ -136,6 +138,7 @@ impl Kind {
             Layer::AddParameter(_) | Layer::Prepend(_) | Layer::LayerScale(_) => Self::Parameter,
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,
+            Layer::Parameter(_) => Self::Source,
             Layer::Windows(_) => Self::Windows,
             Layer::RelativePositionBias(_) | Layer::ContinuousPositionBias(_) | Layer::DistanceBias(_) => {
                 Self::Beside("bias")
