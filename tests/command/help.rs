@@ -202,7 +202,7 @@ fn verbs_of_other_tools_are_understood() {
 #[test]
 fn weights_are_written_in_the_format_that_their_name_says() {
     let refused = zoo("weights import resnet50 x.pth --out x.bin").expect(2);
-    assert!(refused.err.contains(".safetensors, .pth or .pt"), "{}", refused.err);
+    assert!(refused.err.contains(".safetensors, .pth, .pt or .ckpt"), "{}", refused.err);
 }
 
 /// The request of the shell when a word is completed.
