@@ -91,3 +91,14 @@ fn a_call_that_does_something_else_is_refused() {
     let Err(ImportError::Refused(refusal)) = imported(&network(vec![block(0, 0), other])) else { panic!() };
     assert!(refusal.what.contains("used again, and in another way"), "{refusal}");
 }
+
+/// A module with parameters of its own and other operations is called once, as timm's normalisations with an activation.
+#[test]
+fn the_layer_of_a_module_is_not_its_module() {
+    let conv = function("torch.conv2d", json!([{"value": 0}, {"parameter": "block.weight"}]), 1, MAPS);
+    let relu = function("torch.relu", json!([{"value": 1}]), 2, MAPS);
+    let mut trace = network(vec![module("block", 0, 0, 2, vec![conv, relu])]);
+    trace["parameters"] = json!({"block.weight": {"shape": [8, 8, 1, 1]}});
+    let text = imported(&trace).unwrap();
+    assert!(!text.contains("again") && text.contains("name: ."), "{text}");
+}
