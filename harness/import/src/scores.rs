@@ -108,8 +108,9 @@ impl Scores {
     /// Whether they are a product, a factor of it, and softmax.
     pub fn is_plain(&self) -> bool {
         let is_bounded = matches!(self.cosine, Some(Cosine::Times(..)));
+        let falls = self.alibi.is_some() || self.kept.is_some();
         let has_more = self.rotary.is_some() || self.bias.is_some() || is_bounded || self.mask.is_some();
-        !has_more && !self.is_masked() && self.shared == self.extents[1]
+        !has_more && !falls && !self.is_masked() && self.shared == self.extents[1]
     }
 
     /// These scores in another shape, if that is a matter of samples alone.
@@ -324,7 +325,9 @@ impl Reader<'_> {
     fn has_values(&self, at: &At<'_>, scores: &Scores, values: Option<&Argument>) -> bool {
         let Some(Heads { of: values, by: 1.0, rotary: None, .. }) = self.heads(at, values, false) else { return false };
         let shape = self.by_sample(&values);
-        let is_attention = scores.is_softmax && (4..=5).contains(&scores.shape.len());
+        // Heads may be beside samples.
+        let by_heads = (4..=5).contains(&scores.shape.len()) || scores.extents[1] > 1;
+        let is_attention = scores.is_softmax && by_heads;
         is_attention && shape == self.by_sample(&scores.keys) && shape.get(2) == Some(&scores.extents[3])
     }
 

@@ -115,6 +115,7 @@ fn arguments_say_what_the_layer_does() {
         ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float32"}}), &[BATCH, 8], "avg_pool"),
         ("torch.softmax", json!([-1, {"dtype": "float32"}]), json!({}), SAME, "- softmax"),
         ("torch.Tensor.float", json!([]), json!({}), SAME, "stem"),
+        ("torch.Tensor.detach", json!([]), json!({}), SAME, "- map: \"detach(x)\""),
         ("torch.Tensor.type_as", json!([{"value": 1}]), json!({}), SAME, "stem"),
         // Lists are written as they are, whatever they repeat; sides of maps are not.
         ("torch.Tensor.view", json!([{"batch": "61"}, 8, 36]), json!({}), &[BATCH, 8, 36], "- reshape: {to: [8, 36]}"),
@@ -138,7 +139,7 @@ fn arguments_say_what_the_layer_does() {
             json!([[{"slice": [null, null, null]}, 3, null, {"ellipsis": null}]]),
             json!({}),
             &[BATCH, 1, 6, 6],
-            "- reshape: {to: [1, 6, 6]}",
+            "- slice: {from: 3, size: 1}",
         ),
         (
             "torch.Tensor.__getitem__",
@@ -233,7 +234,6 @@ fn what_a_layer_does_not_have_is_refused() {
             &[BATCH, 8, 7, 7],
             "its scale is not the quotient",
         ),
-        ("torch.Tensor.detach", json!([]), json!({}), SAME, "is not supported"),
         ("torch.Tensor.div", json!([{"batch": "61"}]), json!({}), SAME, "its argument is 61 for the traced batch"),
         ("torch.Tensor.mul", json!([]), json!({"other": {"batch": "0.128"}}), SAME, "depends on the number of samples"),
         ("torch.Tensor.__getitem__", json!([{"batch": "0:61"}]), json!({}), SAME, "its argument is 0:61"),
@@ -258,13 +258,11 @@ fn changed(change: impl Fn(&mut Value)) -> Result<String, ImportError> {
 }
 
 #[test]
-fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
+fn types_that_change_are_refused_and_parameters_without_a_gradient_are_frozen() {
     for (place, value, reason) in [
         ("/root/body/1/outputs//dtype", json!("float64"), "it computes in float64, and other parts in float32"),
         ("/root/body/1/outputs//dtype", json!("int64"), "it makes int64 of float32"),
         ("/root/body/1/outputs//dtype", json!("float16"), "it computes in float16, and other parts in float32"),
-        ("/root/body/1/no_grad", json!(true), "gradients are switched off"),
-        ("/parameters/stem.weight/frozen", json!(true), "`stem.weight` gets no gradient"),
     ] {
         let (parent, key) = place.rsplit_once('/').unwrap();
         let refused = changed(|trace| trace.pointer_mut(parent).unwrap()[key] = value.clone());
@@ -275,7 +273,9 @@ fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
             other => panic!("{place}: {other:?}"),
         }
     }
-    changed(|_| ()).unwrap();
+    assert!(!changed(|_| ()).unwrap().contains("trained: false"));
+    let frozen = changed(|trace| trace["parameters"]["stem.weight"]["frozen"] = json!(true)).unwrap();
+    assert!(frozen.contains("trained: false"), "{frozen}");
 }
 
 /// A call of a function that gives one tensor.
