@@ -522,7 +522,7 @@ impl Reader<'_> {
         trains.map_err(|what| at.refuse(what, "`train.parts` freezes a parameter wherever it is used"))?;
         let others = operands.get(1..).unwrap_or_default();
         // The layer with the parameters of a module is not the module.
-        let own = (name == at.module).then(|| format!("{name}.")).unwrap_or_else(|| name.clone());
+        let own = if name == at.module { format!("{name}.") } else { name.clone() };
         match self.remember((name, &own), format!("{} {others:?}", what.key()), result) {
             true => Ok(()),
             false => Err(at.refuse(format!("`{name}` is used again, and in another way"), AGAIN)),

@@ -50,7 +50,7 @@ mod tests {
     fn as_many_as_there_are() {
         let x = TensorType::plain([2, 5], DType::F32);
         let infer = |count| TopK { count }.infer(&[&x]);
-        assert_eq!(infer(5).unwrap(), [x.clone()]);
+        assert_eq!(infer(5).unwrap()[0], x);
         assert!(infer(6).is_err() && infer(0).is_err());
     }
 }
