@@ -67,6 +67,8 @@ const SLOW: &[(&str, Truth)] = &[
     ("gpt_shakespeare", Full),
     ("gpt2", Full),
     ("llama", Full),
+    ("qwen3", Full),
+    ("qwen3_moe", Full),
     ("bert_base", Full),
     ("unet_medical", Full),
     ("deeplabv3_resnet50", Full),
