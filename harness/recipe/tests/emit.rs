@@ -228,5 +228,5 @@ fn what_pytorch_cannot_say_is_refused_with_its_line() {
     std::fs::write(folder.path().join("r.yaml"), text).unwrap();
     let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
     let error = emit::model(Dialect::PyTorch, &recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
-    assert!(error.contains("r.yaml:6:") && error.contains("removes as much before as behind"), "{error}");
+    assert!(error.contains("r.yaml:6:") && error.contains("removes before at most a step more than behind"), "{error}");
 }

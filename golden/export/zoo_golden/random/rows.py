@@ -181,7 +181,8 @@ def weight_norm_of_signals(d: Draw, x: Value) -> str:
     channels, length = x.shape
     d.need(length > 2)
     d.tag("conv1d", "conv1d.out", "conv1d.kernel", "conv1d.weight_norm")
-    return f"{d.module(f'nn.utils.parametrizations.weight_norm(nn.Conv1d({channels}, {d.pick('out', [4, 6])}, 3))')}({x.name})"
+    conv = f"nn.Conv1d({channels}, {d.pick('out', [4, 6])}, 3)"
+    return f"{d.module(f'nn.utils.parametrizations.weight_norm({conv})')}({x.name})"
 
 
 @word(1, 2, weight=0.5)
