@@ -8,6 +8,7 @@ use zoo_recipe::schema::Size;
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
+use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::operation::{Operation, Tensor, Unit, What};
 use crate::reader::{Reader, Seen};
@@ -281,9 +282,7 @@ impl Reader<'_> {
             ("argsort", Some(Part::Order), _) => Part::Inverse,
             ("empty_like" | "zeros_like", Some(Part::Order), _) => Part::Room,
             // The places of sorted choices are written where they come from.
-            ("__setitem__", Some(Part::Room), Some(Part::Order))
-                if matches!(at.call.args.get(2), Some(Argument::Batch(_))) =>
-            {
+            ("__setitem__", Some(Part::Room), Some(Part::Order)) if self.are_places(at.call.args.get(2)) => {
                 Part::Inverse
             }
             ("__floordiv__" | "floor_divide" | "div", Some(Part::Order), None) => {
@@ -333,6 +332,13 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         self.is_computed(at, Computed::Routed(Routed { choice, part: next })).map(Some)
+    }
+
+    /// Whether an argument is 0, 1, 2 and so on: a constant, or one that depends on the number of samples.
+    fn are_places(&self, argument: Option<&Argument>) -> bool {
+        let constant = argument.and_then(|argument| self.trace.constant(argument));
+        let counts = |values: &Constant| values.values().eq((0..values.len()).map(|n| n as f64));
+        matches!(argument, Some(Argument::Batch(_))) || constant.is_some_and(counts)
     }
 
     /// Number of choices of all tokens.
