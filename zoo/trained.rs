@@ -21,8 +21,8 @@ pub struct TrainedArgs {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// A checkpoint, a run folder (its newest checkpoint is used), or a state_dict: .safetensors, .pth, .pt, shards with
-    /// an index, .ckpt of MindSpore
+    /// A checkpoint, a run folder (its newest checkpoint is used), or a state_dict: .safetensors, .pth, .pt, shards
+    /// with an index, .ckpt of MindSpore
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the one that fits best

@@ -95,8 +95,8 @@ impl Prover {
         })
     }
 
-    /// A relative error in a tile of each result of each node of the first step, and whether its bound finds it; nothing
-    /// of a step that is not finite.
+    /// A relative error in a tile of each result of each node of the first step, and whether its bound finds it;
+    /// nothing of a step that is not finite.
     pub fn planted(&self, text: &str, turn: usize, by: f64) -> Proof<Vec<Planted>> {
         let recipe = self.load(&self.folder.path().join("drawn.yaml"), text)?;
         let Some(golden) = self.record(&recipe)? else { return Ok(Vec::new()) };

@@ -1,8 +1,8 @@
 //! Fast kernels: a graph in blocked layouts in one arena of f32.
 //!
 //! Values lie where a [`MemoryPlan`] places them. While a node runs, the arena is split into its results and what lies
-//! between them, so that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one
-//! place ([`choice`]).
+//! between them, so that its operands can be borrowed at the same time without copies. The kernel of a node is chosen
+//! in one place ([`choice`]).
 
 mod arena;
 mod call;

@@ -12,11 +12,12 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Those of a routing `[tokens, experts]`; `is_choice` of the index of a weight.
+    /// Those of a routing `[tokens, experts]`, the operand at this place; `is_choice` of the index of a weight.
     ///
     /// # Errors
     /// A token has more than `top` choices.
     pub fn of(
+        place: usize,
         [tokens, experts]: [usize; 2],
         top: usize,
         is_choice: impl Fn(usize) -> bool,
@@ -33,7 +34,7 @@ impl Rows {
         }
         match choices.iter().all(|choices| *choices <= top) {
             true => Ok(rows),
-            false => Err(KernelError::Operand { place: 1, expected: "a routing without more choices than allowed" }),
+            false => Err(KernelError::Operand { place, expected: "a routing with at most `top` choices of a token" }),
         }
     }
 
@@ -70,10 +71,10 @@ mod tests {
     #[test]
     fn rows_are_ordered_by_expert_and_token() {
         let routing = [0.0, 0.5, 0.5, 0.25, 0.75, 0.0];
-        let rows = Rows::of([2, 3], 2, |at| routing[at] != 0.0).unwrap();
+        let rows = Rows::of(1, [2, 3], 2, |at| routing[at] != 0.0).unwrap();
         assert_eq!((rows.tokens(), rows.groups()), (&[1, 0, 1, 0][..], &[0..1, 1..3, 3..4][..]));
         assert_eq!(rows.experts(), [0, 1, 1, 2]);
         assert_eq!(rows.of_tokens(2), [[(1, 1), (3, 2)], [(0, 0), (2, 1)]]);
-        assert!(Rows::of([2, 3], 1, |at| routing[at] != 0.0).is_err());
+        assert!(Rows::of(1, [2, 3], 1, |at| routing[at] != 0.0).is_err());
     }
 }

@@ -40,8 +40,8 @@ pub const DEGENERATE_FACTOR: f64 = 1e3;
 /// Another order of summation may give rounding errors that are larger by this factor.
 pub const ORDERS: f64 = 10.0;
 
-/// Relative distance between the reference's f64 run and one moved in its last place from which on f64 has no digit of a
-/// tensor: its elements are rounding errors.
+/// Relative distance between the reference's f64 run and one moved in its last place from which on f64 has no digit of
+/// a tensor: its elements are rounding errors.
 pub const NO_DIGITS: f64 = 0.01;
 
 /// Whether a tensor is degenerate. `f32_error` is the relative error of its f32 run. A degenerate tensor has an exact

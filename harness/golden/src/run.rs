@@ -86,8 +86,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The steps after the first, the lifted variant if the golden has it, and the losses of other variants. `recipe` is
-    /// the recipe as written.
+    /// The steps after the first, the lifted variant if the golden has it, and the losses of other variants. `recipe`
+    /// is the recipe as written.
     pub fn later_steps(&mut self, recipe: &Recipe, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         let trajectory = self.trajectory(progress)?;
         let lifted = self.lifted(progress)?;

@@ -407,7 +407,12 @@ impl Op {
     /// # Errors
     /// An operand that does not fit.
     pub fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        self.rules().infer(inputs)
+        let types = self.rules().infer(inputs)?;
+        match types.iter().find(|ty| !ty.dtype.is_float()) {
+            None => Ok(types),
+            // No kernel computes indices.
+            Some(ty) => Err(OpError::DType { operand: "operand", expected: "numbers", found: ty.dtype }),
+        }
     }
 
     /// Floating-point operations and bytes moved by one application.

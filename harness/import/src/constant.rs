@@ -52,8 +52,8 @@ impl Constant {
         self.runs.iter().flat_map(|(value, times)| std::iter::repeat_n(*value, *times))
     }
 
-    /// The first of its elements, and by how much the next is larger, if all are so along the last axis, and all rows are
-    /// the same: positions.
+    /// The first of its elements, and by how much the next is larger, if all are so along the last axis, and all rows
+    /// are the same: positions.
     pub fn counts_up(&self) -> Option<[usize; 2]> {
         let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0 && value < 1e9).then_some(value as usize);
         let length = *self.shape.last()?;

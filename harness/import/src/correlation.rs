@@ -16,7 +16,8 @@ const NEAREST: &str = "`xcorr` correlates each channel of each sample with the s
                        with `[N*C, 1, H, W]` in N*C groups";
 
 impl Reader<'_> {
-    /// A convolution with computed filters. `None` if this is another function, or its filters are no tensor of samples.
+    /// A convolution with computed filters. `None` if this is another function, or its filters are no tensor of
+    /// samples.
     pub(crate) fn correlated(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
         let (input, weight) = (at.input(), at.argument(1, &["weight"]));
         if at.call.name() != "conv2d" || !matches!(self.given(weight), Some(Seen::Of(..))) {

@@ -74,8 +74,8 @@ impl Reader<'_> {
     }
 }
 
-/// The outermost modules all of whose parameters are among `wanted`, and the parameters that are in none: the modules of
-/// a part. Parameters that nothing uses count for neither.
+/// The outermost modules all of whose parameters are among `wanted`, and the parameters that are in none: the modules
+/// of a part. Parameters that nothing uses count for neither.
 pub(crate) fn modules_of(trace: &Trace, wanted: &[String], unused: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for name in wanted.iter().filter(|name| !unused.contains(name)) {

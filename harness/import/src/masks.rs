@@ -12,8 +12,8 @@ use crate::scores::{Bias, Scores};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
 
 /// What is added at most to scores that are not seen: in f64, their weight is exactly 0 unless they are larger than
-/// those that are seen by more than 9254, and then no mask of this network hides anything. What is larger, as -100, is a
-/// part of the score.
+/// those that are seen by more than 9254, and then no mask of this network hides anything. What is larger, as -100, is
+/// a part of the score.
 pub(crate) const UNSEEN: f64 = -1e4;
 
 /// What a mask adds to scores that are not seen, if that leaves them a weight; `None` if it is no mask.

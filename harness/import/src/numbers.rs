@@ -12,7 +12,8 @@ impl Reader<'_> {
         argument.number().or_else(only)
     }
 
-    /// The number that an operand is beside another one: one number, or a constant of equal ones that makes it no larger.
+    /// The number that an operand is beside another one: one number, or a constant of equal ones that makes it no
+    /// larger.
     pub(crate) fn number_in(&self, at: &At<'_>, argument: &Argument, beside: &Argument) -> Option<f64> {
         let equal = || {
             let number = self.trace.constant(argument)?.of_one_number()?;
@@ -22,7 +23,8 @@ impl Reader<'_> {
         self.one_number(argument).or_else(equal)
     }
 
-    /// A view times a number: no layer may give the view itself, and one that of its products. `None` for other operands.
+    /// A view times a number: no layer may give the view itself, and one that of its products. `None` for other
+    /// operands.
     pub(crate) fn view_times(&mut self, at: &At<'_>, x: &Argument, by: f64) -> Result<Option<()>, Refusal> {
         match x.value().and_then(|value| self.seen(value)).cloned() {
             Some(Seen::Of(base, views)) if !views.is_empty() => {

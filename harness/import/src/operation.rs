@@ -200,8 +200,8 @@ pub struct Network {
     pub inputs: Vec<(String, Tensor)>,
     /// The key under which it returns its result, if there is one.
     pub output: Option<String>,
-    /// Calls of modules and of layers with parameters after the first: their name and their result, and the number of the
-    /// call.
+    /// Calls of modules and of layers with parameters after the first: their name and their result, and the number of
+    /// the call.
     pub again: HashMap<(String, Tensor), usize>,
     /// Parameters that get no gradient.
     pub untrained: Vec<String>,

@@ -46,8 +46,8 @@ impl Reader<'_> {
         result
     }
 
-    /// A tensor and a parameter, seen in this shape, whose axes of one element are repeated; whether the parameter comes
-    /// first.
+    /// A tensor and a parameter, seen in this shape, whose axes of one element are repeated; whether the parameter
+    /// comes first.
     pub(crate) fn with_parameter(
         &mut self,
         at: &mut At<'_>,

@@ -351,8 +351,8 @@ pub enum Results {
     Tensors,
 }
 
-/// Compares a recipe with the traced network. shapes: of operand and result of each layer of the recipe, if sizes that it
-/// says otherwise are compared.
+/// Compares a recipe with the traced network. shapes: of operand and result of each layer of the recipe, if sizes that
+/// it says otherwise are compared.
 ///
 /// # Errors
 /// The first difference.

@@ -135,7 +135,8 @@ impl Reader<'_> {
         let mut returns = Vec::new();
         for (key, value) in &call.outputs {
             for value in value.values() {
-                // The weights of an attention may be given too, if nothing uses them, and rows of a parameter, for others.
+                // The weights of an attention may be given too, if nothing uses them, and rows of a parameter, for
+                // others.
                 let is_aside = match self.seen(value) {
                     Some(Seen::Unsaid(_)) => true,
                     Some(Seen::Scores(_) | Seen::Picked(_)) => call.outputs.len() > 1,

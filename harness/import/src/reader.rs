@@ -324,6 +324,12 @@ impl Reader<'_> {
                 "`reshape` and `permute` work on each sample separately, and `windows` and `merge_patches` on parts of a map",
             ));
         };
+        if !pieces.is_empty() && self.made(base).is_some_and(|made| !made.is_real()) {
+            return Err(refuse(
+                "it takes parts of an input of indices, or changes its shape",
+                "`embedding` reads all indices of an input: give each column an input of its own (`--indices NAME=N`)",
+            ));
+        }
         let shape = view::shape(shape, &views);
         let mut last = base;
         for piece in pieces {
@@ -406,8 +412,8 @@ impl Reader<'_> {
         Ok((self.operand(at, argument)?, Vec::new()))
     }
 
-    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`; `None`
-    /// for any other argument.
+    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`;
+    /// `None` for any other argument.
     pub(crate) fn joined_rows(
         &mut self,
         value: usize,

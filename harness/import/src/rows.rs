@@ -92,8 +92,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The formula of a tensor, and of what: of itself, unless a formula gives it. What is computed with numbers of rows
-    /// before is part of it.
+    /// The formula of a tensor, and of what: of itself, unless a formula gives it. What is computed with numbers of
+    /// rows before is part of it.
     fn formula_of(&self, at: &At<'_>, tensor: Tensor) -> (Tensor, String) {
         let Some((mut of, mut text)) = self.made_by(at, tensor) else { return (tensor, "x".to_owned()) };
         while let Some((inner, before)) = self.made_by(at, of).filter(|(_, before)| before.contains("row_")) {
@@ -300,8 +300,8 @@ impl Reader<'_> {
         self.layer(at, layer, of, Some(owner)).map(Some)
     }
 
-    /// A normalisation by the root mean square. If a layer divides the last axis into heads before it, it has their width
-    /// as a setting.
+    /// A normalisation by the root mean square. If a layer divides the last axis into heads before it, it has their
+    /// width as a setting.
     pub(crate) fn rms_norm_of(
         &mut self,
         at: &mut At<'_>,

@@ -29,7 +29,8 @@ fn positions(table: &[f64], [t, e]: [usize; 2]) -> Option<SinePositions> {
             let [sine, cosine] = place(pair);
             at(token, sine).atan2(at(token, cosine))
         };
-        // How far the slowest pair turns from one token to the next: the farther apart two are, the nearer is what is found.
+        // How far the slowest pair turns from one token to the next: the farther apart two are, the nearer is what is
+        // found.
         let turned = |token: usize| angle(token, half - 1) - angle(0, half - 1);
         let rate =
             (0..).map(|power| 1usize << power).take_while(|token| *token <= last).fold(turned(1), |rate, token| {

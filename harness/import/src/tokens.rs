@@ -6,8 +6,8 @@ use zoo_recipe::schema::Size;
 
 use crate::view::View;
 
-/// A map `[n, c, h, w]` as tokens of all its channels, or of equal parts of them (the boxes of an anchor); and the number
-/// of views.
+/// A map `[n, c, h, w]` as tokens of all its channels, or of equal parts of them (the boxes of an anchor); and the
+/// number of views.
 pub(crate) fn tokens(shape: &[usize], views: &[View]) -> Option<(Layer, usize)> {
     let &[n, c, h, w] = shape else { return None };
     let [View::Reshape(apart), View::Permute(order), rest @ ..] = views else { return None };

@@ -1,5 +1,5 @@
-//! Windows that one module cuts and another one joins: `windows` would contain its layers, so that they are reshapes and
-//! permutations of the map.
+//! Windows that one module cuts and another one joins: `windows` would contain its layers, so that they are reshapes
+//! and permutations of the map.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{Pad, PadMode, Permute, Reshape, Roll, Slice};

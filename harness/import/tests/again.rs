@@ -92,7 +92,8 @@ fn a_call_that_does_something_else_is_refused() {
     assert!(refusal.what.contains("used again, and in another way"), "{refusal}");
 }
 
-/// A module with parameters of its own and other operations is called once, as timm's normalisations with an activation.
+/// A module with parameters of its own and other operations is called once, as timm's normalisations with an
+/// activation.
 #[test]
 fn the_layer_of_a_module_is_not_its_module() {
     let conv = function("torch.conv2d", json!([{"value": 0}, {"parameter": "block.weight"}]), 1, MAPS);

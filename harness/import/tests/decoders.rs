@@ -471,3 +471,24 @@ fn rows_of_distances_are_a_bias() {
         assert!(with_distances(&rows).is_err());
     }
 }
+
+/// Columns of a table of categories: layers compute with numbers alone.
+#[test]
+fn parts_of_indices_are_refused() {
+    let mut network = Network::new();
+    network.body.clear();
+    let column = network.call(
+        "torch.Tensor.__getitem__",
+        json!([{"value": 0}, [{"slice": [null, null, null]}, {"slice": [0, 2, null]}]]),
+        &[BATCH, 2],
+    );
+    network.body[0]["outputs"][""]["dtype"] = "int64".into();
+    let y =
+        network.call("torch.nn.functional.embedding", json!([column, {"parameter": "words.weight"}]), &[BATCH, 2, 16]);
+    match network.imported(&y) {
+        Err(ImportError::Refused(refusal)) => {
+            assert!(refusal.what.contains("parts of an input of indices"), "{refusal}")
+        }
+        other => panic!("{other:?}"),
+    }
+}

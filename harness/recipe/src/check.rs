@@ -224,7 +224,7 @@ impl Check<'_> {
                 self.error(&format!("loss.formulas.{name}.formula"), "it uses no output of the model", &hint);
             }
         }
-        let own = loss.terms().any(|(tag, _)| !["l2", "expert_balance", "expert_z"].contains(&tag));
+        let own = loss.terms().any(|(_, term)| term.has_target());
         if !own && loss.cross_entropies.is_empty() && loss.formulas.is_empty() {
             return self.error("loss", "no loss term depends on the labels", "add `softmax_cross_entropy: {}`");
         }

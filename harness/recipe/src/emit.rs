@@ -18,10 +18,11 @@ pub use crate::python::Dialect;
 pub use train::{rules_of_step, train};
 
 /// Modules of the standard library, by what needs them, in the order of their imports.
-const IMPORTS: [(&str, &str); 3] = [
+const IMPORTS: [(&str, &str); 4] = [
     ("math.", "import math"),
     ("OrderedDict(", "from collections import OrderedDict"),
     ("Callable[", "from collections.abc import Callable"),
+    (": Any", "from typing import Any"),
 ];
 
 /// What a program is written from.

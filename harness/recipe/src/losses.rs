@@ -148,6 +148,11 @@ pub(crate) trait LossTerm {
     /// How it is written in PyTorch.
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic>;
 
+    /// Whether it depends on the samples' targets: not a term of parameters or of the network alone.
+    fn has_target(&self) -> bool {
+        true
+    }
+
     /// The output of the model to which it applies, if named.
     fn prediction(&self) -> Option<&str> {
         None

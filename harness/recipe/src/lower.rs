@@ -45,8 +45,8 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     Ok(graph)
 }
 
-/// The network for one sample, and the shapes of the input and the output of each layer, batch included, in the order of
-/// their calls; containers come before what is inside.
+/// The network for one sample, and the shapes of the input and the output of each layer, batch included, in the order
+/// of their calls; containers come before what is inside.
 ///
 /// # Errors
 /// Layers that do not fit each other.

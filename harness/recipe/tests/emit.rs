@@ -32,7 +32,7 @@ fn mindspore(folder: &Path, name: &str, rules_alone: bool) -> Result<Vec<(&'stat
 }
 
 /// The classes of a recipe with these blocks and this body, on images of 3 x 8 x 8.
-fn classes_of(blocks: &str, body: &str) -> String {
+fn program_of(blocks: &str, body: &str) -> String {
     let text = format!(
         "name: r\nmodel:\n  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n  blocks: {{{blocks}}}\n  body: [{body}]\n\
          data: {{source: {{characters: {{}}}}}}\nloss: {{softmax_cross_entropy: {{}}}}\noptimizer: sgd\nschedule: \
@@ -40,7 +40,12 @@ fn classes_of(blocks: &str, body: &str) -> String {
     );
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("r.yaml"), text).unwrap();
-    let text = model_in(folder.path(), "r");
+    model_in(folder.path(), "r")
+}
+
+/// Its classes alone.
+fn classes_of(blocks: &str, body: &str) -> String {
+    let text = program_of(blocks, body);
     text[text.find("\nclass ").unwrap()..].trim().to_owned()
 }
 
@@ -153,7 +158,8 @@ fn what_mindspore_has_no_word_for_is_refused_with_its_line() {
     assert!(error.contains("r.yaml:7:") && error.contains("every module of MindSpore has an attribute"), "{error}");
 }
 
-/// The channels of the operand and what a use changes are arguments; a module that an argument switches is there in each.
+/// The channels of the operand and what a use changes are arguments; a module that an argument switches is there in
+/// each.
 #[test]
 fn a_block_is_a_class_with_arguments() {
     let block = "unit: {args: {width: ~, wide: false}, body: [conv: {name: conv, out: $width, kernel: 3, pad: 1}, \
@@ -216,6 +222,29 @@ fn modules_cannot_hide_attributes_of_modules() {
     let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap().recipe;
     let error = emit::model(Dialect::PyTorch, &recipe, &recipe.resolve().unwrap()).unwrap_err().to_string();
     assert!(error.contains("r.yaml:5:") && error.contains("choose another name"), "{error}");
+}
+
+/// Names that the helpers of layers use are imported or defined.
+#[test]
+fn helpers_know_their_names() {
+    let body = "conv: {name: a, out: 4, kernel: 3, standardised: 1e-5, gain: 1.5}, conv: {name: b, out: 4, kernel: 1, \
+                weight_norm: hooked}, prelu: {name: c}, tokens, tap: x, linear: {name: gate, out: 3, bias: false}, \
+                tap: scores, from: x, experts: {name: moe, scores: scores, top: 2, hidden: 2, activation: gelu_tanh}, \
+                linear: {name: qkv, out: 12}, dot_product_attention: {heads: 2, alibi: 8}, rms_norm: {name: n, \
+                width: 2}, linear: {name: fc, out: 10}, take: {index: 0}";
+    let text = program_of("", body);
+    let unknown = "import ast, builtins, sys\n\
+                   tree = ast.parse(sys.argv[1])\n\
+                   known = set(dir(builtins))\n\
+                   for node in ast.walk(tree):\n\
+                   \x20   if isinstance(node, (ast.Import, ast.ImportFrom)): known |= {a.asname or a.name for a in node.names}\n\
+                   \x20   elif isinstance(node, (ast.FunctionDef, ast.ClassDef)): known.add(node.name)\n\
+                   \x20   elif isinstance(node, ast.arg): known.add(node.arg)\n\
+                   \x20   elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store): known.add(node.id)\n\
+                   names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - known\n\
+                   sys.exit(str(sorted(names)) if names else 0)";
+    let run = std::process::Command::new("python3").args(["-c", unknown, &text]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
 #[test]

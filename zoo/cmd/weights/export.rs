@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Write the weights of a run for PyTorch or MindSpore.
 ///
 /// Writes parameters and running statistics under their state_dict names, with num_batches_tracked, so that
-/// `module.load_state_dict(...)` accepts them; as .ckpt, under the names of MindSpore's cells. If the training keeps a moving average of the weights, the average is
-/// written, because it is what `zoo eval` evaluates.
+/// `module.load_state_dict(...)` accepts them; as .ckpt, under the names of MindSpore's cells. If the training keeps a
+/// moving average of the weights, the average is written, because it is what `zoo eval` evaluates.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

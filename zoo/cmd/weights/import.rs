@@ -16,9 +16,10 @@ use zoo_train::weights::{Fit, Naming, Weights};
 /// Check whether a state_dict fits the network of a recipe, and convert it.
 ///
 /// Reads a run folder, a checkpoint, a safetensors file, shards with an index, a checkpoint of MindSpore, or a file of
-/// torch.save. Of several dictionaries of tensors in a file, the one that fits best is taken, and named. Names and shapes
-/// must match the network, but a prefix that all names have is removed; counters and constants that the network computes
-/// itself are ignored, and named. With --out, writes the weights for `zoo eval --checkpoint` and `train.init_from`.
+/// torch.save. Of several dictionaries of tensors in a file, the one that fits best is taken, and named. Names and
+/// shapes must match the network, but a prefix that all names have is removed; counters and constants that the network
+/// computes itself are ignored, and named. With --out, writes the weights for `zoo eval --checkpoint` and
+/// `train.init_from`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -31,8 +31,8 @@ impl Near {
         Self { value, error: inherited + own }
     }
 
-    /// After one rounding of an exact sum or product. The result of exact numbers is not rounded if f32 has it: so masks
-    /// and positions remain exact, and what they select is not in doubt.
+    /// After one rounding of an exact sum or product. The result of exact numbers is not rounded if f32 has it: so
+    /// masks and positions remain exact, and what they select is not in doubt.
     #[inline(always)]
     fn rounded_once(value: f64, inherited: f64) -> Self {
         let exact = inherited == 0.0 && f64::from(value as f32) == value;

@@ -21,7 +21,7 @@ pub(super) fn rows(call: &Call<'_>, place: usize, top: usize) -> Result<(Rows, [
     let weights = call.operand(place)?;
     let shape = call.operand_types.get(place).and_then(|ty| ty.shape[..].try_into().ok());
     let [tokens, experts] = shape.ok_or(KernelError::Operand { place, expected: "a routing" })?;
-    Ok((Rows::of([tokens, experts], top, |at| weights[at] != 0.0)?, [tokens, experts]))
+    Ok((Rows::of(place, [tokens, experts], top, |at| weights[at] != 0.0)?, [tokens, experts]))
 }
 
 /// Number of columns of the `i`-th operand.

@@ -13,7 +13,7 @@ pub(super) fn product<T: FloatDType>(
 ) -> Result<Tensor, KernelError> {
     let ((all, k), (_, first, second)) = (x.dims2()?, weights.dims3()?);
     let n = if op.transpose { first } else { second };
-    let experts = rows::<T>(routing, op.top)?.experts();
+    let experts = rows::<T>(2, routing, op.top)?.experts();
     let (opened, matrices) = (Elements::of(x)?, Elements::of(weights)?);
     let (values, matrices) = (opened.slice::<T>()?, matrices.slice::<T>()?);
     Ok(by_chunks::<T>(&[all, n], n, |row, y| {
@@ -33,7 +33,7 @@ pub(super) fn weights<T: FloatDType>(
     [x, dy, routing]: [&Tensor; 3],
 ) -> Result<Tensor, KernelError> {
     let ((_, k), (_, n), (_, experts)) = (x.dims2()?, dy.dims2()?, routing.dims2()?);
-    let rows = rows::<T>(routing, op.top)?;
+    let rows = rows::<T>(2, routing, op.top)?;
     let (opened, gradients) = (Elements::of(x)?, Elements::of(dy)?);
     let (values, gradients) = (opened.slice::<T>()?, gradients.slice::<T>()?);
     // The matrix has a row for each element of `left`.

@@ -6,18 +6,18 @@ use crate::routing::Rows;
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{Combine, Dispatch};
 
-/// The rows of a routing with at most `top` choices for each token.
-pub(super) fn rows<T: FloatDType>(routing: &Tensor, top: usize) -> Result<Rows, KernelError> {
+/// The rows of a routing, the operand at this place, with at most `top` choices for each token.
+pub(super) fn rows<T: FloatDType>(place: usize, routing: &Tensor, top: usize) -> Result<Rows, KernelError> {
     let (tokens, experts) = routing.dims2()?;
     let opened = Elements::of(routing)?;
     let weights = opened.slice::<T>()?;
-    Rows::of([tokens, experts], top, |at| weights[at].to_f64() != 0.0)
+    Rows::of(place, [tokens, experts], top, |at| weights[at].to_f64() != 0.0)
 }
 
 /// The row of the token of each choice.
 pub(super) fn dispatch<T: FloatDType>(op: &Dispatch, [x, routing]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let (tokens, width) = x.dims2()?;
-    let rows = rows::<T>(routing, op.top)?;
+    let rows = rows::<T>(1, routing, op.top)?;
     let opened = Elements::of(x)?;
     let values = opened.slice::<T>()?;
     Ok(by_chunks::<T>(&[tokens * op.top, width], width, |row, y| {
@@ -30,7 +30,7 @@ pub(super) fn dispatch<T: FloatDType>(op: &Dispatch, [x, routing]: [&Tensor; 2])
 /// The sum of the rows of the choices of each token.
 pub(super) fn combine<T: FloatDType>(op: &Combine, [x, routing]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let ((tokens, experts), (_, width)) = (routing.dims2()?, x.dims2()?);
-    let of_tokens = rows::<T>(routing, op.top)?.of_tokens(tokens);
+    let of_tokens = rows::<T>(1, routing, op.top)?.of_tokens(tokens);
     let (opened, weights) = (Elements::of(x)?, Elements::of(routing)?);
     let (values, weights) = (opened.slice::<T>()?, weights.slice::<T>()?);
     Ok(by_chunks::<T>(&[tokens, width], width, |token, y| {
@@ -45,7 +45,7 @@ pub(super) fn combine<T: FloatDType>(op: &Combine, [x, routing]: [&Tensor; 2]) -
 /// The gradients of rows and routing.
 pub(super) fn combine_grad<T: FloatDType>([x, routing, dy]: [&Tensor; 3]) -> Result<Vec<Tensor>, KernelError> {
     let ((tokens, experts), (all, width)) = (routing.dims2()?, x.dims2()?);
-    let rows = rows::<T>(routing, all.checked_div(tokens).unwrap_or(0))?;
+    let rows = rows::<T>(1, routing, all.checked_div(tokens).unwrap_or(0))?;
     let of_tokens = rows.of_tokens(tokens);
     let (values, weights, gradients) = (Elements::of(x)?, Elements::of(routing)?, Elements::of(dy)?);
     let (values, weights, gradients) = (values.slice::<T>()?, weights.slice::<T>()?, gradients.slice::<T>()?);

@@ -4,7 +4,8 @@
 use crate::{
     dense::fast_agrees,
     gradients::check,
-    tiny::{Tiny, apply},
+    tiny::{Tiny, apply, noise},
+    words,
 };
 use zoo_graph::{ValueId, formula::Formula, ops::*};
 
@@ -88,5 +89,95 @@ fn the_fast_kernels_agree() {
         fast_agrees(&shapes, &format!("{tokens} tokens, {experts_} experts"), |tiny, x| {
             experts(tiny, x, [tokens, experts_], true)
         });
+    }
+}
+
+/// Channels of a token.
+const WIDTH: usize = 2;
+/// Tokens of both samples.
+const TOKENS: usize = 6;
+const EXPERTS: usize = 3;
+/// Channels inside an expert.
+const HIDDEN: usize = 2;
+
+/// Experts as an author writes them, on two images of three pixels.
+fn layer(settings: &str) -> String {
+    format!(
+        "    - tokens\n    - tap: x\n    - linear: {{name: gate, out: 3, bias: false}}\n    - tap: scores\n    - from: x\n    \
+         - experts: {{name: moe, scores: scores, top: 2, hidden: 2, {settings}}}"
+    )
+}
+
+fn parameters() -> [(&'static str, Vec<f64>); 3] {
+    [("gate.weight", EXPERTS * WIDTH), ("moe.gate_up_proj", EXPERTS * 2 * HIDDEN * WIDTH), ("moe.down_proj", 12)]
+        .map(|(name, count)| (name, noise(count, count as u64)))
+}
+
+/// The layer token by token: `weight` of a score among those of a token, `bias` of the choice, `most` tokens of an expert.
+fn by_token(
+    x: &[f64],
+    weight: impl Fn(f64, &[f64]) -> f64,
+    normalise: bool,
+    scale: f64,
+    bias: &[f64],
+    most: usize,
+) -> Vec<f64> {
+    let [(_, gate), (_, gate_up), (_, down)] = parameters();
+    let mut used = [0; EXPERTS];
+    let mut all = Vec::new();
+    for token in 0..TOKENS {
+        // Images are [C, 1, 3].
+        let x: Vec<f64> = (0..WIDTH).map(|channel| x[(token / 3 * WIDTH + channel) * 3 + token % 3]).collect();
+        let dot = |row: &[f64], x: &[f64]| row.iter().zip(x).map(|(a, b)| a * b).sum::<f64>();
+        let scores: Vec<f64> = gate.chunks(WIDTH).map(|row| dot(row, &x)).collect();
+        let weights: Vec<f64> = scores.iter().map(|score| weight(*score, &scores)).collect();
+        let mut order: Vec<usize> = (0..EXPERTS).collect();
+        order.sort_by(|a, b| (weights[*b] + bias[*b]).total_cmp(&(weights[*a] + bias[*a])));
+        let chosen = &order[..2];
+        let sum: f64 = if normalise { chosen.iter().map(|expert| weights[*expert]).sum() } else { 1.0 };
+        let mut y = [0.0; WIDTH];
+        for expert in chosen {
+            used[*expert] += 1;
+            if used[*expert] > most {
+                continue;
+            }
+            let both: Vec<f64> = gate_up[expert * 8..][..8].chunks(WIDTH).map(|row| dot(row, &x)).collect();
+            let hidden = [0, 1].map(|n| both[n].max(0.0) * both[HIDDEN + n]);
+            for (y, row) in y.iter_mut().zip(down[expert * 4..][..4].chunks(HIDDEN)) {
+                *y += dot(row, &hidden) * weights[*expert] / sum * scale;
+            }
+        }
+        all.extend(y);
+    }
+    all
+}
+
+#[test]
+fn experts_as_they_are_written() {
+    let x = noise(WIDTH * TOKENS, 3);
+    let softmax = |score: f64, all: &[f64]| score.exp() / all.iter().map(|score| score.exp()).sum::<f64>();
+    let sigmoid = |score: f64, _: &[f64]| 1.0 / (1.0 + (-score).exp());
+    let expect = |settings: &str, more: &[(&'static str, Vec<f64>)], expected: Vec<f64>| {
+        let given = [&parameters()[..], more].concat();
+        words::expect(&layer(settings), [WIDTH, 1, 3], &x, &given, &expected);
+    };
+    let none = [0.0; EXPERTS];
+    expect("activation: relu", &[], by_token(&x, softmax, true, 1.0, &none, TOKENS));
+    let settings = "activation: relu, normalize: false, scale: 1.5, weights: sigmoid";
+    expect(settings, &[], by_token(&x, sigmoid, false, 1.5, &none, TOKENS));
+    // Half of the even share of 2 * 6 choices among 3 experts.
+    expect("activation: relu, capacity: 0.5", &[], by_token(&x, softmax, true, 1.0, &none, 2));
+    let bias = [0.3, -0.4, 0.1];
+    let settings = "activation: relu, weights: sigmoid, bias: moe.bias";
+    expect(settings, &[("moe.bias", bias.to_vec())], by_token(&x, sigmoid, true, 1.0, &bias, TOKENS));
+}
+
+/// A step that diverges ends with NaN, which is then explained, and not with an error of a kernel.
+#[test]
+fn scores_that_are_no_numbers_give_none() {
+    let mut given = parameters().to_vec();
+    given[0].1[0] = f64::NAN;
+    for result in words::run(&layer("activation: relu"), [WIDTH, 1, 3], &noise(WIDTH * TOKENS, 3), &given) {
+        assert!(result.iter().all(|y| y.is_nan()), "{result:?}");
     }
 }

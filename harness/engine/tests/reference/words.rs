@@ -8,7 +8,7 @@ use zoo_recipe::{BuildOptions, Library, LoadOptions, build};
 
 /// What a body makes of `x`, an image `[C, H, W]` of two samples, with parameters as given; by the reference kernels in
 /// f64 and by the fast ones.
-fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]) -> [Vec<f64>; 2] {
+pub fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]) -> [Vec<f64>; 2] {
     let [c, h, w] = shape;
     let text = format!(
         "name: r\nmodel:\n  inputs: {{image: [{c}, {h}, {w}]}}\n  classes: 10\n  body:\n{body}\n\

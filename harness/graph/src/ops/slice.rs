@@ -57,3 +57,18 @@ impl Operator for Slice {
         grad.through(Pad { before: self.start.clone(), after })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ops::Op, tensor::DType};
+
+    /// No kernel gives indices: an operator that moves them has an error when the graph is built, with its line.
+    #[test]
+    fn indices_are_not_moved() {
+        let slice = Op::from(Slice { start: vec![0, 1], size: vec![2, 1] });
+        assert!(slice.infer(&[&TensorType::plain([2, 3], DType::F32)]).is_ok());
+        let error = slice.infer(&[&TensorType::plain([2, 3], DType::U32)]).unwrap_err();
+        assert_eq!(error.to_string(), "operand is u32, expected numbers");
+    }
+}

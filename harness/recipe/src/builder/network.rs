@@ -219,8 +219,8 @@ impl Builder<'_, '_> {
         self.add_part(part, map, operands)
     }
 
-    /// An operator on values of one shape, or, where axes of one element are repeated for the other value, the same as a
-    /// formula. part: the name of the node, if it is one of several of the layer.
+    /// An operator on values of one shape, or, where axes of one element are repeated for the other value, the same as
+    /// a formula. part: the name of the node, if it is one of several of the layer.
     pub(crate) fn broadcast(
         &mut self,
         part: Option<&str>,

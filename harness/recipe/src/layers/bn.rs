@@ -11,8 +11,9 @@ use crate::python::{At, Code, Var};
 use crate::values::{BnInit, Statistics};
 
 zoo_settings::settings! {
-    /// Batch normalisation over batch, height and width, of `[C, L]` over batch and length, of `[C]` over the batch; normalises with the biased variance and stores the unbiased
-    /// one in the running statistics (PyTorch's BatchNorm2d and BatchNorm1d).
+    /// Batch normalisation over batch, height and width, of `[C, L]` over batch and length, of `[C]` over the batch;
+    /// normalises with the biased variance and stores the unbiased one in the running statistics (PyTorch's BatchNorm2d
+    /// and BatchNorm1d).
     pub struct Bn {
         /// Added to the variance.
         #[schemars(range(min = 0, max = 1))]

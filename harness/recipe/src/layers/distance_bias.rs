@@ -22,8 +22,8 @@ zoo_settings::settings! {
         pub buckets: Size = Size(32),
         /// The distance from which on all share one row.
         pub most: Size = Size(128),
-        /// Whether later keys have rows of their own; otherwise they share that of distance 0 (decoders, which do not see
-        /// them).
+        /// Whether later keys have rows of their own; otherwise they share that of distance 0 (decoders, which do not
+        /// see them).
         pub ahead: bool = true,
         /// Name of the tap for the bias.
         pub tap: String,

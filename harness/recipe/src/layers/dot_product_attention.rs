@@ -30,8 +30,8 @@ zoo_settings::settings! {
         pub value?: String,
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
-        /// A token only sees tokens that are less than this many away from it: itself and, with `causal`, as many before it
-        /// as make this number (sliding windows).
+        /// A token only sees tokens that are less than this many away from it: itself and, with `causal`, as many
+        /// before it as make this number (sliding windows).
         pub window?: Size,
         /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
         pub mask?: String,
@@ -43,8 +43,8 @@ zoo_settings::settings! {
         /// Tap `[heads, 1, 1]`, for example of `logit_scale`: scores are the cosines of the angles between queries and
         /// keys times this factor, instead of q k^T / sqrt(d) (arXiv 2111.09883).
         pub cosine?: String,
-        /// Takes `slope * distance` from the score of a key that is so far away (ALiBi, arXiv 2108.12409). The slopes of the
-        /// heads are powers of 2, the smallest `2^-alibi`: 8 in the paper.
+        /// Takes `slope * distance` from the score of a key that is so far away (ALiBi, arXiv 2108.12409). The slopes
+        /// of the heads are powers of 2, the smallest `2^-alibi`: 8 in the paper.
         #[schemars(extend("exclusiveMinimum" = 0))]
         pub alibi?: f64,
         /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.

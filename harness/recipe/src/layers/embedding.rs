@@ -17,8 +17,8 @@ zoo_settings::settings! {
         pub rows: Size,
         /// Width of a row.
         pub size: Size,
-        /// Full name of the module that the table belongs to, which several embeddings may share (encoder and decoder of
-        /// BART and T5); by default this one.
+        /// Full name of the module that the table belongs to, which several embeddings may share (encoder and decoder
+        /// of BART and T5); by default this one.
         pub table?: String,
         /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where
         /// this row starts at 0).

@@ -287,10 +287,10 @@ impl Experts {
         };
         let chosen = at.add_part("chosen", TopK { count }, &[choice])?;
         at.routed(Routing { scores, chosen });
+        // What is not chosen is 0, even where a step diverges and weights are NaN: a token has no further choices.
         let weights = Formula::define(1, |[weight, chosen]| {
-            let weight = weight * chosen;
-            let weight = if self.normalize { weight / weight.row_sum() } else { weight };
-            [if self.scale == 1.0 { weight } else { weight * self.scale }]
+            let shared = if self.normalize { weight / chosen.select(weight, 0.0).row_sum() } else { weight };
+            [chosen.select(if self.scale == 1.0 { shared } else { shared * self.scale }, 0.0)]
         });
         let weights = at.unnamed_part("weights", weights, &[all, chosen])?;
         let Some(capacity) = self.capacity else { return Ok(weights) };

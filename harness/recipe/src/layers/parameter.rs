@@ -15,8 +15,8 @@ zoo_settings::settings! {
         /// Shape of the parameter.
         #[schemars(length(min = 1, max = 8))]
         pub shape: Vec<Size>,
-        /// Shape of the value, without the batch; by default that of the parameter, without a leading axis of one element
-        /// if it has several.
+        /// Shape of the value, without the batch; by default that of the parameter, without a leading axis of one
+        /// element if it has several.
         #[schemars(length(min = 1, max = 8))]
         pub to?: Vec<Size>,
         /// Initialisation of the parameter.

@@ -16,7 +16,8 @@ zoo_settings::settings! {
         pub rows: Size,
         /// The row of the first token (2 in OPT and BART).
         pub from: Count = Count(0),
-        /// By how many rows the next token is further on; with 0, all tokens get one row (the first type of tokens in BERT).
+        /// By how many rows the next token is further on; with 0, all tokens get one row (the first type of tokens in
+        /// BERT).
         pub step: Count = Count(1),
         /// Initialisation of the parameter.
         pub init: Init = Init::Normal(NormalInit { std: 1.0 }),

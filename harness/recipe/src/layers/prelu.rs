@@ -12,8 +12,8 @@ use crate::diagnostic::Diagnostic;
 use crate::python::{At, Code, Var};
 
 zoo_settings::settings! {
-    /// x, and for negative x a learned slope times x (arXiv 1502.01852; PyTorch's PReLU): one slope for each channel, the
-    /// first axis of a sample, or one for all.
+    /// x, and for negative x a learned slope times x (arXiv 1502.01852; PyTorch's PReLU): one slope for each channel,
+    /// the first axis of a sample, or one for all.
     pub struct Prelu {
         /// Whether all channels have one slope.
         pub shared: bool = false,

@@ -281,8 +281,8 @@ def rotate(
 mod tests {
     use super::*;
 
-    /// `_compute_llama3_parameters` of transformers 5.24 for a head of 8 channels: base 500000, factor 8, low 1, high 4,
-    /// 8192 positions; computed in f64.
+    /// `_compute_llama3_parameters` of transformers 5.24 for a head of 8 channels: base 500000, factor 8, low 1, high
+    /// 4, 8192 positions; computed in f64.
     #[test]
     fn rates_of_llama_3_1() {
         let scaling = Some(RotaryScaling::Llama3(Llama3Scaling::default()));

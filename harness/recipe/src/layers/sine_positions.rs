@@ -10,8 +10,8 @@ use crate::python::{At, Code, Var};
 use crate::values::Count;
 
 zoo_settings::settings! {
-    /// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): the pair i of
-    /// channels gets sin(t / base^(2i/E)) and the cosine of the same. It has no parameters and any number of tokens.
+    /// Adds sines and cosines of the position t to each token of `[T, E]` (arXiv 1706.03762, section 3.5): the pair i
+    /// of channels gets sin(t / base^(2i/E)) and the cosine of the same. It has no parameters and any number of tokens.
     pub struct SinePositions {
         /// The longest wavelength is almost 2*pi*base.
         #[schemars(range(min = 1))]

@@ -14,8 +14,8 @@ zoo_settings::settings! {
     pub struct Unembed {
         /// Name of the embedding.
         pub table: String,
-        /// Name of a bias parameter with one number per row, initialised with 0; by default there is none. `NAME.bias`, with
-        /// the name of this layer, is its own.
+        /// Name of a bias parameter with one number per row, initialised with 0; by default there is none. `NAME.bias`,
+        /// with the name of this layer, is its own.
         pub bias?: String,
     }
 }

@@ -63,6 +63,10 @@ impl LossTerm for ExpertBalance {
         at.formula_term((&self.name, self.weight), sum(terms.len()), DEVICE, &terms)
     }
 
+    fn has_target(&self) -> bool {
+        false
+    }
+
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
         at.function(TEXT);
         at.network = true;

@@ -33,6 +33,10 @@ impl LossTerm for ExpertZ {
         at.formula_term((&self.name, self.weight), sum(means.len()), DEVICE, &means)
     }
 
+    fn has_target(&self) -> bool {
+        false
+    }
+
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
         at.function(TEXT);
         at.network = true;

@@ -52,6 +52,10 @@ impl LossTerm for L2 {
         Ok(())
     }
 
+    fn has_target(&self) -> bool {
+        false
+    }
+
     fn emit(&self, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
         if self.weight > 0.0 {
             let all = self.over == L2Over::All;

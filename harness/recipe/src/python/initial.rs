@@ -60,8 +60,8 @@ pub(super) const PYTORCH: Style = Style {
     statement: |init, place| Ok(statement(init, place)),
 };
 
-/// The lines of `initialize`, or none if the framework draws all values as the recipe does. `modules` are the classes of
-/// modules, and the constructor of parameters, by full name; `ties` are parameters that are others.
+/// The lines of `initialize`, or none if the framework draws all values as the recipe does. `modules` are the classes
+/// of modules, and the constructor of parameters, by full name; `ties` are parameters that are others.
 pub(crate) fn method(
     style: &Style,
     graph: &Graph,
