@@ -6,7 +6,7 @@ has the first.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -123,6 +123,15 @@ class Rotary(nn.Module):
         return x * angle.cos() + torch.cat((-second, first), -1) * angle.sin()
 
 
+def attend(query, key, value):
+    """Causal attention of heads `[n, heads, T, d]`, several of which share keys and values, as tokens `[n, T, heads * d]`."""
+    key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value))
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    shares = scores.masked_fill(later, -math.inf).softmax(-1)
+    return (shares @ value).transpose(1, 2).flatten(-2)
+
+
 class LlamaAttention(nn.Module):
     """Causal self-attention whose heads share keys and values (arXiv 2305.13245)."""
 
@@ -138,12 +147,7 @@ class LlamaAttention(nn.Module):
     def forward(self, x):
         parts = (layer(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj))
         query, key, value = parts
-        query, key = self.turn[0](query), self.turn[0](key)
-        key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value))
-        scores = query @ key.transpose(-2, -1) / math.sqrt(self.size)
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        shares = scores.masked_fill(later, -math.inf).softmax(-1)
-        return self.o_proj((shares @ value).transpose(1, 2).flatten(-2))
+        return self.o_proj(attend(self.turn[0](query), self.turn[0](key), value))
 
 
 class LlamaMlp(nn.Module):
@@ -160,11 +164,13 @@ class LlamaMlp(nn.Module):
         return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
 
 
-class LlamaBlock(nn.Module):
-    def __init__(self, width: int, heads: int, kv_heads: int, hidden: int, base: float, eps: float):
+class DecoderBlock(nn.Module):
+    """Attention and what follows it, each on normalised tokens and added to them."""
+
+    def __init__(self, width: int, attention: nn.Module, mlp: nn.Module, eps: float):
         super().__init__()
-        self.self_attn = LlamaAttention(width, heads, kv_heads, base)
-        self.mlp = LlamaMlp(width, hidden)
+        self.self_attn = attention
+        self.mlp = mlp
         self.input_layernorm = nn.RMSNorm(width, eps)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
 
@@ -173,7 +179,30 @@ class LlamaBlock(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class Llama(nn.Module):
+class Decoder(nn.Module):
+    """Logits `[n, T, vocabulary]` of indices `[n, T]`; the table of the vocabulary gives them too."""
+
+    def __init__(self, vocabulary: int, width: int, blocks: Iterable[nn.Module], eps: float):
+        super().__init__()
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(vocabulary, width),
+                "layers": nn.ModuleList(blocks),
+                "norm": nn.RMSNorm(width, eps),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        self.lm_head.weight = self.model["embed_tokens"].weight
+
+    def forward(self, tokens):
+        parts = self.model
+        x = parts["embed_tokens"](tokens)
+        for block in parts["layers"]:
+            x = block(x)
+        return self.lm_head(parts["norm"](x))
+
+
+class Llama(Decoder):
     """Logits `[n, T, vocabulary]` of indices `[n, T]`, in the size of llama2.c's stories260K (doc/stories260K.md; `hidden` is
     two thirds of four times the width, up to a multiple of 4) with the names of transformers' LlamaForCausalLM; drawn as
     llama2.c does."""
@@ -189,28 +218,13 @@ class Llama(nn.Module):
         base: float = 10000.0,
         eps: float = 1e-5,
     ):
-        super().__init__()
-        self.model = nn.ModuleDict(
-            {
-                "embed_tokens": nn.Embedding(vocabulary, width),
-                "layers": nn.ModuleList(LlamaBlock(width, heads, kv_heads, hidden, base, eps) for _ in range(layers)),
-                "norm": nn.RMSNorm(width, eps),
-            }
-        )
-        self.lm_head = nn.Linear(width, vocabulary, bias=False)
-        self.lm_head.weight = self.model["embed_tokens"].weight
+        parts = ((LlamaAttention(width, heads, kv_heads, base), LlamaMlp(width, hidden)) for _ in range(layers))
+        super().__init__(vocabulary, width, (DecoderBlock(width, *part, eps) for part in parts), eps)
         for block in self.model["layers"]:
             block.self_attn.o_proj.narrow = block.mlp.up_proj.narrow = True  # wo and w3 of llama2.c
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * layers) if hasattr(module, "narrow") else 0.02)
-
-    def forward(self, tokens):
-        parts = self.model
-        x = parts["embed_tokens"](tokens)
-        for block in parts["layers"]:
-            x = block(x)
-        return self.lm_head(parts["norm"](x))
 
 
 def loss(outputs, inputs, network):

@@ -1,13 +1,12 @@
 """Qwen3 and its mixture of experts (arXiv 2505.09388), with the names of transformers."""
 
-import math
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .language import LlamaMlp, Rotary
+from .language import Decoder, DecoderBlock, LlamaMlp, Rotary, attend
 
 
 class Attention(nn.Module):
@@ -28,12 +27,7 @@ class Attention(nn.Module):
         heads = [layer(x).unflatten(-1, (-1, self.head)) for layer in (self.q_proj, self.k_proj, self.v_proj)]
         heads[:2] = self.q_norm(heads[0]), self.k_norm(heads[1])
         query, key, value = (part.transpose(1, 2) for part in heads)
-        query, key = self.turn[0](query), self.turn[0](key)
-        key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value))
-        scores = query @ key.transpose(-2, -1) / math.sqrt(self.head)
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        shares = scores.masked_fill(later, -math.inf).softmax(-1)
-        return self.o_proj((shares @ value).transpose(1, 2).flatten(-2))
+        return self.o_proj(attend(self.turn[0](query), self.turn[0](key), value))
 
 
 class Experts(nn.Module):
@@ -72,20 +66,7 @@ class Mixture(nn.Module):
         return self.experts(x, shares / shares.sum(-1, keepdim=True))
 
 
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int, kv_heads: int, head: int, mlp, base: float, eps: float):
-        super().__init__()
-        self.self_attn = Attention(width, heads, kv_heads, head, base, eps)
-        self.mlp = mlp(width)
-        self.input_layernorm = nn.RMSNorm(width, eps)
-        self.post_attention_layernorm = nn.RMSNorm(width, eps)
-
-    def forward(self, x):
-        x = x + self.self_attn(self.input_layernorm(x))
-        return x + self.mlp(self.post_attention_layernorm(x))
-
-
-class Qwen3(nn.Module):
+class Qwen3(Decoder):
     """Logits `[n, T, vocabulary]` of indices `[n, T]`."""
 
     def __init__(
@@ -100,27 +81,11 @@ class Qwen3(nn.Module):
         base: float = 1e6,
         eps: float = 1e-6,
     ):
-        super().__init__()
-        blocks = (Block(width, heads, kv_heads, head, mlp, base, eps) for _ in range(layers))
-        self.model = nn.ModuleDict(
-            {
-                "embed_tokens": nn.Embedding(vocabulary, width),
-                "layers": nn.ModuleList(blocks),
-                "norm": nn.RMSNorm(width, eps),
-            }
-        )
-        self.lm_head = nn.Linear(width, vocabulary, bias=False)
-        self.lm_head.weight = self.model["embed_tokens"].weight
+        parts = ((Attention(width, heads, kv_heads, head, base, eps), mlp(width)) for _ in range(layers))
+        super().__init__(vocabulary, width, (DecoderBlock(width, *part, eps) for part in parts), eps)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, tokens):
-        parts = self.model
-        x = parts["embed_tokens"](tokens)
-        for block in parts["layers"]:
-            x = block(x)
-        return self.lm_head(parts["norm"](x))
 
 
 def qwen3_moe() -> Qwen3:
