@@ -14,12 +14,11 @@ use crate::gradients::Gradients;
 use crate::masks::first_masked;
 use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
-use crate::products::Place;
 use crate::rows;
 use crate::scores::Scores;
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
-use crate::view::{self, Piece, View};
-use crate::word::{Word, number};
+use crate::view::{self, View};
+use crate::word::Word;
 
 /// The meaning of a tensor of the trace.
 #[derive(Clone, Debug)]
@@ -80,7 +79,7 @@ pub(crate) struct Picked {
 pub(crate) struct Reader<'t> {
     pub(crate) trace: &'t Trace,
     /// The mode in which the network was called.
-    mode: Mode,
+    pub(crate) mode: Mode,
     /// By the numbers of the trace.
     seen: HashMap<usize, Seen>,
     /// Shapes of results of operations.
@@ -96,9 +95,9 @@ pub(crate) struct Reader<'t> {
     /// What is added to scores of tokens in other parts of such windows, if that leaves them a weight.
     pub(crate) masked: Option<f64>,
     /// Shapes and element types by the numbers of the trace.
-    made: HashMap<usize, Made>,
+    pub(crate) made: HashMap<usize, Made>,
     /// The type of real numbers, of which a recipe has one.
-    real: Option<String>,
+    pub(crate) real: Option<String>,
     /// Embeddings so far.
     pub(crate) tables: HashSet<String>,
     /// The first part that no recipe is written of.
@@ -236,120 +235,6 @@ impl Reader<'_> {
         self.seen.insert(value, seen);
     }
 
-    /// A tensor of the trace as the result of an operation: views become operations.
-    pub(crate) fn tensor(
-        &mut self,
-        value: usize,
-        module: &str,
-        at: &str,
-        operator: &str,
-        units: &mut Vec<Unit>,
-    ) -> Result<Tensor, Refusal> {
-        let refuse = |what: &str, nearest: &str| Refusal {
-            module: module.to_owned(),
-            operator: operator.to_owned(),
-            at: at.to_owned(),
-            what: what.to_owned(),
-            nearest: nearest.to_owned(),
-        };
-        let (base, views) = match self.seen.get(&value) {
-            Some(Seen::Of(base, views)) => (*base, views.clone()),
-            Some(Seen::Times(base, views, by)) => {
-                let (base, views) = (*base, views.clone());
-                let what = What::Layer(scaled(*by));
-                let shape = self.shape_of(base).to_vec();
-                (self.push(units, what, vec![base], shape, at), views)
-            }
-            Some(Seen::Scores(scores)) => {
-                let scores = (**scores).clone();
-                let Some(seen) = self.scores_as_tensor(&scores, Place { module, at, operator }, units)? else {
-                    return Err(refuse("it uses the scores of an attention", SCORES));
-                };
-                self.seen.insert(value, seen);
-                return self.tensor(value, module, at, operator, units);
-            }
-            Some(Seen::Repeated(_)) => return Err(refuse("it repeats a tensor", REPEATED)),
-            Some(Seen::Expanded(name, shape)) => {
-                let (name, shape) = (name.clone(), shape[1..].to_vec());
-                let base = self.parameter_as_tensor(&name, &shape, units, at);
-                self.seen.insert(value, Seen::Of(base, Vec::new()));
-                return Ok(base);
-            }
-            Some(Seen::Reshaped(name, _)) => {
-                let what = format!("it uses the parameter `{name}` in another shape");
-                return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
-            }
-            Some(Seen::Picked(picked)) => {
-                let what = format!("it computes with rows of the parameter `{}`", picked.table);
-                return Err(refuse(
-                    &what,
-                    "`positions` adds a row to each token by its position; for rows by an input, add the input to the \
-                     example batch (`--indices`)",
-                ));
-            }
-            Some(Seen::Computed(computed)) => {
-                if let Computed::Row(row) = &**computed {
-                    let row = row.clone();
-                    let (base, views) = self.row_as_tensor(&row, units, at);
-                    self.seen.insert(value, Seen::Of(base, views));
-                    return self.tensor(value, module, at, operator, units);
-                }
-                if let Computed::OfLengthOne(base, views, axis) = &**computed {
-                    let (base, views, axis) = (*base, views.clone(), *axis);
-                    let (base, views) = self.rows_of_length_one((base, &views, axis), units, (module, at, operator))?;
-                    self.seen.insert(value, Seen::Of(base, views));
-                    return self.tensor(value, module, at, operator, units);
-                }
-                let (what, nearest) = computed.refusal();
-                return Err(refuse(&what, nearest));
-            }
-            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
-            None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
-        };
-        let shape = self.shape_of(base);
-        if view::shape(shape, &views).len() < 2 && !views.is_empty() {
-            return Err(refuse(
-                "it takes away the last axis: a number is left of each sample",
-                "values of recipes have an axis beside the samples: keep one of one element",
-            ));
-        }
-        let Some(pieces) = view::pieces(shape, &views, self.windows.get(&base)) else {
-            let is_sparse = views.iter().any(|view| matches!(view, View::Every(..)));
-            let what = match is_sparse {
-                true => "it takes every second index of an axis, or every so many".to_owned(),
-                false => format!("it moves the batch axis, or combines samples: {}", text(shape, &views)),
-            };
-            return Err(refuse(
-                &what,
-                "`reshape` and `permute` work on each sample separately, and `windows` and `merge_patches` on parts of a map",
-            ));
-        };
-        if !pieces.is_empty() && self.made(base).is_some_and(|made| !made.is_real()) {
-            return Err(refuse(
-                "it takes parts of an input of indices, or changes its shape",
-                "`embedding` reads all indices of an input: give each column an input of its own (`--indices NAME=N`)",
-            ));
-        }
-        let shape = view::shape(shape, &views);
-        let mut last = base;
-        for piece in pieces {
-            let what = match piece {
-                Piece::Layer(layer) => What::Layer(Word::of(&layer)),
-                Piece::Cut(windows) => What::Cut(windows),
-                Piece::Join(windows) => What::Join(windows),
-            };
-            last = self.push(units, what, vec![last], shape.clone(), at);
-        }
-        if let ([leading @ .., heads, width], [view::View::Reshape(_)]) = (&shape[..], &views[..])
-            && leading.len() == 2
-            && self.shape_of(base) == [leading, &[heads * width]].concat()
-        {
-            self.divided.insert(last, base);
-        }
-        self.seen.insert(value, Seen::Of(last, Vec::new()));
-        Ok(last)
-    }
-
     /// Adds an operation whose result is no tensor of the trace, in this shape.
     pub(crate) fn push(
         &mut self,
@@ -383,111 +268,6 @@ impl Reader<'_> {
     /// The windows that the result of an operation is in.
     pub(crate) fn windows(&self, tensor: Tensor) -> Option<&Windows> {
         self.windows.get(&tensor)
-    }
-
-    /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one
-    /// axis of the argument. With the views that make what the function gives of its result `[n, .., width]`.
-    pub(crate) fn rows(
-        &mut self,
-        at: &mut At<'_>,
-        argument: Option<&Argument>,
-        width: Option<usize>,
-    ) -> Result<(Tensor, Vec<View>), Refusal> {
-        if let Some(Seen::Of(base, views)) = self.given(argument)
-            && let Some((View::Reshape(to), before)) = views.split_last()
-            && let [joined, rest @ ..] = &to[..]
-            && let n = self.trace.batch
-            && *joined != n
-            && joined.is_multiple_of(n)
-            && view::shape(self.shape_of(*base), before).first() == Some(&n)
-        {
-            let apart = [&[n, joined / n], rest].concat();
-            let mut to = to.clone();
-            if let (Some(last), Some(width)) = (to.last_mut(), width) {
-                *last = width;
-            }
-            let views = [before, &[View::Reshape(apart)]].concat();
-            return Ok((self.view(at, *base, views)?, vec![View::Reshape(to)]));
-        }
-        Ok((self.operand(at, argument)?, Vec::new()))
-    }
-
-    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`;
-    /// `None` for any other argument.
-    pub(crate) fn joined_rows(
-        &mut self,
-        value: usize,
-        module: &str,
-        at: &str,
-        units: &mut Vec<Unit>,
-    ) -> Result<Option<Tensor>, Refusal> {
-        let Some(Seen::Of(base, views)) = self.seen(value) else { return Ok(None) };
-        let (base, views) = (*base, views.clone());
-        let n = self.trace.batch;
-        if !views.is_empty() && view::shape(self.shape_of(base), &views) == [n] {
-            // A number for each sample is a row of one.
-            let row = self.new_value(Seen::Of(base, [&views[..], &[View::Reshape(vec![n, 1])]].concat()));
-            let row = self.tensor(row, module, at, "view", units)?;
-            self.is(value, Seen::Of(row, vec![View::Reshape(vec![n])]));
-            return Ok(Some(row));
-        }
-        let Some((last @ View::Reshape(to), before)) = views.split_last() else { return Ok(None) };
-        let (n, from) = (self.trace.batch, view::shape(self.shape_of(base), before));
-        let [joined, rest @ ..] = &to[..] else { return Ok(None) };
-        if from.first() != Some(&n) || *joined == n || !joined.is_multiple_of(n) || rest.is_empty() {
-            return Ok(None);
-        }
-        let views = [before, &[View::Reshape([&[n, joined / n], rest].concat())]].concat();
-        let apart = self.new_value(Seen::Of(base, views));
-        let apart = self.tensor(apart, module, at, "view", units)?;
-        self.is(value, Seen::Of(apart, vec![last.clone()]));
-        Ok(Some(apart))
-    }
-
-    /// A view of a tensor as the result of an operation.
-    pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
-        let value = self.new_value(Seen::Of(base, views));
-        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
-    }
-
-    /// The tensor that an argument is.
-    pub(crate) fn operand(&mut self, at: &mut At<'_>, argument: Option<&Argument>) -> Result<Tensor, Refusal> {
-        match argument {
-            Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
-            Some(Argument::Parameter(name)) => {
-                let what = format!("it computes with the parameter `{name}`");
-                Err(at.refuse(
-                    what,
-                    "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
-                ))
-            }
-            Some(Argument::Constant(_)) => {
-                Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors"))
-            }
-            Some(Argument::Buffer(name)) => {
-                let what = format!("it computes with the buffer `{name}`");
-                Err(at.refuse(what, "recipes have no constant tensors"))
-            }
-            _ => Err(
-                at.refuse("it is not given a tensor where one is needed", "this form of the function is not supported")
-            ),
-        }
-    }
-
-    /// An argument seen in another way, as a tensor that an operation gives; what it gives away with what it was is not
-    /// computed.
-    pub(crate) fn operand_viewed(
-        &mut self,
-        at: &mut At<'_>,
-        argument: Option<&Argument>,
-        views: &[View],
-    ) -> Result<Tensor, Refusal> {
-        let (base, mut all) = match self.given(argument) {
-            Some(Seen::Of(base, known)) => (*base, known.clone()),
-            _ => (self.operand(at, argument)?, Vec::new()),
-        };
-        all.extend_from_slice(views);
-        self.view(at, base, all)
     }
 
     /// Adds an operation inside a call: its result is no tensor of the trace.
@@ -582,105 +362,9 @@ impl Reader<'_> {
         self.gives(at, What::Layer(Word::of(&layer)), vec![x], name)
     }
 
-    /// A recipe has one type of real numbers, and a gradient for each of them.
-    pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
-        for made in at.call.outputs.values() {
-            self.made.insert(made.value, made.clone());
-            if !made.is_real() {
-                continue;
-            }
-            let real = self.real.get_or_insert_with(|| made.dtype.clone());
-            if *real != made.dtype {
-                let what = format!("it computes in {}, and other parts in {real}", made.dtype);
-                return Err(at.refuse(
-                    what,
-                    "a recipe has a single floating-point type; the device file decides what is computed in half \
-                     precision",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// A function may name the type that its operand has anyway.
-    pub(crate) fn without_conversion(&self, at: &mut At<'_>) {
-        let operand = at.call.args.first().or_else(|| at.call.kwargs.get("input")).and_then(Argument::value);
-        if let Some(Made { dtype, .. }) = operand.and_then(|value| self.made(value)).filter(|made| made.is_real()) {
-            at.without_conversion(dtype);
-        }
-    }
-
-    /// A rate of dropout, which has to be 0 in evaluation mode.
-    pub(crate) fn rate(&self, at: &At<'_>, rate: f64) -> Result<f64, Refusal> {
-        match self.mode {
-            Mode::Evaluation if rate != 0.0 => Err(at.refuse(
-                format!("it drops a share of {rate} of the numbers"),
-                "dropout of recipes is for training alone, as `F.dropout(x, p, self.training)` is",
-            )),
-            // 0.1, where the network keeps the number of f32 next to it: a rate decides how often something is dropped.
-            Mode::Evaluation | Mode::Training => Ok(match rate as f32 {
-                single if f64::from(single) == rate => single.to_string().parse().unwrap_or(rate),
-                _ => rate,
-            }),
-        }
-    }
-
-    /// Refuses a normalisation that does not use the statistics that its mode wants: those of the batch in training,
-    /// the stored ones in evaluation.
-    pub(crate) fn check_statistics(&self, at: &At<'_>, of_batch: bool) -> Result<(), Refusal> {
-        match (self.mode, of_batch) {
-            (Mode::Training, true) | (Mode::Evaluation, false) => Ok(()),
-            (Mode::Training, false) => Err(at.refuse(
-                "it is frozen: it normalises by its running statistics",
-                "`train.parts` with `statistics: stored` freezes parts of a recipe",
-            )),
-            (Mode::Evaluation, true) => Err(at.refuse(
-                "it normalises by the statistics of the batch",
-                "`bn` normalises by its running statistics there, as `F.batch_norm(.., training=self.training)` does",
-            )),
-        }
-    }
-
     /// A tensor of the trace, as the trace describes it.
     pub(crate) fn made(&self, value: usize) -> Option<&Made> {
         self.made.get(&value)
-    }
-
-    /// What a call gives as a view of a tensor of the trace has to have its type.
-    pub(crate) fn check_type(&self, at: &At<'_>, from: usize, made: &Made) -> Result<(), Refusal> {
-        match self.made(from) {
-            Some(Made { dtype, .. }) if *dtype == made.dtype => Ok(()),
-            // Whole numbers stay what they are.
-            Some(from) if !from.is_real() && !made.is_real() && made.dtype != "bool" => Ok(()),
-            Some(Made { dtype, .. }) => {
-                let what = format!("it makes {} of {dtype}", made.dtype);
-                Err(at.refuse(what, "recipes have no type conversion"))
-            }
-            None => Err(at.unknown_form("input")),
-        }
-    }
-
-    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
-    /// shape.
-    pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
-        self.check_type(at, from, made)?;
-        let Some(mut shape) = self.shape(from) else { return Err(at.unknown_form("input")) };
-        for view in views {
-            let next = view.shape(&shape);
-            let keeps_elements = match view {
-                View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
-                View::Permute(_) | View::Select(..) | View::Slice(..) | View::Every(..) => true,
-                View::Roll(_) | View::Fill(_) => true,
-            };
-            if !keeps_elements {
-                return Err(at.unknown_form("shape"));
-            }
-            shape = next;
-        }
-        if shape != made.shape {
-            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
-        }
-        Ok(())
     }
 }
 
@@ -694,23 +378,3 @@ fn calls(call: &ModuleCall, name: &str) -> bool {
 
 pub(crate) const SCORES: &str =
     "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
-
-/// A layer that multiplies by a number, or divides by one that is shorter.
-fn scaled(by: f64) -> Word {
-    let divisor = 1.0 / by;
-    match number(divisor).len() < number(by).len() && 1.0 / divisor == by {
-        true => Word::formula(format!("x / {}", number(divisor))),
-        false => Word::of(&Layer::Scale(zoo_recipe::layers::Scale { by })),
-    }
-}
-
-/// A shape and its conversions, for messages.
-fn text(shape: &[usize], views: &[View]) -> String {
-    let mut shape = shape.to_vec();
-    let mut text = format!("{shape:?}");
-    for view in views {
-        shape = view.shape(&shape);
-        text += &format!(" -> {shape:?}");
-    }
-    text
-}
