@@ -5,8 +5,8 @@ use zoo_import::{ImportError, Trace, import};
 
 const BATCH: usize = 61;
 
-/// A call: the function, its arguments, and the shape of its result. Value 0 is the image, 1 the stem's maps `[8, 6,
-/// 6]`, 2 the result of the first call.
+/// A call: the function, its arguments, and the shape of its result. Value 0 is the image, 1 the stem's maps
+/// `[8, 6, 6]`, 2 the result of the first call.
 type Call = (&'static str, Value, &'static [usize]);
 
 /// A network of a stem and these calls, with these parameters beside the stem's; it gives the last result.
