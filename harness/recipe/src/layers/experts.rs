@@ -18,8 +18,8 @@ use crate::values::{Size, WeightInit};
 zoo_settings::settings! {
     /// A mixture of experts on `[T, E]` (arXiv 1701.06538, 2101.03961): for each token, the weighted sum of the gated
     /// MLPs of the `top` experts with the largest scores. An expert computes `down(silu(gate) * up)`; gate and up are
-    /// the halves of one product. Parameters `gate_up_proj` `[experts, 2*hidden, E]` and `down_proj` `[experts, E,
-    /// hidden]`, as in transformers. Shared experts are an MLP beside it, whose result is added.
+    /// the halves of one product. Parameters `gate_up_proj` `[experts, 2*hidden, E]` and `down_proj`
+    /// `[experts, E, hidden]`, as in transformers. Shared experts are an MLP beside it, whose result is added.
     pub struct Experts {
         /// Tap with the score of each expert for each token, `[T, experts]`: the result of a dense layer, usually
         /// without bias.

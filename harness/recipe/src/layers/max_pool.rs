@@ -10,8 +10,8 @@ use crate::python::{At, Code, Var};
 use crate::values::{Padding, Pair};
 
 zoo_settings::settings! {
-    /// Maximum of each window; positions outside the image are ignored. `[C, L]` is an image of height 1: `kernel: [1,
-    /// 3]`.
+    /// Maximum of each window; positions outside the image are ignored. `[C, L]` is an image of height 1:
+    /// `kernel: [1, 3]`.
     pub struct MaxPool {
         /// Size of the window.
         pub kernel: Pair,
