@@ -43,6 +43,7 @@ mod from;
 mod gate;
 mod gelu;
 mod global_avg_pool;
+mod grid;
 mod group_norm;
 mod hard_sigmoid;
 mod hard_swish;
@@ -257,6 +258,7 @@ layers! {
     "matmul" => matmul::Matmul,
     "parameter" => parameter::Parameter,
     "tokens" => tokens::Tokens,
+    "grid" => grid::Grid,
     "embedding" => embedding::Embedding,
     "unembed" => unembed::Unembed,
     "positions" => positions::Positions,

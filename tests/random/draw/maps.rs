@@ -22,6 +22,7 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("patches", patches),
     ("pair_log_softmax", pair_log_softmax),
     ("tokens", tokens),
+    ("grid", grid),
     ("merge_patches", merge_patches),
 ];
 
@@ -298,6 +299,17 @@ fn tokens(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
         return d.only("tokens", set, vec![h * w * (c / size), size]);
     }
     d.only("tokens", Map::new(), vec![h * w, c])
+}
+
+fn grid(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let &[t, c] = x else { return None };
+    let rows = t.isqrt();
+    if rows * rows == t && d.tape.flag() {
+        return d.only("grid", Map::new(), vec![c, rows, rows]);
+    }
+    let rows = d.tape.divisor(t);
+    let set = settings([("rows", d.size(rows))]);
+    d.only("grid", set, vec![c, rows, t / rows])
 }
 
 fn merge_patches(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
