@@ -46,7 +46,12 @@ impl Reader<'_> {
             // 0.1, where the network keeps the number of f32 next to it: a rate decides how often something is dropped.
             Mode::Evaluation | Mode::Training => Ok(match rate as f32 {
                 single if f64::from(single) == rate => single.to_string().parse().unwrap_or(rate),
-                _ => rate,
+                // And where it computed 0.1 as 0.10000000000000002.
+                _ => format!("{rate:.14e}")
+                    .parse()
+                    .ok()
+                    .filter(|short: &f64| (short - rate).abs() <= 2.0 * f64::EPSILON * rate.abs())
+                    .unwrap_or(rate),
             }),
         }
     }

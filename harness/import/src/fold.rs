@@ -1,9 +1,12 @@
 //! Converts repeated modules to blocks, and consecutive ones to stacks.
 
+mod lone;
+
 use std::collections::HashMap;
 
 use indexmap::{IndexMap, IndexSet};
 
+use crate::align::{completed, union};
 use crate::generalise::{Argument, General, generalise};
 use crate::item::{Item, each_list, size};
 use crate::layout::would_be_numbered;
@@ -56,7 +59,7 @@ pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
         });
     }
     stack(&mut folded.body, None);
-    unfold_lone(&mut folded);
+    lone::unfold(&mut folded);
     folded
 }
 
@@ -108,48 +111,38 @@ fn is_open(items: &[Item]) -> bool {
     })
 }
 
-/// Groups parts by class and outline. Parts that only differ in having a shortcut form one group.
-fn grouped(parts: Vec<Part>) -> Vec<Vec<Part>> {
-    let mut groups: IndexMap<String, Vec<Part>> = IndexMap::new();
+/// Parts that become one block, and the layers of all of them.
+type Group = (Vec<Item>, Vec<Part>);
+
+/// Groups parts of a class that differ in numbers, or in layers that some of them lack: those are disabled there.
+fn grouped(parts: Vec<Part>) -> Vec<Group> {
+    let mut classes: IndexMap<(String, String), Vec<Group>> = IndexMap::new();
     for mut part in parts {
         stack(&mut part.body, None);
-        let key = format!("{} {} {:?}", part.class, outline(&part.body, false), part.returns);
-        groups.entry(key).or_default().push(part);
-    }
-    let mut found = Vec::new();
-    for group in groups.into_values() {
-        let mut by_shortcut: IndexMap<String, Vec<Part>> = IndexMap::new();
-        for part in group {
-            by_shortcut.entry(outline(&part.body, true)).or_default().push(part);
-        }
-        let with = |parts: &Vec<Part>| parts.iter().all(|part| lone_shortcuts(&part.body));
-        match by_shortcut.len() {
-            2 if by_shortcut.values().any(|parts| parts.iter().all(|part| !has_shortcut(&part.body)))
-                && by_shortcut.values().all(with) =>
-            {
-                found.push(by_shortcut.into_values().flatten().collect());
+        let groups = classes.entry((part.class.clone(), format!("{:?}", part.returns))).or_default();
+        let fits = groups.iter_mut().find_map(|(whole, parts)| {
+            if outline(whole) == outline(&part.body) {
+                return Some(parts);
             }
-            _ => found.extend(by_shortcut.into_values()),
+            // Any layers make a `Sequential`.
+            let union = union(whole, &part.body).filter(|_| part.class != "Sequential")?;
+            let is_whole = |part: &Part| completed(&part.body, &union).is_some();
+            (is_whole(&part) && parts.iter().all(is_whole)).then(|| {
+                *whole = union;
+                parts
+            })
+        });
+        match fits {
+            Some(parts) => parts.push(part),
+            None => groups.push((part.body.clone(), vec![part])),
         }
     }
-    found
-}
-
-fn has_shortcut(items: &[Item]) -> bool {
-    items.iter().any(|item| matches!(item, Item::Residual { shortcut, .. } if !shortcut.is_empty()))
-}
-
-/// Whether every shortcut is a single module, which can be switched off.
-fn lone_shortcuts(items: &[Item]) -> bool {
-    items.iter().all(|item| match item {
-        Item::Residual { shortcut, .. } => matches!(shortcut[..], [] | [Item::Module { .. }]),
-        _ => true,
-    })
+    classes.into_values().flatten().collect()
 }
 
 /// Determines how the parts of a group are written.
 fn close(
-    group: Vec<Part>,
+    (whole, group): Group,
     blocks: &mut Vec<Block>,
     replaced: &mut HashMap<String, Item>,
     classes: &HashMap<&str, &str>,
@@ -181,7 +174,8 @@ fn close(
         }
         return;
     }
-    let mut bodies: Vec<Vec<Item>> = group.iter().map(|part| part.body.clone()).collect();
+    let filled = |part: &Part| completed(&part.body, &whole).unwrap_or_else(|| part.body.clone());
+    let mut bodies: Vec<Vec<Item>> = group.iter().map(filled).collect();
     let General { body, args } = generalise(&mut bodies);
     let name = block_name(first, &body, blocks, classes);
     let comment = first.source.as_ref().map(|source| format!("{}, {source}", first.class));
@@ -197,6 +191,7 @@ fn close(
             args: args.iter().filter_map(given).collect(),
             channels: channels.clone(),
             returns: part.returns.clone(),
+            enabled: None,
         };
         replaced.insert(part.path.clone(), item);
     }
@@ -211,6 +206,7 @@ fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&s
             let (around, own) = part.path.rsplit_once('.').unwrap_or(("", &part.path));
             let class = classes.get(around).filter(|class| !around.is_empty() && **class != "Sequential");
             match (class, own.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                (Some(class), true) if snake(class) == snake(own) => snake(class),
                 (Some(class), true) => format!("{}_{}", snake(class), snake(own)),
                 (_, true) => snake(own),
                 (Some(class), false) => format!("{}_part", snake(class)),
@@ -315,7 +311,7 @@ fn row(items: &[Item]) -> Option<Item> {
     let uses: Vec<_> = items
         .iter()
         .map(|item| match item {
-            Item::Use { name, block, args, channels, returns } if returns.is_empty() => {
+            Item::Use { name, block, args, channels, returns, enabled: None } if returns.is_empty() => {
                 Some((name, block, args, channels))
             }
             _ => None,
@@ -346,92 +342,4 @@ fn row(items: &[Item]) -> Option<Item> {
         first: first.collect(),
         channels: channels.clone(),
     })
-}
-
-/// Inlines blocks that are used once, if possible.
-fn unfold_lone(folded: &mut Folded) {
-    loop {
-        let mut uses: HashMap<String, usize> = HashMap::new();
-        let mut count = |list: &mut Vec<Item>| {
-            for item in list.iter() {
-                match item {
-                    Item::Use { block, .. } => *uses.entry(block.clone()).or_default() += 1,
-                    Item::Stack { block, .. } => *uses.entry(block.clone()).or_default() += 2,
-                    _ => {}
-                }
-            }
-        };
-        each_list(&mut folded.body, &mut count);
-        folded.blocks.iter_mut().for_each(|block| each_list(&mut block.body, &mut count));
-        let lone = folded.blocks.iter().position(|block| {
-            let is_join = matches!(&block.body[..], [only] if only.is_join());
-            uses.get(&block.name) == Some(&1) && (is_join || !would_be_numbered(&block.body))
-        });
-        let Some(lone) = lone else { return };
-        let block = folded.blocks.remove(lone);
-        let mut replace = |list: &mut Vec<Item>| {
-            for item in list.iter_mut() {
-                if let Item::Use { name, block: used, args, returns, .. } = item
-                    && *used == block.name
-                {
-                    let mut body = block.body.clone();
-                    substitute(&mut body, args, &block.args);
-                    let (name, path, class, returns) = (name.clone(), String::new(), String::new(), returns.clone());
-                    let (source, enabled) = (None, None);
-                    *item = Item::Module { name, path, class, source, body, returns, enabled, closed: true };
-                }
-            }
-        };
-        each_list(&mut folded.body, &mut replace);
-        folded.blocks.iter_mut().for_each(|block| each_list(&mut block.body, &mut replace));
-    }
-}
-
-/// Replaces expressions by arguments.
-fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[Argument]) {
-    let value = |setting: &Setting| match setting {
-        Setting::Text(text) => {
-            let rest = text.strip_prefix('$')?;
-            let end = rest.find(['*', '/']).unwrap_or(rest.len());
-            let (name, factor) = rest.split_at(end);
-            let default = || declared.iter().find(|arg| arg.name == name)?.default.clone();
-            let given = args.get(name).map(|entry| entry.value.clone()).or_else(default)?;
-            Some(match given {
-                Setting::Int(number) if !factor.is_empty() => {
-                    let by: i64 = factor[1..].parse().ok()?;
-                    let result = if factor.starts_with('*') { number.checked_mul(by) } else { number.checked_div(by) };
-                    Setting::Int(result?)
-                }
-                Setting::Text(outer) => Setting::Text(format!("{outer}{factor}")),
-                other => other,
-            })
-        }
-        _ => None,
-    };
-    let mut visit = |entry: &mut Entry| match &mut entry.value {
-        Setting::List(items) | Setting::Sides(items) => {
-            items.iter_mut().for_each(|item| *item = value(item).unwrap_or_else(|| item.clone()));
-            entry.value = entry.value.clone().shortest();
-        }
-        whole => *whole = value(whole).unwrap_or_else(|| whole.clone()),
-    };
-    each_list(body, &mut |list| {
-        for item in list.iter_mut() {
-            match item {
-                Item::Layer { word, .. } | Item::Around { word, .. } => word.settings.values_mut().for_each(&mut visit),
-                Item::Use { args, .. } => args.values_mut().for_each(&mut visit),
-                Item::Stack { args, first, repeat, .. } => {
-                    args.values_mut().chain(first.values_mut()).chain([repeat]).for_each(&mut visit);
-                }
-                Item::Module { enabled, .. } => enabled.iter_mut().for_each(&mut visit),
-                Item::Tap(_)
-                | Item::From(_)
-                | Item::Join(..)
-                | Item::Again { .. }
-                | Item::Residual { .. }
-                | Item::Concat { .. }
-                | Item::Scope { .. } => {}
-            }
-        }
-    });
 }

@@ -2,7 +2,7 @@
 
 use crate::item::Item;
 use crate::slots::{Slot, each_entry, slots};
-use crate::word::{Entry, Setting};
+use crate::word::{ENABLED, Setting};
 
 /// An argument of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,6 @@ struct Column {
 
 /// One body for several bodies with the same outline.
 pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
-    complete(bodies);
     even_out(bodies);
     let tables: Vec<Vec<Slot>> = bodies.iter().map(|body| slots(body)).collect();
     let mut template = bodies.first().cloned().unwrap_or_default();
@@ -59,42 +58,6 @@ pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
         };
     });
     General { body: template, args }
-}
-
-/// Adds a disabled copy of the shortcut to bodies that do not have it.
-fn complete(bodies: &mut [Vec<Item>]) {
-    let Some(whole) = bodies.iter().max_by_key(|body| slots(body).len()).cloned() else { return };
-    if bodies.iter().all(|body| slots(body).len() == slots(&whole).len()) {
-        return;
-    }
-    for body in bodies.iter_mut() {
-        adopt(body, &whole);
-    }
-}
-
-fn adopt(items: &mut [Item], whole: &[Item]) {
-    for (item, whole) in items.iter_mut().zip(whole) {
-        match (item, whole) {
-            (Item::Residual { main, shortcut }, Item::Residual { main: whole_main, shortcut: whole_shortcut }) => {
-                adopt(main, whole_main);
-                let is_there = !shortcut.is_empty();
-                if !is_there {
-                    shortcut.clone_from(whole_shortcut);
-                }
-                if let [Item::Module { enabled, .. }] = &mut shortcut[..] {
-                    let value = Setting::Bool(is_there);
-                    *enabled = Some(Entry { value, default: Some(Setting::Bool(true)) });
-                }
-            }
-            (Item::Around { body, .. }, Item::Around { body: whole, .. })
-            | (Item::Scope { body, .. }, Item::Scope { body: whole, .. })
-            | (Item::Module { body, .. }, Item::Module { body: whole, .. }) => adopt(body, whole),
-            (Item::Concat { branches, .. }, Item::Concat { branches: whole, .. }) => {
-                branches.iter_mut().zip(whole).for_each(|(branch, whole)| adopt(branch, whole));
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Writes a size as a list if another body has a list in its place.
@@ -159,8 +122,8 @@ fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
     (0..length).map(element).collect()
 }
 
-fn varies(column: &Column) -> bool {
-    let mut defined = column.values.iter().flatten();
+fn varies(values: &[Option<Setting>]) -> bool {
+    let mut defined = values.iter().flatten();
     defined.next().is_some_and(|first| defined.any(|other| other != first))
 }
 
@@ -177,7 +140,7 @@ struct Found {
 /// the third argument.
 fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     let is_partial = column.values.iter().any(Option::is_none);
-    if !varies(column) && !is_partial {
+    if !varies(&column.values) && !is_partial {
         return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
     }
     for (index, arg) in found.iter_mut().enumerate() {
@@ -185,21 +148,26 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
         let is_extent = column.is_extent && arg.channels;
         let same_kind = column.channels == arg.channels && (column.channels || arg.key == column.key) || is_extent;
         let both = arg.values.iter().zip(&column.values);
-        let covers = both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none());
-        let pairs: Vec<_> = both.filter_map(|(ours, theirs)| Some((ours.as_ref()?, theirs.as_ref()?))).collect();
-        if !same_kind || !covers {
+        let pairs: Vec<_> =
+            both.clone().filter_map(|(ours, theirs)| Some((ours.as_ref()?, theirs.as_ref()?))).collect();
+        if !same_kind || pairs.is_empty() {
             continue;
         }
-        if pairs.iter().all(|(ours, theirs)| ours == theirs) {
+        // Where a layer is missing, its argument may have any value.
+        if pairs.iter().all(|(ours, theirs)| ours == theirs) && varies(&column.values) == varies(&arg.values) {
+            arg.values = both.map(|(ours, theirs)| ours.clone().or_else(|| theirs.clone())).collect();
             arg.uses += 1;
             return Setting::Text(format!("$#{index}"));
         }
-        if let (true, Some(factor)) = ((column.channels || is_extent) && varies(column), ratio(&pairs)) {
+        if !both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none()) {
+            continue;
+        }
+        if let (true, Some(factor)) = ((column.channels || is_extent) && varies(&column.values), ratio(&pairs)) {
             arg.uses += 1;
             return Setting::Text(format!("$#{index}{factor}"));
         }
     }
-    if !varies(column) {
+    if !varies(&column.values) {
         return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
     }
     let Column { key, layer, channels, values, .. } = column;
@@ -266,12 +234,12 @@ fn name(arg: &Found, many: bool, args: &[Argument]) -> String {
     let layer: String = arg.layer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let is_word = layer.starts_with(|c: char| c.is_ascii_alphabetic());
     let plain = match arg.key.as_str() {
-        "enabled" if is_word => layer.clone(),
+        ENABLED if is_word => layer.clone(),
         "out" if arg.uses > 1 => "width".to_owned(),
         key => key.to_owned(),
     };
     let long = format!("{layer}_{plain}");
-    let choices = match (is_word && arg.key != "enabled", many && plain != "width") {
+    let choices = match (is_word && arg.key != ENABLED, many && plain != "width") {
         (true, true) => vec![long, plain.clone()],
         (true, false) => vec![plain.clone(), long],
         (false, _) => vec![plain.clone()],

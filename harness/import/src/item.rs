@@ -87,6 +87,8 @@ pub enum Item {
         channels: IndexSet<String>,
         /// Its return values by key, if there are several.
         returns: IndexMap<String, String>,
+        /// Whether it exists, if this differs between uses of the enclosing block.
+        enabled: Option<Entry>,
     },
     /// A block, repeated several times.
     Stack {

@@ -20,6 +20,7 @@
 //! ```
 
 mod alibi;
+mod align;
 mod arguments;
 mod attention;
 mod axes;

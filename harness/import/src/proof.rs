@@ -114,7 +114,9 @@ impl Account {
                 self.aside.insert(format!("{name}#0"), number);
             }
             Kind::First => self.module(name, &[("0", number)]),
-            Kind::Formula | Kind::Wide | Kind::Plain | Kind::Gate | Kind::Windows => self.module(name, &[("", number)]),
+            Kind::Formula | Kind::Wide | Kind::Plain | Kind::Second { .. } | Kind::Gate | Kind::Windows => {
+                self.module(name, &[("", number)])
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The numbers and switches in which otherwise equal parts of a network may differ.
 
 use crate::item::Item;
-use crate::word::{Entry, Kind, Setting, Word};
+use crate::word::{ENABLED, Entry, Kind, Setting, Word};
 
 /// A setting of a layer, an argument of a use, or whether a module exists.
 pub struct Slot {
@@ -21,10 +21,15 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
     for item in items {
         match item {
             Item::Layer { word, name } => {
-                for (key, entry) in &mut word.settings {
+                let mut inside = there;
+                if let Some(enabled) = word.settings.get_mut(ENABLED) {
+                    inside &= enabled.value != Setting::Bool(false);
+                    visit(ENABLED, name.as_deref().unwrap_or(word.tag), false, there, enabled);
+                }
+                for (key, entry) in word.settings.iter_mut().filter(|(key, _)| *key != ENABLED) {
                     if !matches!(entry.value, Setting::Text(_) | Setting::Group(_)) {
                         let channels = word.kind == Kind::Wide && (key == "out" || key == "groups");
-                        visit(key, name.as_deref().unwrap_or_default(), channels, there, entry);
+                        visit(key, name.as_deref().unwrap_or_default(), channels, inside, entry);
                     }
                 }
             }
@@ -47,13 +52,18 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
                 let mut inside = there;
                 if let Some(enabled) = enabled {
                     inside &= enabled.value != Setting::Bool(false);
-                    visit("enabled", name, false, there, enabled);
+                    visit(ENABLED, name, false, there, enabled);
                 }
                 each_entry(body, inside, visit);
             }
-            Item::Use { name, args, channels, .. } => {
+            Item::Use { name, args, channels, enabled, .. } => {
+                let mut inside = there;
+                if let Some(enabled) = enabled {
+                    inside &= enabled.value != Setting::Bool(false);
+                    visit(ENABLED, name, false, there, enabled);
+                }
                 for (key, entry) in args {
-                    visit(key, name, channels.contains(key), there, entry);
+                    visit(key, name, channels.contains(key), inside, entry);
                 }
             }
             Item::Stack { name, args, first, repeat, channels, .. } => {
@@ -76,10 +86,8 @@ pub fn slots(body: &[Item]) -> Vec<Slot> {
     found
 }
 
-/// The common part of bodies that only differ in numbers and switches. `shortcuts`: whether the shortcut of a
-/// residual branch is included.
-pub fn outline(items: &[Item], shortcuts: bool) -> String {
-    let inside = |items: &[Item]| outline(items, shortcuts);
+/// The common part of bodies that only differ in numbers and switches.
+pub fn outline(items: &[Item]) -> String {
     let keys = |word: &Word| {
         let key = |(key, entry): (&String, &Entry)| match &entry.value {
             Setting::Text(text) => format!("{key}={text}"),
@@ -98,19 +106,20 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
         Item::Join(tag, tap) => format!("{tag} {tap}"),
         Item::Again { name, .. } => format!("again {name}"),
         Item::Residual { main, shortcut } => {
-            let around = if shortcuts { inside(shortcut) } else { String::new() };
-            format!("residual({} | {around})", inside(main))
+            format!("residual({} | {})", outline(main), outline(shortcut))
         }
         Item::Concat { branches, axis } => {
-            let branches: Vec<String> = branches.iter().map(|branch| inside(branch)).collect();
+            let branches: Vec<String> = branches.iter().map(|branch| outline(branch)).collect();
             format!("concat {axis:?}({})", branches.join(" | "))
         }
-        Item::Around { word, body } => format!("{} {}({})", word.tag, keys(word), inside(body)),
-        Item::Scope { name, body } => format!("scope {name}({})", inside(body)),
-        Item::Module { name, body, returns, .. } => format!("module {name}({}) {returns:?}", inside(body)),
-        Item::Use { name, block, args, returns, .. } => {
+        Item::Around { word, body } => format!("{} {}({})", word.tag, keys(word), outline(body)),
+        Item::Scope { name, body } => format!("scope {name}({})", outline(body)),
+        Item::Module { name, body, returns, enabled, .. } => {
+            format!("module {name}({}) {returns:?} {}", outline(body), enabled.is_some())
+        }
+        Item::Use { name, block, args, returns, enabled, .. } => {
             let keys: Vec<&str> = args.keys().map(String::as_str).collect();
-            format!("use {name} {block} {} {returns:?}", keys.join(" "))
+            format!("use {name} {block} {} {returns:?} {}", keys.join(" "), enabled.is_some())
         }
         Item::Stack { name, block, item, args, first, .. } => {
             let keys: Vec<&str> = args.keys().chain(first.keys()).map(String::as_str).collect();

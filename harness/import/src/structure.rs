@@ -2,6 +2,7 @@
 //! again.
 
 mod in_order;
+mod taps;
 
 use std::collections::{HashMap, HashSet};
 
@@ -265,6 +266,10 @@ impl Body<'_> {
         let mut reversed = Vec::new();
         let mut at = to;
         while at != from {
+            if let Some(tap) = self.further.get(&at) {
+                reversed.push(vec![Item::From(tap.clone())]);
+                break;
+            }
             let Some(index) = self.producers.get(&at).copied() else { return Ok(None) };
             if !self.done.insert(index) {
                 return Ok(None);
@@ -304,8 +309,10 @@ impl Body<'_> {
                 (_, operands) => {
                     let fork = self.dominators.get(&at).copied().unwrap_or(self.input);
                     let Unit::Operation(operation) = unit else { return Ok(None) };
-                    if operands.iter().any(|operand| self.further.contains_key(operand)) {
-                        return Ok(None);
+                    if let Some((item, from)) = self.with_further(operation, operands) {
+                        reversed.push(vec![item]);
+                        at = from;
+                        continue;
                     }
                     let Some(items) = self.join(operation, operands, &besides, fork)? else { return Ok(None) };
                     reversed.push(items);
@@ -367,6 +374,18 @@ impl Body<'_> {
         (items, taps)
     }
 
+    /// An operation of a tensor and a further input, and that tensor.
+    fn with_further(&self, operation: &Operation, operands: &[Tensor]) -> Option<(Item, Tensor)> {
+        let &[first, second] = operands else { return None };
+        let tap = |tensor| self.further.get(&tensor).cloned();
+        match (&operation.what, tap(first), tap(second)) {
+            (What::Concat(_), ..) => None,
+            (_, None, Some(other)) => Some((joined(operation, other), first)),
+            (what, Some(other), None) if what.commutes() => Some((joined(operation, other), second)),
+            _ => None,
+        }
+    }
+
     /// An operation of several tensors, with its branches from `fork` on.
     fn join(
         &mut self,
@@ -375,6 +394,9 @@ impl Body<'_> {
         besides: &[Tensor],
         fork: Tensor,
     ) -> Result<Option<Vec<Item>>, Refusal> {
+        if let (What::Layer(word), &[query, key, value]) = (&operation.what, operands) {
+            return self.attention(operation, word, [query, key, value], besides, fork);
+        }
         let mut branches = Vec::new();
         for operand in operands {
             let Some(items) = self.branch(fork, *operand)? else { return Ok(None) };
@@ -403,10 +425,7 @@ impl Body<'_> {
                     items.push(joined(operation, start));
                     return Ok(Some(items));
                 }
-                let other = self.tap(match &operation.what {
-                    What::Layer(word) if word.tag != "matmul" => second_operand(word),
-                    _ => "factor",
-                });
+                let other = self.tap(taps::second(&operation.what));
                 items.append(second);
                 items.extend([Item::Tap(other.clone()), Item::From(start)]);
                 items.append(first);
@@ -414,23 +433,43 @@ impl Body<'_> {
                 items
             }
             (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
-            (What::Layer(word), [q, k, v]) => {
-                let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
-                let mut items = vec![Item::Tap(start.clone())];
-                items.append(k);
-                items.extend([Item::Tap(key.clone()), Item::From(start.clone())]);
-                items.append(v);
-                items.extend([Item::Tap(value.clone()), Item::From(start)]);
-                items.append(q);
-                let (made, taps) = self.made_beside(besides);
-                items.extend(made);
-                let taps = [("key", key), ("value", value)].into_iter().chain(taps).collect();
-                items.push(Item::Layer { word: attending(word, taps), name: operation.name.clone() });
-                items
-            }
             (What::Add | What::Mul | What::Subtract | What::Layer(_), _)
             | (What::Cut(_) | What::Join(_) | What::Segments(_), _) => return Ok(None),
         }))
+    }
+
+    /// An attention, with the branches of its operands from `fork` on. What keys and values have in common comes first.
+    fn attention(
+        &mut self,
+        operation: &Operation,
+        word: &Word,
+        [query, key, value]: [Tensor; 3],
+        besides: &[Tensor],
+        fork: Tensor,
+    ) -> Result<Option<Vec<Item>>, Refusal> {
+        let common = self.common(key, value);
+        let mut items = Vec::new();
+        let [x, key_tap, value_tap] = ["x", "key", "value"].map(|role| self.tap(role));
+        items.push(Item::Tap(x.clone()));
+        let Some(first) = self.branch(fork, common)? else { return Ok(None) };
+        let made = self.producers.get(&common).filter(|_| !first.is_empty());
+        let made = made.map(|index| taps::made_by(&self.module.body[*index], self.module));
+        let shared = made.map(|name| self.tap(&name));
+        items.extend(first);
+        items.extend(shared.clone().map(Item::Tap));
+        let Some(to_key) = self.branch(common, key)? else { return Ok(None) };
+        items.extend(to_key);
+        items.extend([Item::Tap(key_tap.clone()), Item::From(shared.unwrap_or_else(|| x.clone()))]);
+        let Some(to_value) = self.branch(common, value)? else { return Ok(None) };
+        items.extend(to_value);
+        items.extend([Item::Tap(value_tap.clone()), Item::From(x)]);
+        let Some(to_query) = self.branch(fork, query)? else { return Ok(None) };
+        items.extend(to_query);
+        let (made, taps) = self.made_beside(besides);
+        items.extend(made);
+        let taps = [("key", key_tap), ("value", value_tap)].into_iter().chain(taps).collect();
+        items.push(Item::Layer { word: attending(word, taps), name: operation.name.clone() });
+        Ok(Some(items))
     }
 
     /// Whether attentions take a tensor beside others.
@@ -522,15 +561,6 @@ impl What {
     }
 }
 
-/// The setting that names the second operand of a layer of two.
-fn second_operand(word: &Word) -> &'static str {
-    match word.tag {
-        "experts" => "scores",
-        "matmul" => "with",
-        _ => "kernel",
-    }
-}
-
 /// Whether a layer in a list, or in a module there, reads the numbers of parts of windows.
 fn reads_segments(items: &[Item]) -> bool {
     items.iter().any(|item| match item {
@@ -546,8 +576,8 @@ fn reads_segments(items: &[Item]) -> bool {
 /// An operation of the current value and a tap.
 fn joined(operation: &Operation, other: String) -> Item {
     match &operation.what {
-        What::Layer(word) => {
-            Item::Layer { word: attending(word, vec![(second_operand(word), other)]), name: operation.name.clone() }
+        What::Layer(word) if let Kind::Second { key, .. } = word.kind => {
+            Item::Layer { word: attending(word, vec![(key, other)]), name: operation.name.clone() }
         }
         what => Item::Join(what.tag(), other),
     }

@@ -6,7 +6,7 @@ use zoo_recipe::schema::{Count, Padding, Size};
 
 use crate::operation::Windows;
 use crate::patches::merged;
-use crate::tokens::tokens;
+use crate::tokens::{grid, tokens};
 
 /// One step. The batch is axis 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,6 +220,14 @@ fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
     (is_plain && views.starts_with(&wanted[..2])).then_some(2)
 }
 
+/// Whether a shape is another one with this axis as parts and what is in each.
+fn is_split(whole: &[usize], apart: &[usize], axis: usize) -> bool {
+    apart.len() == whole.len() + 1
+        && apart[..axis] == whole[..axis]
+        && apart[axis + 2..] == whole[axis + 1..]
+        && apart[axis].checked_mul(apart[axis + 1]) == whole.get(axis).copied()
+}
+
 /// The map `[n, h, w, c]` that tokens `[n, t, c]` are cut into windows as.
 fn map_of_tokens(shape: &[usize], views: &[View]) -> Option<Vec<usize>> {
     let ([n, t, c], [View::Reshape(apart), View::Permute(order), View::Reshape(_), ..]) = (shape, views) else {
@@ -269,7 +277,11 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
             continue;
         }
         let (layer, taken) = match (rest, &shape[..]) {
-            _ if let Some(found) = merged(&shape, rest).or_else(|| tokens(&shape, rest)) => found,
+            _ if let Some(found) =
+                merged(&shape, rest).or_else(|| tokens(&shape, rest)).or_else(|| grid(&shape, rest)) =>
+            {
+                found
+            }
             ([View::Reshape(split), View::Permute(order), View::Reshape(joined), ..], [n, c, h, w])
                 if joined == &shape
                     && order == &[0, 2, 1, 3, 4]
@@ -277,6 +289,13 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
                     && [split[0], split[1] * split[2], split[3], split[4]] == [*n, *c, *h, *w] =>
             {
                 (Layer::ChannelShuffle(ChannelShuffle { groups: Size(split[1]) }), 3)
+            }
+            // One of equal parts of an axis.
+            ([View::Reshape(apart), View::Select(axis, index), ..], _)
+                if *axis > 0 && is_split(&shape, apart, *axis) && apart[0] == shape[0] =>
+            {
+                let size = apart[axis + 1];
+                (Layer::Slice(Slice { axis: Count(axis - 1), from: Count(index * size), size: Size(size) }), 2)
             }
             _ if !first.keeps_samples(&shape) => return None,
             ([View::Reshape(to), ..], _) if to.len() == 2 && shape.len() > 2 => (Layer::Flatten(Flatten {}), 1),
@@ -438,6 +457,20 @@ mod tests {
             [View::Reshape(vec![5, 2, 4, 3, 3]), View::Permute(vec![0, 2, 1, 3, 4]), View::Reshape(vec![5, 8, 3, 3])];
         let groups = Layer::ChannelShuffle(ChannelShuffle { groups: Size(2) });
         assert_eq!(layers(&[5, 8, 3, 3], &shuffle), Some(vec![groups]));
+    }
+
+    #[test]
+    fn one_of_equal_parts_is_a_slice() {
+        let part = |axis, from, size| Layer::Slice(Slice { axis: Count(axis), from: Count(from), size: Size(size) });
+        let views = [View::Reshape(vec![5, 3, 4, 7]), View::Select(1, 2)];
+        assert_eq!(layers(&[5, 12, 7], &views), Some(vec![part(0, 8, 4)]));
+        let last = [View::Reshape(vec![5, 7, 2, 6]), View::Select(2, 0), View::Permute(vec![0, 2, 1])];
+        let swap = Layer::Permute(Permute { order: vec![1, 0] });
+        assert_eq!(layers(&[5, 7, 12], &last), Some(vec![part(1, 0, 6), swap]));
+        // Every third, and parts of samples.
+        let every = [View::Reshape(vec![5, 4, 3, 7]), View::Select(2, 2)];
+        assert!(layers(&[5, 12, 7], &every).is_some_and(|layers| layers.len() == 2));
+        assert_eq!(layers(&[6, 12], &[View::Reshape(vec![2, 3, 12]), View::Select(0, 1)]), None);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::scalar::scalar;
 /// The key of the numbers of parts of windows, and their tap.
 pub const SEGMENTS: &str = "segments";
 
+/// The key of whether a layer exists.
+pub const ENABLED: &str = "enabled";
+
 /// A setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
@@ -124,6 +127,13 @@ pub enum Kind {
     Windows,
     /// A parameter as a value; it reads nothing.
     Source,
+    /// A layer of two values: the key of the second one's tap, and what it is.
+    Second {
+        /// The key of its tap.
+        key: &'static str,
+        /// What it is, as the name of the tap.
+        role: &'static str,
+    },
     /// Makes a tap of parameters for attention, which has it under this key; changes nothing.
     Beside(&'static str),
     /// Any other layer: a module where it has a name.
@@ -139,6 +149,9 @@ impl Kind {
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,
             Layer::Parameter(_) => Self::Source,
+            Layer::Experts(_) => Self::Second { key: "scores", role: "scores" },
+            Layer::Matmul(_) => Self::Second { key: "with", role: "factor" },
+            Layer::Xcorr(_) => Self::Second { key: "kernel", role: "kernel" },
             Layer::Windows(_) => Self::Windows,
             Layer::RelativePositionBias(_) | Layer::ContinuousPositionBias(_) | Layer::DistanceBias(_) => {
                 Self::Beside("bias")

@@ -8,7 +8,7 @@ use zoo_recipe::layers::Axis;
 use crate::fold::{Block, Folded};
 use crate::item::Item;
 use crate::scalar::{quoted, scalar};
-use crate::word::{Entry, Setting, Word};
+use crate::word::{ENABLED, Entry, Setting, Word};
 
 /// Largest number of characters in a line that is not broken.
 const WIDTH: usize = 136;
@@ -150,12 +150,14 @@ impl Lines {
                     self.line(inner, &format!("returns: {}", taps(returns)));
                 }
             }
-            Item::Use { name, block, args, returns, .. } => {
+            Item::Use { name, block, args, returns, enabled, .. } => {
                 let name = other(name).map(|name| ("name".to_owned(), name));
                 let args = Some(("args".to_owned(), flow(args))).filter(|(_, args)| !args.is_empty());
                 let returns = Some(("returns".to_owned(), taps(returns))).filter(|_| !returns.is_empty());
                 let used = [("use".to_owned(), scalar(block))];
-                let keys: Vec<_> = name.into_iter().chain(used).chain(args).chain(returns).collect();
+                let enabled = enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value));
+                let enabled = enabled.map(|enabled| (ENABLED.to_owned(), enabled.value.to_string()));
+                let keys: Vec<_> = name.into_iter().chain(used).chain(enabled).chain(args).chain(returns).collect();
                 self.keys(indent, dash, "block", &keys);
             }
             Item::Stack { name, block, item, repeat, args, first, .. } => {

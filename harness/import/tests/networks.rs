@@ -122,18 +122,18 @@ fn modules_that_take_and_give_several_tensors_have_taps() {
         "    split:",
         "      body:",
         "        - conv: {name: conv, out: 8, kernel: 3, pad: 1, bias: false}",
-        "        - tap: t1",
+        "        - tap: conv",
         "        - relu",
-        "        - tap: t2",
-        "        - from: t1",
+        "        - tap: relu",
+        "        - from: conv",
         "  body:",
         "    - conv: {name: stem, out: 8, kernel: 3, pad: 1, bias: false}",
-        "    - block: {name: split, use: split, returns: {\"0\": t1, \"1.0\": t2}}",
+        "    - block: {name: split, use: split, returns: {\"0\": conv, \"1.0\": relu}}",
         "    - sequential:",
         "        name: join",
         "        body:",
         "          - conv: {name: conv, out: $classes, kernel: 3, pad: 1, bias: false}",
-        "          - add: split.t2",
+        "          - add: split.relu",
     ];
     assert!(text.contains(&expected.join("\n")), "{text}");
 }

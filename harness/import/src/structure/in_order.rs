@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexMap;
 
-use super::{Body, attending, joined};
+use super::{Body, attending, joined, taps};
 use crate::Refusal;
 use crate::item::Item;
 use crate::operation::{Operation, Tensor, Unit, What};
@@ -17,21 +17,15 @@ impl Body<'_> {
             return Err(self.entangled(unit.at()));
         }
         let mut names: HashMap<Tensor, String> = self.further.clone();
-        let around = self.taken.clone();
-        let mut count = 0;
+        let proposed = taps::names(self.module, self.input);
+        let mut used = self.taken.clone();
         let mut name = |names: &mut HashMap<Tensor, String>, tensor: Tensor| {
-            names
-                .entry(tensor)
-                .or_insert_with(|| {
-                    loop {
-                        count += 1;
-                        let name = format!("t{count}");
-                        if !around.contains(&name) {
-                            break name;
-                        }
-                    }
-                })
-                .clone()
+            let mut new = || {
+                let plain = proposed.get(&tensor).map_or("y", String::as_str);
+                let numbered = (2..).map(|number| format!("{plain}{number}"));
+                std::iter::once(plain.to_owned()).chain(numbered).find(|name| used.insert(name.clone()))
+            };
+            names.entry(tensor).or_insert_with(|| new().unwrap_or_default()).clone()
         };
         // Results of modules with several results are already taps.
         let mut given: HashSet<Tensor> = HashSet::new();
