@@ -238,6 +238,46 @@ fn taps_are_found_in_the_module_and_around_it() {
 }
 
 #[test]
+fn a_block_reads_taps_under_names_of_its_own() {
+    let blocks =
+        "  blocks:\n    inner: {body: [mul: skip]}\n    up: {body: [add: skip, block: {name: inner, use: inner}]}\n";
+    let layers = body(&format!(
+        "{blocks}  body:
+    - tap: first
+    - relu
+    - tap: second
+    - block: {{name: up1, use: up, inputs: {{skip: second}}}}
+    - block: {{name: up2, use: up, inputs: {{skip: first}}}}
+    - block: {{use: up, inputs: {{skip: image}}}}"
+    ));
+    let read = |layer: &ResolvedLayer| {
+        let Description::Row([add, inner]) = layer.kind.describe() else { panic!() };
+        let Description::Row([mul]) = inner.kind.describe() else { panic!() };
+        match (&add.kind, &mul.kind) {
+            (Layer::Add(add), Layer::Mul(mul)) => [add.0.clone(), mul.0.clone()],
+            other => panic!("{other:?}"),
+        }
+    };
+    let found: Vec<_> = [3, 4, 5].map(|place| read(&layers[place])).to_vec();
+    assert_eq!(found, [["second", "second"], ["first", "first"], ["image", "image"]]);
+
+    let wrong = |uses: &str| errors(&format!("{blocks}  body:\n    - tap: first\n{uses}"));
+    let reads = wrong("    - block: {name: up, use: up, inputs: {skip: first, other: first}}");
+    assert_eq!(
+        reads,
+        [("model.body[1].block.inputs".to_owned(), "no layer of the block `up` reads `other`".to_owned())]
+    );
+    let unknown = wrong("    - block: {name: up, use: up, inputs: {skip: frist}}");
+    let path = "model.body[1].block.inputs.skip";
+    assert_eq!(unknown, [(path.to_owned(), "there is no tap or input `frist` before this layer".to_owned())]);
+    // After the block, the name is nobody's.
+    let after = wrong("    - block: {use: up, inputs: {skip: first}}\n    - add: skip");
+    assert_eq!(after[0].1, "there is no tap or input `skip` before this layer");
+    let taken = wrong("    - tap: skip\n    - block: {use: up, inputs: {skip: first}}");
+    assert_eq!(taken[0].1, "a tap or input `skip` already exists");
+}
+
+#[test]
 fn inputs_are_used() {
     let model =
         |body: &str| format!("  inputs: {{template: [3, 8, 8], search: [3, 16, 16]}}\n  classes: 10\n  body: {body}");

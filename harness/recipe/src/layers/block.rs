@@ -19,6 +19,10 @@ zoo_settings::settings! {
         /// Its arguments.
         #[serde(skip_serializing_if = "IndexMap::is_empty")]
         pub args: IndexMap<String, Scalar> = IndexMap::new(),
+        /// Taps and inputs that its layers read under other names: with `{skip: stage2}`, `from: skip` inside the block
+        /// continues from `stage2`.
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        pub inputs: IndexMap<String, String> = IndexMap::new(),
         /// Its return values, if there are several: taps inside it, by key.
         #[serde(skip_serializing_if = "IndexMap::is_empty")]
         pub returns: IndexMap<String, String> = IndexMap::new(),
@@ -32,7 +36,13 @@ impl Word for UseBlock {
     const MODULE: Module = Module::Container;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        self.body = at.block("use", &self.block, &[("args", &self.args)], None)?;
+        at.lend(&self.inputs)?;
+        let body = at.block("use", &self.block, &[("args", &self.args)], None);
+        let unread = at.end_of_loan(&self.inputs);
+        self.body = body?;
+        for name in unread {
+            at.error("inputs", format!("no layer of the block `{}` reads `{name}`", self.block));
+        }
         at.returns(&self.returns);
         Some(())
     }

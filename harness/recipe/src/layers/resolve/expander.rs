@@ -65,6 +65,8 @@ pub(crate) struct Expander<'a> {
     own: HashSet<String>,
     /// Full names of taps and inputs known so far.
     pub(super) taps: HashSet<String>,
+    /// Taps under the names that blocks have for them, in full, and whether a layer read them so.
+    pub(super) lent: HashMap<String, (String, bool)>,
     pub(crate) used_inputs: HashSet<String>,
     /// Blocks that are being inlined, outermost first.
     pub(super) inside: Vec<String>,
@@ -92,6 +94,7 @@ impl<'a> Expander<'a> {
             callable: HashMap::new(),
             own: HashSet::new(),
             taps: inputs.clone().cloned().collect(),
+            lent: HashMap::new(),
             used_inputs: inputs.take(1).cloned().collect(),
             inside: Vec::new(),
             count: 0,
@@ -241,6 +244,10 @@ impl<'a> Expander<'a> {
         let mut prefix = scope.prefix.as_str();
         loop {
             let full = format!("{prefix}{tap}");
+            if let Some((outer, is_read)) = self.lent.get_mut(&full) {
+                *is_read = true;
+                return Some(outer.clone());
+            }
             if self.taps.contains(&full) {
                 self.used_inputs.insert(full.clone());
                 return Some(full);

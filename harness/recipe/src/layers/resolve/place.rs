@@ -75,7 +75,7 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// Declares the inner taps that the module returns.
     pub(crate) fn returns(&mut self, names: &IndexMap<String, String>) {
-        let inside = self.scope.inside(self.name.as_deref(), true);
+        let inside = self.inside();
         self.returns = self.expander.named_taps(names, &self.at("returns"), &inside);
     }
 
@@ -93,10 +93,38 @@ impl<'p, 'a> Place<'p, 'a> {
     /// Declares a tap; returns its full name.
     pub(crate) fn new_tap(&mut self, tap: &str) -> Option<String> {
         let full = self.expander.name_within(tap, &self.inner, self.scope)?;
-        if !self.expander.taps.insert(full.clone()) {
+        if self.expander.lent.contains_key(&full) || !self.expander.taps.insert(full.clone()) {
             self.error("", format!("a tap or input `{tap}` already exists"));
         }
         Some(full)
+    }
+
+    /// Gives taps to the layers inside this one, under their names there.
+    pub(crate) fn lend(&mut self, inputs: &IndexMap<String, String>) -> Option<()> {
+        for (name, tap) in inputs {
+            let path = self.at("inputs").key(name);
+            let outer = self.expander.find_tap(tap, &path, self.scope)?;
+            let full = self.expander.name_within(name, &path, &self.inside())?;
+            if self.expander.taps.contains(&full) || self.expander.lent.contains_key(&full) {
+                self.error("inputs", format!("a tap or input `{name}` already exists"));
+                return None;
+            }
+            self.expander.lent.insert(full, (outer, false));
+        }
+        Some(())
+    }
+
+    /// Takes them back; the names that no layer has read.
+    pub(crate) fn end_of_loan(&mut self, inputs: &IndexMap<String, String>) -> Vec<String> {
+        let prefix = self.inside().prefix;
+        let mut is_unread =
+            |name: &&String| matches!(self.expander.lent.remove(&format!("{prefix}{name}")), Some((_, false)));
+        inputs.keys().filter(&mut is_unread).cloned().collect()
+    }
+
+    /// The scope of the layers inside this one.
+    fn inside(&self) -> Scope {
+        self.scope.inside(self.name.as_deref(), true)
     }
 
     /// The full name of a sibling of this layer.
