@@ -185,7 +185,9 @@ fn pair(first: &Item, second: &Item, known: &HashSet<String>) -> Option<(Item, I
 /// A block as a stack of one.
 fn as_stack(item: &Item) -> Option<Item> {
     match item {
-        Item::Use { name, block, args, channels, returns, enabled: None } if returns.is_empty() => {
+        Item::Use { name, block, args, channels, inputs, returns, enabled: None }
+            if returns.is_empty() && inputs.is_empty() =>
+        {
             let (args, channels) = (args.clone(), channels.clone());
             Some(Item::Stack {
                 name: String::new(),
@@ -417,6 +419,7 @@ mod tests {
             block: block.clone(),
             args: args.clone(),
             channels: channels.clone(),
+            inputs: IndexMap::new(),
             returns: IndexMap::new(),
             enabled: None,
         };

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::align::{completed, union};
+use crate::borrowed::{borrowed, names, rename};
 use crate::generalise::{Argument, General, generalise};
 use crate::item::{Item, each_list, size};
 use crate::layout::would_be_numbered;
@@ -69,8 +70,18 @@ struct Part {
     path: String,
     class: String,
     source: Option<String>,
+    /// Its layers, which read taps from outside under names that do not depend on where they are.
     body: Vec<Item>,
+    /// Those taps, by these names.
+    inputs: IndexMap<String, String>,
     returns: IndexMap<String, String>,
+}
+
+impl Part {
+    /// Reads taps from outside under their own names.
+    fn restore(&self, body: &mut [Item]) {
+        rename(body, &self.inputs.iter().map(|(name, tap)| (name.as_str(), tap.as_str())).collect());
+    }
 }
 
 /// The modules that can be processed next; `None` if all are processed. If possible, modules of the same class are
@@ -88,6 +99,7 @@ fn ready(items: &mut Vec<Item>) -> Option<Vec<Part>> {
                     class: class.clone(),
                     source: source.clone(),
                     body: body.clone(),
+                    inputs: IndexMap::new(),
                     returns: returns.clone(),
                 }),
             }
@@ -119,6 +131,9 @@ fn grouped(parts: Vec<Part>) -> Vec<Group> {
     let mut classes: IndexMap<(String, String), Vec<Group>> = IndexMap::new();
     for mut part in parts {
         stack(&mut part.body, None);
+        let taps = borrowed(&part.body);
+        part.inputs = names(&part.body, taps.len()).into_iter().zip(taps).collect();
+        rename(&mut part.body, &part.inputs.iter().map(|(name, tap)| (tap.as_str(), name.as_str())).collect());
         let groups = classes.entry((part.class.clone(), format!("{:?}", part.returns))).or_default();
         let fits = groups.iter_mut().find_map(|(whole, parts)| {
             if outline(whole) == outline(&part.body) {
@@ -158,6 +173,7 @@ fn close(
         && first.returns.is_empty()
     {
         for mut part in group {
+            // A stack reads no taps.
             if let Some(Item::Stack { name, .. }) = part.body.first_mut() {
                 name.clone_from(&part.name);
             }
@@ -166,8 +182,10 @@ fn close(
         return;
     }
     if !must && !repeats {
-        for part in group {
-            let Part { name, path, class, source, body, returns } = part;
+        for mut part in group {
+            let mut body = std::mem::take(&mut part.body);
+            part.restore(&mut body);
+            let Part { name, path, class, source, returns, .. } = part;
             let own = path.clone();
             let item = Item::Module { name, path, class, source, body, returns, enabled: None, closed: true };
             replaced.insert(own, item);
@@ -176,7 +194,11 @@ fn close(
     }
     let filled = |part: &Part| completed(&part.body, &whole).unwrap_or_else(|| part.body.clone());
     let mut bodies: Vec<Vec<Item>> = group.iter().map(filled).collect();
-    let General { body, args } = generalise(&mut bodies);
+    let General { mut body, args } = generalise(&mut bodies);
+    let reads_alike = group.iter().all(|part| part.inputs == first.inputs);
+    if reads_alike {
+        first.restore(&mut body);
+    }
     let name = block_name(first, &body, blocks, classes);
     let comment = first.source.as_ref().map(|source| format!("{}, {source}", first.class));
     let channels: IndexSet<String> = args.iter().filter(|arg| arg.channels).map(|arg| arg.name.clone()).collect();
@@ -190,6 +212,7 @@ fn close(
             block: name.clone(),
             args: args.iter().filter_map(given).collect(),
             channels: channels.clone(),
+            inputs: if reads_alike { IndexMap::new() } else { part.inputs.clone() },
             returns: part.returns.clone(),
             enabled: None,
         };
@@ -311,7 +334,9 @@ fn row(items: &[Item]) -> Option<Item> {
     let uses: Vec<_> = items
         .iter()
         .map(|item| match item {
-            Item::Use { name, block, args, channels, returns, enabled: None } if returns.is_empty() => {
+            Item::Use { name, block, args, channels, inputs, returns, enabled: None }
+                if returns.is_empty() && inputs.is_empty() =>
+            {
                 Some((name, block, args, channels))
             }
             _ => None,

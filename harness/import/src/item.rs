@@ -85,6 +85,8 @@ pub enum Item {
         args: IndexMap<String, Entry>,
         /// Arguments that count channels.
         channels: IndexSet<String>,
+        /// Taps that it reads, by their names inside.
+        inputs: IndexMap<String, String>,
         /// Its return values by key, if there are several.
         returns: IndexMap<String, String>,
         /// Whether it exists, if this differs between uses of the enclosing block.

@@ -24,6 +24,7 @@ mod align;
 mod arguments;
 mod attention;
 mod axes;
+mod borrowed;
 mod checks;
 mod constant;
 mod correlation;

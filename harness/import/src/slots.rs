@@ -117,9 +117,9 @@ pub fn outline(items: &[Item]) -> String {
         Item::Module { name, body, returns, enabled, .. } => {
             format!("module {name}({}) {returns:?} {}", outline(body), enabled.is_some())
         }
-        Item::Use { name, block, args, returns, enabled, .. } => {
+        Item::Use { name, block, args, inputs, returns, enabled, .. } => {
             let keys: Vec<&str> = args.keys().map(String::as_str).collect();
-            format!("use {name} {block} {} {returns:?} {}", keys.join(" "), enabled.is_some())
+            format!("use {name} {block} {} {inputs:?} {returns:?} {}", keys.join(" "), enabled.is_some())
         }
         Item::Stack { name, block, item, args, first, .. } => {
             let keys: Vec<&str> = args.keys().chain(first.keys()).map(String::as_str).collect();

@@ -150,14 +150,18 @@ impl Lines {
                     self.line(inner, &format!("returns: {}", taps(returns)));
                 }
             }
-            Item::Use { name, block, args, returns, enabled, .. } => {
+            Item::Use { name, block, args, inputs, returns, enabled, .. } => {
                 let name = other(name).map(|name| ("name".to_owned(), name));
                 let args = Some(("args".to_owned(), flow(args))).filter(|(_, args)| !args.is_empty());
-                let returns = Some(("returns".to_owned(), taps(returns))).filter(|_| !returns.is_empty());
+                let named = |key: &str, names: &IndexMap<String, String>| {
+                    Some((key.to_owned(), taps(names))).filter(|_| !names.is_empty())
+                };
+                let (inputs, returns) = (named("inputs", inputs), named("returns", returns));
                 let used = [("use".to_owned(), scalar(block))];
                 let enabled = enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value));
                 let enabled = enabled.map(|enabled| (ENABLED.to_owned(), enabled.value.to_string()));
-                let keys: Vec<_> = name.into_iter().chain(used).chain(enabled).chain(args).chain(returns).collect();
+                let keys: Vec<_> =
+                    name.into_iter().chain(used).chain(enabled).chain(inputs).chain(args).chain(returns).collect();
                 self.keys(indent, dash, "block", &keys);
             }
             Item::Stack { name, block, item, repeat, args, first, .. } => {

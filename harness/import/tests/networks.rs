@@ -139,6 +139,46 @@ fn modules_that_take_and_give_several_tensors_have_taps() {
 }
 
 #[test]
+fn modules_of_a_class_that_lack_a_layer_or_read_another_tap_are_one_block() {
+    let mut tracing = Tracing::new();
+    let (early, first) = tracing.conv("early", 0, [3, 8], 6);
+    let (late, second) = tracing.conv("late", early, [8, 8], 6);
+    let (last, third) = tracing.conv("last", late, [8, 8], 6);
+    let (mut x, mut body) = (last, vec![first, second, third]);
+    for (name, skip, is_refined) in [("up1", late, true), ("up2", early, false), ("up3", early, true)] {
+        let start = x;
+        let mut inside = Vec::new();
+        let parts: &[&str] = if is_refined { &["one", "refine", "two"] } else { &["one", "two"] };
+        for part in parts {
+            let (y, conv) = tracing.conv(&format!("{name}.{part}"), x, [8, 8], 6);
+            inside.push(conv);
+            x = y;
+        }
+        let (sum, add) =
+            tracing.function("torch.Tensor.add", json!([{"value": x}, {"value": skip}]), &[BATCH, 8, 6, 6]);
+        inside.push(add);
+        let mut module = tracing.module(name, "nets.Up", start, sum, json!(inside));
+        module["args"] = json!([{"value": start}, {"value": skip}]);
+        body.push(module);
+        x = sum;
+    }
+    let (scores, head) = tracing.conv("head", x, [8, 5], 6);
+    body.push(head);
+    let text = text(&tracing.finish(5, 6, body, scores));
+    let expected = "    up:
+      args: {refine: true}
+      body:
+        - conv: {name: one, out: 8, kernel: 3, pad: 1, bias: false}
+        - conv: {name: refine, enabled: $refine, out: 8, kernel: 3, pad: 1, bias: false}
+        - conv: {name: two, out: 8, kernel: 3, pad: 1, bias: false}
+        - add: skip
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("- block: {name: up1, use: up, inputs: {skip: late}}\n"), "{text}");
+    assert!(text.contains("- block: {name: up2, use: up, inputs: {skip: early}, args: {refine: false}}\n"), "{text}");
+}
+
+#[test]
 fn a_parameter_that_nothing_uses_is_unused() {
     let mut trace: Value = serde_json::from_slice(&network(&[(8, 1)], 8)).unwrap();
     trace["parameters"]["head.weight"] = json!({"shape": [8, 8]});
