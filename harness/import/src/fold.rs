@@ -39,6 +39,9 @@ pub struct Folded {
 /// Smallest number of layers in a repeated part that becomes a block.
 const WORTH: usize = 3;
 
+/// Classes of PyTorch that hold other modules.
+const LISTS: [&str; 3] = ["ModuleList", "ModuleDict", "Sequential"];
+
 /// Folds repeated parts.
 ///
 /// `classes`: the class of each module, by path.
@@ -167,7 +170,10 @@ fn close(
     let must = would_be_numbered(&first.body) && !is_join;
     // A stack is more readable inline.
     let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
-    let repeats = group.len() > 1 && (is_layer || size(&first.body) >= WORTH) && !words(&first.body).is_empty();
+    let repeats = group.len() > 1
+        && (is_layer || size(&first.body) >= WORTH)
+        && !words(&first.body).is_empty()
+        && !is_of_one_class(&group, classes);
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()
         && first.returns.is_empty()
@@ -221,22 +227,39 @@ fn close(
     blocks.push(Block { name, comment, args, body });
 }
 
+/// Whether `Sequential`s are the same attribute of one class, of which they remain a part.
+fn is_of_one_class(group: &[Part], classes: &HashMap<&str, &str>) -> bool {
+    let around = |part: &Part| {
+        let (around, own) = part.path.rsplit_once('.')?;
+        let class = classes.get(around).filter(|class| !LISTS.contains(class))?;
+        (part.class == "Sequential").then(|| ((*class).to_owned(), own.to_owned()))
+    };
+    let first = group.first().and_then(around);
+    first.is_some() && group.iter().all(|part| around(part) == first)
+}
+
 /// The class in lower case; for a `Sequential`, its name in the enclosing class. Further blocks with the same name
 /// are distinguished by modules that the first one does not have.
 fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
     let name = match part.class.as_str() {
         "Sequential" => {
-            let (around, own) = part.path.rsplit_once('.').unwrap_or(("", &part.path));
-            let class = classes.get(around).filter(|class| !around.is_empty() && **class != "Sequential");
+            // In a list of modules, it has the name of the list.
+            let is_list = |path: &str| classes.get(path).is_some_and(|class| LISTS.contains(class));
+            let mut path = part.path.as_str();
+            while let Some((around, own)) = path.rsplit_once('.')
+                && own.starts_with(|c: char| c.is_ascii_digit())
+                && is_list(around)
+            {
+                path = around;
+            }
+            let (around, own) = path.rsplit_once('.').unwrap_or(("", path));
+            let class = classes.get(around).filter(|_| !around.is_empty() && !is_list(around));
             match (class, own.starts_with(|c: char| c.is_ascii_alphabetic())) {
                 (Some(class), true) if snake(class) == snake(own) => snake(class),
                 (Some(class), true) => format!("{}_{}", snake(class), snake(own)),
                 (_, true) => snake(own),
                 (Some(class), false) => format!("{}_part", snake(class)),
-                (None, false) => {
-                    let named = around.split('.').rfind(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-                    snake(named.unwrap_or("part"))
-                }
+                (None, false) => "part".to_owned(),
             }
         }
         class => snake(class),
@@ -275,12 +298,18 @@ fn snake(class: &str) -> String {
     let mut name = String::new();
     let letters: Vec<char> = class.chars().collect();
     for (index, letter) in letters.iter().enumerate() {
+        let next = letters.get(index + 1);
         let begins = letter.is_ascii_uppercase()
             && index > 0
             && (letters[index - 1].is_ascii_lowercase()
                 || letters[index - 1].is_ascii_digit()
-                || letters.get(index + 1).is_some_and(char::is_ascii_lowercase));
-        if begins && !name.ends_with('_') {
+                || next.is_some_and(char::is_ascii_lowercase));
+        // The last letter of a short name: ViT, BeiT.
+        let ends = next.is_none_or(|next| {
+            next.is_ascii_uppercase() && letters.get(index + 2).is_none_or(char::is_ascii_lowercase)
+        });
+        let is_short = name.len() - name.rfind('_').map_or(0, |at| at + 1) <= 3;
+        if begins && !name.ends_with('_') && !(ends && is_short) {
             name.push('_');
         }
         name.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
@@ -367,4 +396,28 @@ fn row(items: &[Item]) -> Option<Item> {
         first: first.collect(),
         channels: channels.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::snake;
+
+    #[test]
+    fn classes_are_words_in_lower_case() {
+        let names = [
+            ("InvertedResidual", "inverted_residual"),
+            ("ViTAttention", "vit_attention"),
+            ("MobileViTLayer", "mobile_vit_layer"),
+            ("BeiT", "beit"),
+            ("T5LayerFF", "t5_layer_ff"),
+            ("MLPBlock", "mlp_block"),
+            ("SelfAttentionQKV", "self_attention_qkv"),
+            ("BatchNormAct2d", "batch_norm_act2d"),
+            ("ResNetV2", "res_net_v2"),
+            ("_Private", "private"),
+        ];
+        for (class, name) in names {
+            assert_eq!(snake(class), name);
+        }
+    }
 }
