@@ -58,7 +58,7 @@ def attempt(row: dict[str, str], folder: Path, zoo: str) -> dict:
     if code == 2 and recipes:
         verdict = OTHER
     if verdict == PROVEN:
-        check = subprocess.run([zoo, "check", str(recipes[0])], cwd=folder, capture_output=True, text=True, check=False)
+        check = subprocess.run([zoo, "check", str(recipes[0].resolve())], cwd=folder, capture_output=True, text=True, check=False)
         if check.returncode:
             verdict, reason = OTHER, "in f32: " + (check.stdout + check.stderr).strip().rpartition("\n")[2]
     for file in folder.glob("*.safetensors"):

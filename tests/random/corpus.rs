@@ -22,6 +22,7 @@ pub const NOT_IN_CORPUS: &[(&str, &str)] = &[
     ("Layer.cumsum", "the corpus was drawn before: by hand in harness/engine/tests"),
     ("Layer.matmul", "the corpus was drawn before: harness/import/tests"),
     ("Layer.parameter", "the same"),
+    ("Layer.constant", "the corpus was drawn before: recipes drawn at random have it"),
     ("Layer.continuous_position_bias", "the golden of Swin V2's trace: harness/import/tests"),
     ("Layer.distance_bias", "the corpus was drawn before: harness/import/tests"),
     ("Layer.prelu", "the corpus was drawn before: recipes drawn at random have it"),

@@ -17,7 +17,7 @@ try:
 
     from zoo_golden.__main__ import run
     from zoo_golden.networks import OneType, StillFunctions, exact_buffers, still
-    from zoo_golden.port import constant, fitted, parse, trace_network, training
+    from zoo_golden.port import constant, constant_modules, fitted, parse, trace_network, training
     from zoo_golden.trace import TraceError, batch_sizes, trace
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
@@ -103,6 +103,35 @@ class Calls(unittest.TestCase):
         dropout, depth = (call["body"][0]["kwargs"] for call in traced(network)["root"]["body"])
         self.assertEqual((dropout["p"], depth), (0.3, {"p": 0.2, "mode": "row"}))
         self.assertEqual([module.p for module in still(network)], [0.0, 0.0])
+
+    def test_modules_that_give_constants_alone_are_known(self):
+        class Time(nn.Module):
+            def forward(self, t):
+                return torch.sin(t[:, None] * torch.arange(8.0))
+
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.time, self.linear = Time(), nn.Linear(8, 8)
+
+            def forward(self, x):
+                return x + self.linear(self.time(torch.full(x.shape[:1], 7)))[:, :, None, None].mean(1, keepdim=True)
+
+        self.assertEqual(constant_modules(traced(Network())["root"]), {"time"})
+
+    def test_what_a_function_gives_back_as_it_is_is_another_tensor_in_its_module_alone(self):
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Sequential(nn.Dropout(0.0), nn.ReLU())
+
+            def forward(self, x):
+                return self.inner(x) + x
+
+        inner, add = traced(Block())["root"]["body"]
+        dropout, relu = inner["body"]
+        dropped = dropout["body"][0]["outputs"][""]["value"]
+        self.assertEqual((relu["args"], add["args"][1]), ([{"value": dropped}], {"value": 0}))
 
     def test_functions_that_drop_are_still_in_goldens(self):
         x = torch.ones(2, 3, 4, 8)

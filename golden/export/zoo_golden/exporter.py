@@ -400,6 +400,7 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
     beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
     calls = Counter()
     known = _Weights() if weights is None else weights
+    constant = getattr(network, "constant_modules", frozenset())
 
     def keep(name: str):
         def hook(module, arguments, named, result):
@@ -418,7 +419,8 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
         return hook
 
     paths = {module: name for name, module in network.named_modules()}
-    modules = ((name, module) for name, module in network.named_modules() if not _is_empty(module) and not _is_row_of_others(module, paths))
+    kept = ((name, module) for name, module in network.named_modules() if name not in constant)
+    modules = ((name, module) for name, module in kept if not _is_empty(module) and not _is_row_of_others(module, paths))
     return [module.register_forward_hook(keep(name or "@root"), with_kwargs=True) for name, module in modules]
 
 

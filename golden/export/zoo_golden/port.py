@@ -108,6 +108,7 @@ def port(options: argparse.Namespace) -> int:
     if isinstance(judged, str):
         raise TraceError(f"{recipe} is written, but no golden: {judged}; --no-golden stops after the recipe")
     still(network)
+    network.constant_modules = constant_modules(document["root"])
     try:
         golden(options, network, folder / f"golden/{name}/step", judged=judged, moved_runs=moved_runs(network), exact=exact)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
@@ -163,6 +164,19 @@ def fitted(document: dict, options: argparse.Namespace) -> tuple[Term, ...] | st
         return terms(options, given, inputs)
     except Unfit as error:
         return str(error)
+
+
+def constant_modules(root: dict) -> frozenset[str]:
+    """The modules that give constants alone, as tables of a fixed time: no layer of a recipe gives what they give."""
+
+    def walk(call: dict) -> Iterator[dict]:
+        yield call
+        for inner in call.get("body", ()):
+            yield from walk(inner)
+
+    modules = [call for call in walk(root) if call.get("module") and call["outputs"]]
+    gives_more = {call["module"] for call in modules if not all("constant" in given for given in call["outputs"].values())}
+    return frozenset(call["module"] for call in modules) - gives_more
 
 
 def _made(call: dict) -> Iterator[dict]:

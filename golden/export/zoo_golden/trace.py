@@ -268,6 +268,8 @@ class _Recorder(TorchFunctionMode):
         self.count = 0
         self.body: list[dict] = []
         self.open: list[tuple[dict, list[dict]]] = []
+        self.renamed: list[list[_Known]] = []
+        """By open module, what tensors were that a function gave back as they are, as dropout of rate 0: they are that again outside of it."""
         self.muted: nn.Module | None = None
         self.constants: list[dict] = []
         self.places: dict[str, int] = {}
@@ -398,6 +400,7 @@ class _Recorder(TorchFunctionMode):
         call |= {"args": [self._encode(value, path, call["at"]) for value in args]}
         call |= {"kwargs": {key: self._encode(value, path, call["at"]) for key, value in kwargs.items()}}
         self.open.append((call, self.body))
+        self.renamed.append([])
         self.body = []
         if _chance(module) is not None:
             self.muted = module
@@ -412,8 +415,17 @@ class _Recorder(TorchFunctionMode):
             self.body = [drop | {"outputs": {key: self._made(tensor) for key, tensor in named_tensors(result)}}]
         call["body"] = self.body
         call["outputs"] = self.outputs(result, call["module"])
+        self._restore([id(tensor) for _, tensor in named_tensors(result)])
         self.body = outer
         self.body.append(call)
+
+    def _restore(self, given: list[int]) -> None:
+        """Tensors that the functions of a module gave back as they are get their numbers back, unless the module gives them."""
+        for known in reversed(self.renamed.pop()):
+            if id(known.tensor) in given and self.renamed:
+                self.renamed[-1].insert(0, known)
+            elif id(known.tensor) not in given and known.tensor._version == known.version:
+                self.known[id(known.tensor)] = known
 
     def _arguments(self, func, args: tuple, kwargs: dict, module: str, at: str) -> dict:
         """Arguments by name where the signature is known, defaults included; otherwise as they were given."""
@@ -468,6 +480,8 @@ class _Recorder(TorchFunctionMode):
     def _new(self, tensor: torch.Tensor, constant: torch.Tensor | None = None) -> int:
         known = self.known.get(id(tensor))
         if known is None or "value" in known.encoded:
+            if known is not None and known.version == tensor._version and self.renamed:
+                self.renamed[-1].append(known)
             fits = constant is not None and constant.shape == tensor.shape and constant.dtype in (tensor.dtype, _EXACT.get(tensor.dtype))
             self._remember(tensor, {"value": self.count}, constant if fits and constant.numel() <= _LARGEST else None)
         elif tensor._version != known.version:

@@ -45,13 +45,13 @@ impl Reader<'_> {
     }
 
     /// Attention of queries, keys and values `[n, heads, t, d]`, of which the layer takes heads side by side. `n`:
-    /// samples, and windows of them. beside: segments and bias.
+    /// samples, and windows of them; `e`: the width of values. beside: segments and bias.
     pub(crate) fn attend(
         &mut self,
         at: &mut At<'_>,
         layer: zoo::DotProductAttention,
         seen: [(Tensor, Vec<View>); 3],
-        [n, t, s, d]: [usize; 4],
+        [n, t, s, d, e]: [usize; 5],
         beside: &[Tensor],
     ) -> Result<(), Refusal> {
         let heads = layer.heads.0;
@@ -60,21 +60,22 @@ impl Reader<'_> {
         // Windows may be an axis of their own, and samples and heads one.
         let rank = at.made()?.shape.len();
         let apart = match rank {
-            5 => vec![View::Reshape(vec![samples, n / samples, t, heads, d]), View::Permute(vec![0, 1, 3, 2, 4])],
-            _ => vec![View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])],
+            5 => vec![View::Reshape(vec![samples, n / samples, t, heads, e]), View::Permute(vec![0, 1, 3, 2, 4])],
+            _ => vec![View::Reshape(vec![n, t, heads, e]), View::Permute(vec![0, 2, 1, 3])],
         };
-        let folded = (rank == 3).then(|| View::Reshape(vec![n * heads, t, d]));
+        let folded = (rank == 3).then(|| View::Reshape(vec![n * heads, t, e]));
         let apart = [apart, folded.into_iter().collect()].concat();
         let [(q, _), (k, _), (v, _)] = &seen;
         let mut operands = match q == k && k == v && shared == heads && is_packed(&seen, [n, heads, t, d], samples) {
             true => vec![*q],
             false => {
                 let mut operands = Vec::new();
-                for ((base, views), (length, heads)) in seen.iter().zip([(t, heads), (s, shared), (s, shared)]) {
+                let parts = [(t, heads * d), (s, shared * d), (s, shared * e)];
+                for ((base, views), (length, width)) in seen.iter().zip(parts) {
                     let in_windows = crate::view::shape(self.shape_of(*base), views).len() == 5;
                     let to = match n == samples && !in_windows {
-                        true => vec![n, length, heads * d],
-                        false => vec![samples, n / samples, length, heads * d],
+                        true => vec![n, length, width],
+                        false => vec![samples, n / samples, length, width],
                     };
                     let order = if in_windows { vec![0, 1, 3, 2, 4] } else { vec![0, 2, 1, 3] };
                     let together = [View::Permute(order), View::Reshape(to)];
@@ -83,7 +84,7 @@ impl Reader<'_> {
                 operands
             }
         };
-        let shape = self.widened(operands[0], heads * d);
+        let shape = self.widened(operands[0], heads * e);
         operands.extend_from_slice(beside);
         let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
         self.gives_viewed(at, what, operands, None, shape, apart)

@@ -3,6 +3,7 @@
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::constant::Constant;
+use crate::constants::Plain;
 use crate::cosine::Computed;
 use crate::reader::{Picked, REPEATED, Reader, Seen};
 use crate::trace::{Argument, Made};
@@ -28,6 +29,11 @@ impl Reader<'_> {
         if let Some(Argument::Value(value)) = at.input()
             && self.computed(at.input()).is_some_and(|computed| match computed {
                 Computed::Row(_) => true,
+                // A part of queries or keys, or other axes of them, where they are turned in another way.
+                Computed::Turned(_) => {
+                    let from = self.made(*value).map_or(&[][..], |from| &from.shape);
+                    self.plain.contains_key(value) && computed.viewed(from, made, &views).is_none()
+                }
                 Computed::OfLengthOne(..) => {
                     let from = self.made(*value).map_or(&[][..], |from| &from.shape);
                     computed.viewed(from, made, &views).is_none()
@@ -65,6 +71,10 @@ impl Reader<'_> {
                     self.check_type(at, *value, made)?;
                     let shape = self.made(*value).map_or(&[][..], |from| &from.shape);
                     match computed.viewed(shape, made, &views) {
+                        Some(computed) if matches!(computed, Computed::Turned(_) | Computed::Columns(_)) => {
+                            self.plain.insert(made.value, Plain::Viewed(*value, views.clone()));
+                            Seen::Computed(Box::new(computed))
+                        }
                         Some(computed) => Seen::Computed(Box::new(computed)),
                         // A cache may keep a part for later tokens, which nothing here uses.
                         None if matches!(**computed, Computed::Turned(_)) => {

@@ -17,6 +17,7 @@ use crate::operation::{Tensor, Unit, What};
 use crate::reader::{REPEATED, Reader, Seen};
 use crate::rows::Row;
 use crate::scores::Bias;
+use crate::sides::SIDES;
 use crate::standardised::Standardised;
 use crate::trace::{Argument, Made};
 use crate::turned::{TURNED, Turned};
@@ -63,6 +64,8 @@ pub(crate) enum Computed {
     Multiple(String, f64),
     /// Tensors of the trace along a new first axis.
     Stacked(Vec<usize>),
+    /// Parameters and constants side by side, `[width]`.
+    Sides(Vec<Argument>),
     /// A map with minus infinity around it.
     Surrounded(Tensor, Padding),
     /// The same with its two last axes exchanged.
@@ -113,6 +116,7 @@ impl Computed {
             | Self::Shifted(..)
             | Self::Surrounded(..)
             | Self::Stacked(_)
+            | Self::Sides(_)
             | Self::Columns(_)
             | Self::Routed(_)
             | Self::Matrices(_)
@@ -143,6 +147,7 @@ impl Computed {
                 format!("it multiplies the parameter `{name}` by {by}"),
                 "`parameter` is a value, which `scale` multiplies",
             ),
+            Self::Sides(_) => ("it uses parameters side by side".to_owned(), SIDES),
             Self::Stacked(_) => ("it stacks samples".to_owned(), "`concat` joins channels or rows; sums add tensors"),
             Self::Surrounded(..) => {
                 ("it pads with minus infinity".to_owned(), "`max_pool` with `pad` ignores what is around the map")

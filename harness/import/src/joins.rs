@@ -31,7 +31,7 @@ enum Operands {
 }
 
 /// The axis of samples that `concat` names, if it has one.
-fn along(axis: usize) -> Option<zoo::Axis> {
+pub(crate) fn along(axis: usize) -> Option<zoo::Axis> {
     axis.checked_sub(1).and_then(|axis| [zoo::Axis::Channel, zoo::Axis::Height, zoo::Axis::Width].get(axis).copied())
 }
 
@@ -84,6 +84,9 @@ impl Reader<'_> {
             (None, Some(second)) => (first.clone(), second),
             (None, None) | (Some(_), Some(_)) => (first.clone(), second.clone()),
         };
+        let rank = at.made()?.shape.len();
+        let (first, second) = (self.beside_values(at, &first, rank)?, self.beside_values(at, &second, rank)?);
+        let (first, second) = (self.sides_beside(at, &first, rank)?, self.sides_beside(at, &second, rank)?);
         let (first, views) = self.rows(at, Some(&first), None)?;
         let (second, others) = self.rows(at, Some(&second), None)?;
         if !views.is_empty() && views == others && self.shape_of(first) == self.shape_of(second) {
@@ -108,7 +111,9 @@ impl Reader<'_> {
     }
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        if let Some(Argument::Buffer(_)) = at.input() {
+        if let Some(input @ Argument::Buffer(_)) = at.input()
+            && (self.trace.constant(input).is_none() || at.call.name().ends_with('_'))
+        {
             // The batch counters of normalisations are ignored if nothing uses them.
             at.told_by_the_result();
             self.is(at.made()?.value, Seen::Unsaid("it computes with a buffer"));
@@ -280,6 +285,9 @@ impl Reader<'_> {
         }
         match self.operands(at)? {
             Operands::Number(x, by, false) => {
+                if by == 1.0 && self.unchanged(at, &x)?.is_some() {
+                    return Ok(());
+                }
                 if let Some(scores) = self.scores(Some(&x)) {
                     return self.scale_of_scores(at, scores, 1.0 / by);
                 }
@@ -289,6 +297,8 @@ impl Reader<'_> {
                 self.counted(at, &x, Word::formula(format!("x / {}", number(by))))
             }
             Operands::Both(first, second) => {
+                let rank = at.made()?.shape.len();
+                let second = self.beside_values(at, &second, rank)?;
                 let by = self.inverse(at, &second)?;
                 self.both(at, What::Mul, &first, &Argument::Value(by))
             }
@@ -315,6 +325,8 @@ impl Reader<'_> {
         match self.operands(at)? {
             Operands::Number(x, value, _) => self.counted(at, &x, Word::formula(format!("{} / x", number(value)))),
             Operands::Both(first, second) => {
+                let rank = at.made()?.shape.len();
+                let first = self.beside_values(at, &first, rank)?;
                 let by = self.inverse(at, &first)?;
                 self.both(at, What::Mul, &second, &Argument::Value(by))
             }
@@ -461,6 +473,9 @@ impl Reader<'_> {
         if let Some((base, views)) = self.merged(&parts, axis) {
             let x = self.view(at, base, views)?;
             return self.layer(at, Layer::MergePatches(zoo::MergePatches { size: Pair([2, 2]) }), x, None);
+        }
+        if rank == 1 && self.are_sides(&parts) {
+            return self.is_computed(at, Computed::Sides(parts.into_iter().cloned().collect()));
         }
         let Some(along) = along(axis) else {
             let what = format!("it joins tensors along axis {axis}");

@@ -176,6 +176,9 @@ impl Reader<'_> {
     }
 
     pub(crate) fn linear(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        if self.with_sides(at)?.is_some() {
+            return Ok(());
+        }
         let input = at.input();
         let (name, shape, weight_norm) = self.weight_or_normed(at, 1)?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };

@@ -220,16 +220,25 @@ impl Reader<'_> {
         {
             return self.viewed(at, made, vec![View::Fill(vec![0, bottom, right, 0])]);
         }
-        let x = self.maps(at)?;
+        let mut x = self.maps(at)?;
         let [left, right, top, bottom] = match sides[..] {
             [left, right] => [left, right, 0, 0],
             [left, right, top, bottom] => [left, right, top, bottom],
             _ => return Err(at.refuse("it pads axes other than height and width", "`pad` works on height and width")),
         };
-        let sides: Result<Vec<usize>, _> = [top, bottom, left, right].into_iter().map(usize::try_from).collect();
-        let Some(sides) = sides.ok().and_then(|sides| sides.try_into().ok()) else {
-            return Err(at.refuse("it crops margins", "`crop` cuts the same margin from all sides"));
-        };
+        let size = |side: i64| usize::try_from(side).unwrap_or(0);
+        let sides = [top, bottom, left, right];
+        let (cut, sides) = (sides.map(|side| size(side.saturating_neg())), sides.map(size));
+        if cut != [0; 4] {
+            // Margins with a negative width are taken away first.
+            let &[_, _, height, width] = self.shape_of(x) else { return Err(at.unknown_form("input")) };
+            let [Some(rows), Some(columns)] =
+                [height.checked_sub(cut[0].saturating_add(cut[1])), width.checked_sub(cut[2].saturating_add(cut[3]))]
+            else {
+                return Err(at.unknown_form("pad"));
+            };
+            x = self.view(at, x, vec![View::Slice(2, cut[0], rows), View::Slice(3, cut[2], columns)])?;
+        }
         if is_least {
             return self.is_computed(at, Computed::Surrounded(x, Padding(sides)));
         }

@@ -53,7 +53,8 @@ impl Reader<'_> {
         };
         let known = match (known, input.and_then(|input| self.trace.constant(input)), function) {
             (Some(known), _, _) => known,
-            (None, Some(table), "linear") => {
+            // Offsets have two coordinates.
+            (None, Some(table), "linear") if table.shape.last() == Some(&2) => {
                 let (table, shape) = (table.clone(), table.shape.clone());
                 Offsets { table, steps: Vec::new(), rows: None, views: Vec::new(), shape }
             }

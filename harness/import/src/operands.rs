@@ -78,7 +78,11 @@ impl Reader<'_> {
                     return self.tensor(value, module, at, operator, units);
                 }
                 let (what, nearest) = computed.refusal();
-                return Err(refuse(&what, nearest));
+                let place = Place { module, at, operator };
+                return match self.plainly(value, place, units)? {
+                    Some(()) => self.tensor(value, module, at, operator, units),
+                    None => Err(refuse(&what, nearest)),
+                };
             }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
@@ -203,12 +207,16 @@ impl Reader<'_> {
                     "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
                 ))
             }
-            Some(Argument::Constant(_)) => {
-                Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors"))
+            Some(Argument::Constant(_) | Argument::Buffer(_))
+                if let Some(constant) = argument.and_then(|one| self.trace.constant(one)) =>
+            {
+                let (constant, shape) = (constant.clone(), constant.shape.clone());
+                let place = Place { module: at.module, at: &at.call.at, operator: &at.call.function };
+                self.constant_as_tensor(&constant, shape, place, at.units)
             }
             Some(Argument::Buffer(name)) => {
-                let what = format!("it computes with the buffer `{name}`");
-                Err(at.refuse(what, "recipes have no constant tensors"))
+                let what = format!("it computes with the buffer `{name}`, which the network changes");
+                Err(at.refuse(what, "running statistics belong to `bn`, and nothing else is kept from step to step"))
             }
             _ => Err(
                 at.refuse("it is not given a tensor where one is needed", "this form of the function is not supported")

@@ -284,8 +284,8 @@ impl Written<'_> {
             }
             Description::Step(step) => {
                 let reads = step.reads.iter().map(|tap| self.taps.get(*tap).copied().unwrap_or(usize::MAX));
-                // A parameter takes the place of the current value.
-                let present = Some(x).filter(|_| !matches!(layer.kind, Layer::Parameter(_)));
+                // A parameter or a constant takes the place of the current value.
+                let present = Some(x).filter(|_| !matches!(layer.kind, Layer::Parameter(_) | Layer::Constant(_)));
                 let operands = present.into_iter().chain(reads).collect();
                 let what = match &layer.kind {
                     Layer::Add(_) => What::Add,

@@ -101,7 +101,8 @@ impl Reader<'_> {
                     // What an attention is made of, which may be put together in this module.
                     inputs.extend(seen.bases().into_iter().filter(|base| !inputs.contains(base)).collect::<Vec<_>>());
                 }
-                Some(Seen::Picked(_)) => {}
+                // What was never set has no numbers that anything could use.
+                Some(Seen::Picked(_) | Seen::Unsaid(_)) => {}
                 Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);
@@ -221,13 +222,17 @@ impl Reader<'_> {
             return Err(Refusal { nearest, ..refuse_module(self.trace, call, &what) }.into());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
-            if matches!(self.seen(value), Some(Seen::Computed(_) | Seen::Scores(_) | Seen::Picked(_))) {
+            let later =
+                |seen: &Seen| matches!(seen, Seen::Computed(_) | Seen::Scores(_) | Seen::Picked(_) | Seen::Unsaid(_));
+            if self.seen(value).is_some_and(later) {
                 continue;
             }
             if self.joined_rows(value, outer, &call.at, units)?.is_none() {
                 self.tensor(value, outer, &call.at, &call.module, units)?;
             }
         }
+        let of_constants = self.of_constants(call, outer, units)?;
+        let call = of_constants.as_ref().unwrap_or(call);
         let Some(mut module) = self.call(call)? else { return Ok(()) };
         // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
@@ -263,7 +268,8 @@ impl Reader<'_> {
             let nearest = "one layer of a module may have the module's parameters: `name: .`";
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
-        if module.inputs.is_empty() {
+        let has_source = module.body.iter().any(|unit| unit.operands().is_empty());
+        if module.inputs.is_empty() && !has_source {
             return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
         let is_same = self.remember((path, path), sketch(&module), module.output);

@@ -9,6 +9,7 @@ use zoo_recipe::schema::Padding;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
+use crate::constants::Plain;
 use crate::cosine::Computed;
 use crate::gradients::Gradients;
 use crate::masks::first_masked;
@@ -110,6 +111,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) again: HashMap<(String, Tensor), usize>,
     /// What gets gradients.
     pub(crate) gradients: Gradients,
+    /// By tensor of the trace, how it is computed if it is part of no layer.
+    pub(crate) plain: HashMap<usize, Plain>,
     next: Tensor,
 }
 
@@ -134,6 +137,7 @@ impl<'t> Reader<'t> {
             distances: HashMap::new(),
             again: HashMap::new(),
             gradients: Gradients::default(),
+            plain: HashMap::new(),
             next: 0,
         };
         reader.next = reader.largest(&trace.root) + 1;
@@ -186,6 +190,7 @@ impl Reader<'_> {
                 | Computed::Factor(..)
                 | Computed::Bias(..)
                 | Computed::Stacked(_)
+                | Computed::Sides(_)
                 | Computed::Normed(..) => None,
                 Computed::Standardised(_) | Computed::Multiple(..) => None,
                 Computed::Shifted(name, _) => Some(self.trace.shape(name).to_vec()),

@@ -24,7 +24,7 @@ pub(crate) struct Row {
 }
 
 /// What is computed of two operands.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     Add,
     Subtract,

@@ -19,6 +19,8 @@ use crate::turned::TURNED;
 use crate::view::{View, simplified};
 use crate::word::Word;
 
+const VALUES: &str = "keys and values have one length and as many heads";
+
 /// Most tokens of a window with a bias of relative positions.
 pub(crate) const MOST_TOKENS: usize = 4096;
 
@@ -158,7 +160,7 @@ impl Reader<'_> {
     /// The scores of queries and keys, which may be given as columns.
     pub(crate) fn scores_of(
         &mut self,
-        at: &At<'_>,
+        at: &mut At<'_>,
         [first, second]: [Option<&Argument>; 2],
         columns: bool,
     ) -> Result<Scores, Refusal> {
@@ -170,6 +172,7 @@ impl Reader<'_> {
             return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
         }
         for argument in [first, second] {
+            self.not_turned(at, argument)?;
             if let Some(computed @ (Computed::Turned(turned) | Computed::Columns(turned))) = self.computed(argument)
                 && turned.rotary().is_none()
             {
@@ -328,7 +331,9 @@ impl Reader<'_> {
         // Heads may be beside samples.
         let by_heads = (4..=5).contains(&scores.shape.len()) || scores.extents[1] > 1;
         let is_attention = scores.is_softmax && by_heads;
-        is_attention && shape == self.by_sample(&scores.keys) && shape.get(2) == Some(&scores.extents[3])
+        is_attention
+            && shape.get(..3) == self.by_sample(&scores.keys).get(..3)
+            && shape.get(2) == Some(&scores.extents[3])
     }
 
     /// The weights of an attention with its values: the whole attention.
@@ -343,12 +348,12 @@ impl Reader<'_> {
             return Err(at.unknown_form("other"));
         };
         let (shape, keys) = (self.by_sample(&values), self.by_sample(&scores.keys));
-        let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, scores.shared, s, *d] && shape == keys) else {
-            return Err(at.refuse(
-                format!("the values are {shape:?}, and the keys {keys:?}"),
-                "keys and values have one width, one length and as many heads",
-            ));
+        let (&[_, _, _, d], &[_, _, _, e]) = (&keys[..], &shape[..]) else {
+            return Err(at.refuse(format!("the values are {shape:?}, and the keys {keys:?}"), VALUES));
         };
+        if shape[..3] != [n, scores.shared, s] || shape[..3] != keys[..3] {
+            return Err(at.refuse(format!("the values are {shape:?}, and the keys {keys:?}"), VALUES));
+        }
         if !scores.is_softmax || !(3..=5).contains(&scores.shape.len()) {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
@@ -409,7 +414,7 @@ impl Reader<'_> {
             dropout,
         };
         let beside: Vec<Tensor> = mask.into_iter().chain(segments).chain(bias).chain(cosine).collect();
-        self.attend(at, layer, [queries, keys, values], [n, t, s, d], &beside)
+        self.attend(at, layer, [queries, keys, values], [n, t, s, d, e], &beside)
     }
 
     /// The bias of scores by the distance of two pixels of a window.

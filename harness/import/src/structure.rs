@@ -83,7 +83,9 @@ fn inside<'n>(
     taken: impl Iterator<Item = &'n String>,
     around: usize,
 ) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
-    let input = module.inputs.first().copied().unwrap_or(module.output);
+    // A module of constants and parameters alone begins with nothing.
+    let input = module.inputs.first().copied();
+    let input = input.unwrap_or(if module.body.is_empty() { module.output } else { Tensor::MAX });
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
         module,

@@ -8,9 +8,11 @@ use zoo_recipe::schema::Size;
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::constant::Constant;
+use crate::constants::Plain;
 use crate::cosine::Computed;
 use crate::operation::Tensor;
 use crate::reader::{Reader, Seen};
+use crate::rows::Join;
 use crate::trace::Argument;
 use crate::view::{self, View};
 
@@ -443,8 +445,10 @@ impl Reader<'_> {
         matches!(self.computed(Some(argument)), Some(Computed::Turned(_)))
     }
 
-    fn turns(&mut self, at: &At<'_>, turned: Option<Turned>) -> Result<(), Refusal> {
+    /// The result of a call is turned, and how it is computed otherwise.
+    fn turns(&mut self, at: &At<'_>, turned: Option<Turned>, plain: Plain) -> Result<(), Refusal> {
         let made = at.made()?;
+        self.is_plainly(at, plain)?;
         match turned.filter(|turned| turned.shape == made.shape) {
             Some(turned) => self.is_computed(at, Computed::Turned(turned)),
             None => Err(at.refuse("it multiplies by a constant tensor", TURNED)),
@@ -472,12 +476,13 @@ impl Reader<'_> {
             return Ok(None);
         }
         let Some(x) = self.in_channels(x) else { return Ok(None) };
-        self.turns(at, x.times(&table)).map(Some)
+        let Some(turned) = x.times(&table) else { return Ok(None) };
+        self.turns(at, Some(turned), Plain::Join(Join::Mul, first.clone(), second.clone())).map(Some)
     }
 
     fn turned_times(&mut self, at: &At<'_>, x: &Argument, by: f64) -> Result<(), Refusal> {
         let turned = self.in_channels(x).map(|x| x.scaled(by));
-        self.turns(at, turned)
+        self.turns(at, turned, Plain::Scaled(x.clone(), by))
     }
 
     /// The opposite of a tensor. `None` if it is not one of channels.
@@ -500,8 +505,9 @@ impl Reader<'_> {
             return Ok(None);
         }
         let sum = self.in_channels(first).zip(self.in_channels(second));
-        let sum = sum.and_then(|(first, second)| first.plus(&second.scaled(sign)));
-        self.turns(at, sum).map(Some)
+        let Some(sum) = sum.and_then(|(first, second)| first.plus(&second.scaled(sign))) else { return Ok(None) };
+        let join = if sign < 0.0 { Join::Subtract } else { Join::Add };
+        self.turns(at, Some(sum), Plain::Join(join, first.clone(), second.clone())).map(Some)
     }
 
     /// Tensors side by side, or stacked, of which one is turned or negated. `None` if there is none.
@@ -518,10 +524,13 @@ impl Reader<'_> {
         let made = at.made()?;
         let axis = axis.and_then(Argument::int).and_then(|axis| wrapped(axis, made.shape.len()));
         let known: Option<Vec<Turned>> = parts.iter().map(|part| self.in_channels(part)).collect();
-        let joined = known.zip(axis).and_then(|(known, axis)| Turned::joined(&known, axis, &made.shape));
+        let is_new = at.call.name() == "stack";
+        let joined = known.zip(axis).and_then(|(known, axis)| {
+            let all = parts.iter().map(|part| (*part).clone()).collect();
+            Some((Turned::joined(&known, axis, &made.shape)?, Plain::Joined(all, axis, is_new)))
+        });
         match joined {
-            Some(turned) => self.turns(at, Some(turned)).map(Some),
-            None if parts.iter().any(|part| self.is_turned(part)) => self.turns(at, None).map(Some),
+            Some((turned, plain)) => self.turns(at, Some(turned), plain).map(Some),
             None => Ok(None),
         }
     }

@@ -321,6 +321,13 @@ pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Opti
                 found.extend([order([2, 0, 1]), Layer::Pad(pad)].map(|layer| Piece::Layer(Box::new(layer))));
                 (order([1, 2, 0]), 1)
             }
+            ([View::Every(axis, first, step), ..], _) if *first < *step && shape[*axis].is_multiple_of(*step) => {
+                let mut apart = shape[1..].to_vec();
+                apart.splice(axis - 1..*axis, [shape[*axis] / step, *step]);
+                let apart = Reshape { to: apart.into_iter().map(Size).collect() };
+                found.push(Piece::Layer(Box::new(Layer::Reshape(apart))));
+                (Layer::Take(Take { axis: Count(*axis), index: Count(*first) }), 1)
+            }
             ([View::Fill(_) | View::Every(..), ..], _) => return None,
             ([View::Slice(axis, from, size), ..], _) => {
                 (Layer::Slice(Slice { axis: Count(axis - 1), from: Count(*from), size: Size(*size) }), 1)

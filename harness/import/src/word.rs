@@ -9,6 +9,7 @@ use zoo_recipe::Layer;
 use zoo_recipe::layers::{AvgPool, MaxPool};
 
 use crate::scalar::scalar;
+use crate::tables;
 
 /// The key of the numbers of parts of windows, and their tap.
 pub const SEGMENTS: &str = "segments";
@@ -125,7 +126,7 @@ pub enum Kind {
     Gate,
     /// Applies others to the windows of a map.
     Windows,
-    /// A parameter as a value; it reads nothing.
+    /// A parameter or constant as a value; it reads nothing.
     Source,
     /// A layer of two values: the key of the second one's tap, and what it is.
     Second {
@@ -148,7 +149,7 @@ impl Kind {
             Layer::AddParameter(_) | Layer::Prepend(_) | Layer::LayerScale(_) => Self::Parameter,
             Layer::Attention(_) => Self::First,
             Layer::Gate(_) => Self::Gate,
-            Layer::Parameter(_) => Self::Source,
+            Layer::Parameter(_) | Layer::Constant(_) => Self::Source,
             Layer::Experts(_) => Self::Second { key: "scores", role: "scores" },
             Layer::Matmul(_) => Self::Second { key: "with", role: "factor" },
             Layer::Xcorr(_) => Self::Second { key: "kernel", role: "kernel" },
@@ -162,7 +163,8 @@ impl Kind {
     }
 }
 
-/// A layer without settings that say what is so anyway: the step of a pool that is its window.
+/// A layer without settings that say what is so anyway, as the step of a pool that is its window; a constant as the
+/// importer writes it.
 fn usual(layer: &Layer) -> Layer {
     match layer {
         Layer::MaxPool(pool) if pool.stride == Some(pool.kernel) => {
@@ -171,6 +173,7 @@ fn usual(layer: &Layer) -> Layer {
         Layer::AvgPool(pool) if pool.stride == Some(pool.kernel) => {
             Layer::AvgPool(AvgPool { stride: None, ..pool.clone() })
         }
+        Layer::Constant(constant) => Layer::Constant(tables::usual(constant).unwrap_or_else(|| constant.clone())),
         other => other.clone(),
     }
 }
@@ -192,6 +195,11 @@ impl Word {
         let layer = &usual(layer);
         if let Layer::Map(map) = layer {
             return Self::formula(map.formula.clone());
+        }
+        if let Layer::Constant(constant) = layer
+            && let Some(digest) = tables::undescribed(constant)
+        {
+            return Self::with("constant", "elements", Setting::Text(digest));
         }
         let mut settings = written(layer).unwrap_or_default();
         shorten_groups(layer, &mut settings);

@@ -172,14 +172,16 @@ fn rotary_positions_are_found_in_every_form() {
 }
 
 #[test]
-fn other_angles_are_refused() {
-    let refused = |broken: &dyn Fn(&mut Vec<Vec<f64>>)| match with_rotary(Form::Halves, &Rotary::default(), broken) {
-        Err(ImportError::Refused(refusal)) => refusal.what,
-        other => panic!("{other:?}"),
-    };
-    assert!(refused(&|table| table[3][1] += 1e-4).contains("multiplies by a constant tensor"));
-    assert!(refused(&|table| table.iter_mut().for_each(|row| row[2] *= 1.01)).contains("multiplies by a constant"));
-    assert!(refused(&|table| table.iter_mut().flatten().for_each(|angle| *angle += 0.1)).contains("constant tensor"));
+fn other_angles_are_products_with_constants() {
+    for form in [Form::Halves, Form::ByParts, Form::Adjacent] {
+        let plain = |broken: &dyn Fn(&mut Vec<Vec<f64>>)| {
+            let text = with_rotary(form, &Rotary::default(), broken).unwrap();
+            assert!(!text.contains("rotary") && text.contains("constant:"), "{form:?}: {text}");
+        };
+        plain(&|table| table[3][1] += 1e-4);
+        plain(&|table| table.iter_mut().for_each(|row| row[2] *= 1.01));
+        plain(&|table| table.iter_mut().flatten().for_each(|angle| *angle += 0.1));
+    }
 }
 
 #[test]
@@ -215,6 +217,24 @@ fn heads_may_share_keys() {
     });
     let text = network.attend(json!([q, k, v])).unwrap();
     assert!(text.contains("- dot_product_attention: {heads: 2, kv_heads: 1, key: key, value: value}"), "{text}");
+}
+
+#[test]
+fn values_may_have_another_width() {
+    let mut network = Network::new();
+    let [q, k] = ["q", "k"].map(|name| network.heads(name, HEADS));
+    let half = [BATCH, HEADS, TOKENS, WIDTH / 2];
+    let v = network.heads("v", HEADS);
+    let part = json!([v, [{"ellipsis": null}, {"slice": [null, WIDTH / 2, null]}]]);
+    let v = network.call("torch.Tensor.__getitem__", part, &half);
+    let y = network.call("torch.nn.functional.scaled_dot_product_attention", json!([q, k, v]), &half);
+    let y = network.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, TOKENS, HEADS, WIDTH / 2]);
+    let together = [BATCH, TOKENS, HEADS * WIDTH / 2];
+    let y = network.call("torch.Tensor.reshape", json!([y, together]), &together);
+    let weight = network.parameter("out.weight", &[HEADS * WIDTH, HEADS * WIDTH / 2]);
+    let y = network.call("torch.nn.functional.linear", json!([y, weight]), &[BATCH, TOKENS, HEADS * WIDTH]);
+    let text = network.imported(&y).unwrap();
+    assert!(text.contains("- dot_product_attention: {heads: 2, key: key, value: value}"), "{text}");
 }
 
 #[test]

@@ -126,6 +126,47 @@ fn products_that_are_no_attention_are_layers() {
     assert!(by.contains("parameter: {name: w, shape: [8, 5]}") && by.contains("axes: \"id,dj->ij\""), "{by}");
 }
 
+/// A network of these calls with constants, each of a shape and its values.
+fn with_constants(constants: &[(&[usize], &[f64])], calls: &[Call]) -> Value {
+    let written = constants.iter().map(|(shape, values)| {
+        let values: Vec<String> = values.iter().map(f64::to_string).collect();
+        json!({"shape": shape, "dtype": "float32", "values": values.join(" ")})
+    });
+    let mut trace = network(&[], calls);
+    trace["constants"] = written.collect();
+    trace
+}
+
+#[test]
+fn constants_are_values() {
+    let [mean, std] = [[0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]];
+    let shape: &[usize] = &[8, 1, 1];
+    let text = layers(&with_constants(
+        &[(shape, &mean), (shape, &std)],
+        &[
+            ("torch.Tensor.sub", json!([value(1), {"constant": 0}]), &[8, 6, 6]),
+            ("torch.Tensor.div", json!([value(2), {"constant": 1}]), &[8, 6, 6]),
+        ],
+    ));
+    assert!(text.contains("constant: {shape: [8, 1, 1], values: [0.5, 0.4, 0.3, 0.2, 0.1, 0, 1, 2]}"), "{text}");
+    assert!(text.contains("values: [1, 2, 3, 4, 5, 6, 7, 8]}"), "{text}");
+    assert!(text.contains("1 / x"), "{text}");
+    // The same for each row and each column of the maps.
+    let grid: Vec<f64> = (0..8 * 36).map(|n| f64::from(n / 36 % 8) + 0.5 * f64::from(n % 36)).collect();
+    let text = layers(&with_constants(
+        &[(&[1, 8, 6, 6], &grid)],
+        &[("torch.Tensor.mul", json!([value(1), {"constant": 0}]), &[8, 6, 6])],
+    ));
+    assert!(text.starts_with("- gate:\nbody:\n- constant: {shape: [8, 6, 6], formula:"), "{text}");
+    let noise: Vec<f64> = (0..8 * 36).map(|n| (f64::from(n) * 12.9898).sin() * 43758.5453 % 1.0).collect();
+    let unknown = with_constants(
+        &[(&[1, 8, 6, 6], &noise)],
+        &[("torch.Tensor.add", json!([value(1), {"constant": 0}]), &[8, 6, 6])],
+    );
+    let refused = imported(&unknown).unwrap_err().to_string();
+    assert!(refused.contains("no formula is known"), "{refused}");
+}
+
 #[test]
 fn stacked_tensors_are_added() {
     let mut trace = network(

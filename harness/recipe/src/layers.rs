@@ -25,6 +25,7 @@ mod blur_pool;
 mod bn;
 mod channel_shuffle;
 mod concat;
+mod constant;
 mod continuous_position_bias;
 mod conv;
 mod conv1d;
@@ -257,6 +258,7 @@ layers! {
     "mul" => mul::Mul,
     "matmul" => matmul::Matmul,
     "parameter" => parameter::Parameter,
+    "constant" => constant::Constant,
     "tokens" => tokens::Tokens,
     "grid" => grid::Grid,
     "embedding" => embedding::Embedding,

@@ -42,6 +42,7 @@ pub(super) const LAYERS: &[(&str, Draw)] = &[
     ("mul", multiply),
     ("matmul", matmul),
     ("parameter", parameter),
+    ("constant", constant),
     ("from", from),
 ];
 
@@ -352,6 +353,29 @@ fn parameter(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     }
     set.insert("shape".to_owned(), json!(shape));
     d.only("parameter", set, y)
+}
+
+/// Fixed numbers, which are added to the value.
+fn constant(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
+    let own: Vec<usize> = x.iter().map(|extent| if d.tape.rarely(3) { 1 } else { *extent }).collect();
+    let mut set = settings([("shape", json!(own))]);
+    let count: usize = own.iter().product();
+    if count <= 64 && d.tape.flag() {
+        let values: Vec<f64> = (0..count).map(|_| d.tape.number(-2.0, 2.0)).collect();
+        set.insert("values".to_owned(), json!(values));
+    } else {
+        let last = ["i", "j", "k", "l", "m", "n", "o", "p"].get(own.len() - 1)?;
+        let formula = d.tape.of(&["sin(i * 10^(-LAST / 4))", "1 - 0.25 * LAST", "select(LAST > 1, cos(i), i / 8)"]);
+        set.insert("formula".to_owned(), json!(formula.replace("LAST", last)));
+    }
+    if own != x {
+        set.insert("to".to_owned(), json!(x));
+    }
+    if d.tape.flag() {
+        set.insert("each".to_owned(), json!(true));
+    }
+    let (tapped, name) = d.tap(x);
+    Some((vec![tapped, json!({ "constant": set }), json!({ "add": name })], x.to_vec()))
 }
 
 fn from(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {

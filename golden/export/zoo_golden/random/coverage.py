@@ -51,6 +51,7 @@ NOT_DRAWN = {
     "unused.parameters": "a network of words uses all its parameters",
     "conv.weight_norm": "drawn for dense layers and signals, whose weights are made in the same way",
     "scope.body": "written for modules that are not called, around layers that are drawn",
+    **{f"constant{key}": "constants are drawn as numbers of formulas" for key in ("", ".shape", ".values", ".formula", ".to", ".each")},
     "sine_positions": "sines are a constant of the network, and refused",
     "sine_positions.base": "sines are a constant of the network, and refused",
     "gate.body": "written for the branch of a product that is drawn",

@@ -343,6 +343,23 @@ fn sine_positions_by_hand() {
     expect(body, [e, 1, t], &image(&tokens, [t, e]), &[], &sums);
 }
 
+#[test]
+fn constants_by_hand() {
+    let [c, h, w] = [2, 3, 4];
+    let x = noise(2 * c * h * w, 3);
+    let shifts = [0.5, -1.5];
+    let sums: Vec<f64> = x.iter().enumerate().map(|(n, x)| x + shifts[n / (h * w) % c]).collect();
+    let body = "    - tap: x\n    - constant: {shape: [2, 1, 1], values: [0.5, -1.5]}\n    - add: x";
+    expect(body, [c, h, w], &x, &[], &sums);
+    let table = |n: usize| {
+        let [i, j, k] = [n / (h * w) % c, n / w % h, n % w].map(|index| index as f64);
+        (i + 2.0 * j).sin() * 4f64.powf(-k / 2.0)
+    };
+    let products: Vec<f64> = x.iter().enumerate().map(|(n, x)| x * table(n)).collect();
+    let body = "    - tap: x\n    - constant: {shape: [2, 3, 4], formula: sin(i + 2 * j) * 4^(-k / 2), each: true}\n    - mul: x";
+    expect(body, [c, h, w], &x, &[], &products);
+}
+
 /// Queries and keys of heads that share keys, turned by their places (arXiv 2104.09864, section 3.2.2).
 #[test]
 fn attention_with_rotary_positions() {

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
-    Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType, ValueId,
-    VariableId, VariableRole,
+    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType,
+    ValueId, VariableId, VariableRole,
 };
 
 /// A network that is being built.
@@ -149,6 +149,11 @@ impl Builder<'_, '_> {
             Source::Node(node, _) => matches!(&graph.node(node).op, Op::Fill(fill) if fill.value == 0.0),
             Source::Input(_) | Source::Variable(_) => false,
         }
+    }
+
+    /// The type of real numbers.
+    pub(crate) fn dtype(&self) -> DType {
+        self.network.options.dtype
     }
 
     /// What the graph is for.

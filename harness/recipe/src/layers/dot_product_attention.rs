@@ -16,8 +16,8 @@ use crate::values::Size;
 zoo_settings::settings! {
     /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention):
     /// softmax(q k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, in
-    /// this order, as the output of a single dense layer; or keys and values from taps. The result is `[T, heads*d]`.
-    /// Axes before T, as in `windows`, are batch axes.
+    /// this order, as the output of a single dense layer; or keys and values from taps, where values may have another
+    /// width. The result is `[T, heads*d]`, of the width of values. Axes before T, as in `windows`, are batch axes.
     pub struct DotProductAttention {
         /// Number of query heads.
         pub heads: Size,
@@ -390,7 +390,7 @@ impl Heads {
         at.transposed(part, &heads_and_tokens(leading.len()), heads)
     }
 
-    /// `[n, .., t, heads*d]` of queries, keys and values `[n, .., heads, t, d]`.
+    /// `[n, .., t, heads*e]` of queries and keys `[n, .., heads, t, d]` and values `[n, .., heads, t, e]`.
     pub fn attend(
         &self,
         at: &mut Builder<'_, '_>,
@@ -404,6 +404,7 @@ impl Heads {
         };
         let (heads, t, d) = (*heads, *t, *d);
         let s = at.shape(k)[at.rank(k) - 2];
+        let e = at.shape(v)[at.rank(v) - 1];
         let (kv, group) = (self.kv_heads, self.heads / self.kv_heads);
         let of_heads = |axes: [usize; 3]| ops::Reshape { shape: [leading, &axes].concat().into() };
         // Heads of queries that share keys and values are rows of one product.
@@ -424,10 +425,10 @@ impl Heads {
         let product = MatMul { transpose_a: false, transpose_b: false };
         let mut y = at.add_part("values", product, &[probabilities, v])?;
         if group > 1 {
-            y = at.add_part("values_by_head", of_heads([heads, t, d]), &[y])?;
+            y = at.add_part("values_by_head", of_heads([heads, t, e]), &[y])?;
         }
         let y = at.transposed("by_token", &heads_and_tokens(leading.len()), y)?;
-        at.add_part("joined", ops::Reshape { shape: [leading, &[t, heads * d]].concat().into() }, &[y])
+        at.add_part("joined", ops::Reshape { shape: [leading, &[t, heads * e]].concat().into() }, &[y])
     }
 
     /// The softmax of scores `[leading.., heads, t, s]` along the keys that a query sees, where `before` keys come

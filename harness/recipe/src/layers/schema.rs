@@ -106,8 +106,10 @@ fn is_scalar(schema: &Value, definitions: &Map<String, Value>) -> bool {
     if let Some(name) = definition_name(schema) {
         return definitions.get(name).is_some_and(|definition| is_scalar(definition, definitions));
     }
-    match (schema["type"].as_str(), schema["anyOf"].as_array()) {
-        (Some("integer" | "number" | "boolean"), _) => true,
+    let is_kind = |kind: &Value| matches!(kind.as_str(), Some("integer" | "number" | "boolean" | "null"));
+    match (&schema["type"], schema["anyOf"].as_array()) {
+        (Value::Array(kinds), _) => kinds.iter().all(is_kind),
+        (Value::String(kind), _) => matches!(kind.as_str(), "integer" | "number" | "boolean"),
         (_, Some(options)) => options.iter().all(|option| is_scalar(option, definitions)),
         _ => false,
     }
