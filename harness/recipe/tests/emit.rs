@@ -188,6 +188,31 @@ fn modules_are_called_again() {
     insta::assert_snapshot!(classes_of("", body));
 }
 
+/// Comparisons and numbers of Python would be computed in 32 bits in a network of 64; expressions get brackets where they
+/// stand in others.
+#[test]
+fn formulas_keep_types_and_order() {
+    for (formulas, written) in [
+        (&["x + 1", "x * 2"][..], "(self.c(x) + 1.0) * 2.0"),
+        (&["(x > 0) * 0.3"], "(x > 0.0).type_as(x) * 0.3"),
+        (&["(x > 0) * x"], "(x > 0.0) * x"),
+        (&["(-2)^x + (x + 1)^3"], "(-2.0)**x + (x + 1.0)**3.0"),
+        (&["select(x > 0, 0.1, 0.9)"], "torch.where(x > 0.0, torch.full_like(x, 0.1), 0.9)"),
+        (&["max(x * x, 0.5)"], "torch.where(x > 0.5, x, 0.5)"),
+        (&["x * row_index"], "x * torch.arange(x.shape[-1], device=x.device).type_as(x)"),
+        (&["log(row_size) * x"], "torch.log(torch.full_like(x, x.shape[-1])) * x"),
+        (&["x - (x - 2 - row_sum(x))"], "x - (x - 2.0 - torch.sum(x, dim=-1, keepdim=True))"),
+    ] {
+        let maps: Vec<String> = formulas.iter().map(|formula| format!("map: \"{formula}\"")).collect();
+        let maps = maps.join(", ");
+        let body = format!(
+            "conv: {{name: c, out: 4, kernel: 1}}, {maps}, global_avg_pool, flatten, linear: {{name: fc, out: 10}}"
+        );
+        let text = classes_of("", &body);
+        assert!(text.contains(written), "{written}:\n{text}");
+    }
+}
+
 /// Blocks that differ in a number behind their names and in the names of their arguments are one class all the same.
 #[test]
 fn blocks_of_one_form_are_one_class() {
@@ -245,6 +270,26 @@ fn helpers_know_their_names() {
                    sys.exit(str(sorted(names)) if names else 0)";
     let run = std::process::Command::new("python3").args(["-c", unknown, &text]).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// Operands get the axes that they lack, and what does not have all elements of a formula is counted as if it had.
+#[test]
+fn terms_of_the_loss_are_functions() {
+    let text = "name: r\nmodel:\n  inputs: {image: [3, 8, 8]}\n  classes: 5\n  outputs: {a: a, b: b}\n  body: [tap: start, \
+                conv: {name: one, out: 5, kernel: 1}, tap: a, from: start, conv: {name: two, out: 1, kernel: 1}, tap: b]\n\
+                data: {source: {characters: {}}}\nloss:\n  formulas:\n    \
+                distance: {formula: \"abs(a - gt) * mask\"}\n    \
+                even-ness: {formula: \"row_log_sum_exp(a)\", reduction: batch_mean}\n    \
+                own: {formula: \"-row_sum(select(row_index == label, log_softmax(a), 0))\", reduction: sum, weight: 0.5}\n    \
+                part: {formula: \"b * b + 0 * a\", reduction: batch_mean}\n    \
+                squares: {formula: \"select(low > 0.5, b, 0) * b\", reduction: sum}\n\
+                optimizer: sgd\nschedule: {constant: {base_lr: 0.1}}\ntrain: {batch: 32, epochs: 1}\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let recipe = loaded(folder.path(), "r");
+    let rules = emit::rules_of_step(&recipe, &recipe.resolve().unwrap()).unwrap_or_else(|errors| panic!("{errors}"));
+    let (start, end) = (rules.find("def distance_term").unwrap(), rules.find("def optimizer").unwrap());
+    insta::assert_snapshot!(rules[start..end].trim());
 }
 
 #[test]

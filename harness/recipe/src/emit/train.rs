@@ -5,15 +5,18 @@
 
 mod averages;
 pub(super) mod data;
+mod epochs;
 pub(super) mod evaluate;
 pub(super) mod loss;
 pub(super) mod optimizer;
+pub(super) mod options;
 mod parts;
 mod profile;
 pub(super) mod program;
 mod record;
 mod shard;
 mod steps;
+mod training;
 mod transforms;
 mod whiten;
 

@@ -8,8 +8,9 @@ use zoo_graph::{
     ops::{DeviceName, Fill, Gather, Map, Reshape, Scale},
 };
 
-use super::{Diagnostic, Judged, Terms};
+use super::{Binding, Code, Diagnostic, Judged, Terms, real};
 use crate::builder::LABEL;
+use crate::python::{Read, broadcast};
 
 zoo_settings::settings! {
     /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
@@ -47,7 +48,40 @@ pub enum Reduction {
 impl FormulaTerm {
     /// How it is written in PyTorch, under its name.
     pub(crate) fn emit(&self, name: &str, at: &mut Judged<'_>) -> Result<(), Diagnostic> {
-        Err(at.refuse(format!("the term `{name}` is a formula, which is not written in PyTorch yet")))
+        let names = names(&self.formula);
+        let first = names.iter().find_map(|name| at.output(name).ok());
+        let whole = first.map(|(_, shape)| shape).ok_or_else(|| at.refuse("it uses no output of the network"))?;
+        let mut reads = Vec::new();
+        for name in &names {
+            let (text, own, labels) = match at.output(name) {
+                Ok((text, shape)) => (text, shape, false),
+                Err(_) => (format!("batch[\"{name}\"]"), at.input(name)?, name == LABEL),
+            };
+            let axes = alignment(&own, &whole);
+            let given = Code::text(format!("{text}{}", index(&axes)));
+            let shape = axes.iter().map(|extent| extent.unwrap_or(1)).collect();
+            reads.push(Read { name: name.clone(), given, shape, whole: labels });
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let formula = parse(&self.formula, &names, whole.len()).map_err(|error| at.refuse(error.to_string()))?;
+        let space = reads.iter().fold(Vec::new(), |space, read| broadcast(&space, &read.shape));
+        let elements = elements(&formula, &space, whole.len());
+        let mean = self.reduction == Reduction::Mean;
+        let (code, mean) = at.written_formula((name, &self.formula), &formula, reads, (elements, mean))?;
+        let (samples, batch) = at.samples();
+        let code = match (self.reduction, mean) {
+            (Reduction::Mean, _) | (Reduction::Sum, false) => code,
+            (Reduction::BatchMean, false) => code.around("", &format!(" / {samples}"), Binding::Product),
+            (Reduction::BatchMean, true) => {
+                code.around("", &format!(" * {}", real(elements as f64 / batch as f64)), Binding::Product)
+            }
+            (Reduction::Sum, true) => {
+                let each = real(elements as f64 / batch as f64);
+                code.around("", &format!(" * {each} * {samples}"), Binding::Product)
+            }
+        };
+        at.term(name, self.weight, code);
+        Ok(())
     }
 
     /// Adds the term under its name.
@@ -69,12 +103,9 @@ impl FormulaTerm {
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let formula = parse(&self.formula, &names, whole.len()).map_err(|error| at.refuse(error.to_string()))?;
-        let by_row = formula.extents()[formula.results()[0].term.0] == Extent::Row;
-        let (folded, axes) = (formula.rows(), whole.len());
-        let counted = if by_row { axes - folded } else { axes };
-        let map = Map::over(formula.summed((0..axes).collect()), &at.types(&operands));
+        let map = Map::over(formula.summed((0..whole.len()).collect()), &at.types(&operands));
         let map = map.map_err(|error| at.refuse(error.to_string()))?;
-        let elements: usize = map.space.iter().take(counted).product();
+        let elements = elements(&map.formula, &map.space, whole.len());
         let map = map.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
         let sum = at.add(format!("loss/{name}/sum"), map, &operands)?;
         let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
@@ -119,19 +150,39 @@ fn aligned(
     value: ValueId,
     whole: &Shape,
 ) -> Result<ValueId, GraphError> {
-    let own = at.shape(value).clone();
-    let mut rest = own.iter().copied().peekable();
-    let missing = whole.len() - own.len();
-    let mut added = 0;
-    let shape: Vec<usize> = whole
-        .iter()
-        .map(|extent| match rest.peek() {
-            Some(next) if next == extent || added == missing => rest.next().unwrap_or(1),
-            _ => {
-                added += 1;
-                1
-            }
-        })
-        .collect();
+    let shape: Vec<usize> = alignment(at.shape(value), whole).into_iter().map(|extent| extent.unwrap_or(1)).collect();
     at.add(format!("loss/{term}/{name}"), Reshape { shape: shape.into() }, &[value])
+}
+
+/// The extents of a value in the axes of `whole`; `None` is an axis that is added.
+fn alignment(own: &[usize], whole: &[usize]) -> Vec<Option<usize>> {
+    let mut missing = whole.len().saturating_sub(own.len());
+    let mut rest = own.iter().copied().peekable();
+    let mut axes = Vec::new();
+    for extent in whole {
+        let fits = missing == 0 || rest.peek() == Some(extent);
+        missing -= usize::from(!fits);
+        axes.push(if fits { rest.next() } else { None });
+    }
+    axes.extend(rest.map(Some));
+    axes
+}
+
+/// The index that adds axes.
+fn index(axes: &[Option<usize>]) -> String {
+    let is_added = |axis: &Option<usize>| axis.is_none();
+    let Some(last) = axes.iter().rposition(is_added) else { return String::new() };
+    let own = axes.iter().flatten().count();
+    if axes[..own].iter().all(Option::is_some) {
+        return format!("[...{}]", ", None".repeat(axes.len() - own));
+    }
+    let written: Vec<&str> = axes[..=last].iter().map(|axis| if is_added(axis) { "None" } else { ":" }).collect();
+    format!("[{}]", written.join(", "))
+}
+
+/// How many elements of a formula over `space` count: one of each row if all of a row are equal.
+fn elements(formula: &Formula, space: &[usize], axes: usize) -> usize {
+    let by_row = formula.extents()[formula.results()[0].term.0] == Extent::Row;
+    let counted = if by_row { axes - formula.rows() } else { axes };
+    space.iter().take(counted).product()
 }

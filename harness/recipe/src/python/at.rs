@@ -4,8 +4,9 @@ use indexmap::IndexMap;
 use zoo_graph::Shape;
 
 use super::code::{Binding, Code, Piece, Var};
-use super::emitter::{Emitter, Home};
+use super::emitter::Emitter;
 use super::number::{Kind, Number};
+use super::taps::Home;
 use super::usage::{Statement, Value};
 use crate::diagnostic::Diagnostic;
 use crate::site::Site;

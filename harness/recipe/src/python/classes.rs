@@ -8,7 +8,7 @@ use super::code::{Binding, Code, Piece};
 use super::names::legal;
 use super::number::{Kind, Number};
 use super::repeat::fold;
-use super::usage::Usage;
+use super::usage::{ROOT, Usage};
 use crate::values::Scalar;
 
 /// A class of the program.
@@ -45,11 +45,13 @@ const SHAPES: [&str; 4] = ["in_channels", "dim", "in_features", "skip_channels"]
 /// The classes, each after those it contains; the last is the network, called `name`. `defined` are the names of other
 /// classes and functions of the program.
 pub(crate) fn classes(uses: Vec<Usage>, name: &str, defined: &HashSet<String>) -> Vec<Class> {
+    let keys = keys(&uses);
     let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
-    for (index, usage) in uses.iter().enumerate() {
-        groups.entry(stem(&usage.key).to_owned()).or_default().push(index);
+    for (index, key) in keys.iter().enumerate() {
+        groups.entry(key.clone()).or_default().push(index);
     }
-    let mut builder = Builder { makers: vec![None; uses.len()], uses, classes: Vec::new(), names: HashSet::new() };
+    let mut builder =
+        Builder { makers: vec![None; uses.len()], uses, keys, classes: Vec::new(), names: HashSet::new() };
     let imported = ["Callable", "OrderedDict", "Parameter", "StochasticDepth", "Tensor", "None", "True", "False"];
     builder.names.extend(imported.map(str::to_owned).into_iter().chain([camel(name)]).chain(defined.iter().cloned()));
     let mut done = HashSet::new();
@@ -64,8 +66,31 @@ fn stem(key: &str) -> &str {
     key.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_')
 }
 
+/// By use, the key of those that may be one class: the stem of their name, unless one of them contains another.
+fn keys(uses: &[Usage]) -> Vec<String> {
+    let mut inside: HashMap<&str, BTreeSet<&str>> = HashMap::new();
+    for usage in uses {
+        let inner = usage.inside().into_iter().map(|index| stem(&uses[index].key));
+        inside.entry(stem(&usage.key)).or_default().extend(inner);
+    }
+    let nested = |stem: &str| {
+        let (mut all, mut next) = (BTreeSet::new(), vec![stem]);
+        while let Some(outer) = next.pop() {
+            next.extend(inside.get(outer).into_iter().flatten().copied().filter(|inner| all.insert(*inner)));
+        }
+        all.contains(stem)
+    };
+    let key = |usage: &Usage| {
+        let stem = stem(&usage.key);
+        if nested(stem) { usage.key.clone() } else { stem.to_owned() }
+    };
+    uses.iter().map(key).collect()
+}
+
 struct Builder {
     uses: Vec<Usage>,
+    /// By use, the group of those that may be one class.
+    keys: Vec<String>,
     makers: Vec<Option<Maker>>,
     classes: Vec<Class>,
     names: HashSet<String>,
@@ -78,16 +103,8 @@ impl Builder {
             return;
         }
         let members = &groups[key];
-        let mut inside = Vec::new();
-        for index in members {
-            for code in self.uses[*index].children.iter().filter_map(|child| child.code.as_ref()) {
-                code.visit(&mut |piece| {
-                    if let Piece::New(used) = piece {
-                        inside.push(stem(&self.uses[*used].key).to_owned());
-                    }
-                });
-            }
-        }
+        let inside = members.iter().flat_map(|index| self.uses[*index].inside());
+        let inside: Vec<String> = inside.map(|index| self.keys[index].clone()).collect();
         inside.iter().for_each(|key| self.visit(key, groups, done, model));
         for index in members {
             self.make(*index);
@@ -101,7 +118,7 @@ impl Builder {
             }
         }
         for part in parts {
-            self.class(&part, if key == "model" { model } else { "" });
+            self.class(&part, if key == ROOT { model } else { "" });
         }
     }
 

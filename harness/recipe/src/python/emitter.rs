@@ -9,20 +9,12 @@ use super::code::{Binding, Code, Piece, Var};
 use super::dialect::Dialect;
 use super::mindspore;
 use super::number::{Kind, Number};
-use super::usage::{Child, Statement, Usage, Value};
+use super::taps::Home;
+use super::usage::{Child, ROOT, Statement, Usage, Value};
 use crate::values::{Expression, Scalar};
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
 pub(crate) type Exports = BTreeSet<(String, String)>;
-
-/// Where the value of a tap is.
-#[derive(Clone)]
-pub(super) struct Home {
-    /// Keys and prefixes of the classes around the value.
-    pub frames: Vec<(String, String)>,
-    /// The value in the innermost.
-    pub var: Var,
-}
 
 /// The program that is being written.
 pub(crate) struct Emitter<'a> {
@@ -81,7 +73,7 @@ impl<'a> Emitter<'a> {
 
     /// Enters the network.
     pub(crate) fn start<'i>(&mut self, classes: usize, inputs: impl Iterator<Item = (&'i str, Vec<usize>)>) {
-        let mut root = Usage::new("model", "", "");
+        let mut root = Usage::new(ROOT, "", "");
         let default = Scalar::Int(classes as i64);
         root.arguments.insert("num_classes".into(), (Number::count(classes), Some(default)));
         self.frames.push(root);
@@ -156,60 +148,6 @@ impl<'a> Emitter<'a> {
         };
         let extents = output.iter().copied().enumerate();
         extents.map(|(axis, extent)| same(axis, extent).cloned().unwrap_or_else(|| Number::count(extent))).collect()
-    }
-
-    pub(super) fn keep(&mut self, tap: &str, var: Var) {
-        let value = &mut self.frame().values[var.0];
-        if value.hint.is_none() {
-            value.hint = tap.rsplit('.').next().map(str::to_owned);
-        }
-        let home = Home { frames: self.around(), var };
-        self.taps.insert(tap.to_owned(), home);
-    }
-
-    /// The value of a tap in the present class; it is passed in from classes around it, and out of others.
-    pub(super) fn tapped(&mut self, tap: &str) -> Var {
-        let depth = self.frames.len();
-        self.tapped_at(tap, depth)
-    }
-
-    fn tapped_at(&mut self, tap: &str, depth: usize) -> Var {
-        let Some(home) = self.taps.get(tap).cloned() else { return Var(0) };
-        let around = self.around();
-        let shared = home.frames.iter().zip(&around).take_while(|(a, b)| a == b).count();
-        for (key, prefix) in &home.frames[shared..] {
-            // It must leave the classes that are not around this place; the next walk knows it.
-            let inner = tap.strip_prefix(prefix.as_str()).unwrap_or(tap);
-            self.wanted.insert((key.clone(), inner.to_owned()));
-        }
-        if home.frames.len() > shared {
-            return self.frames[depth - 1].value(Value { dims: vec![Number::count(1); 4], hint: None });
-        }
-        if home.frames.len() == depth {
-            return home.var;
-        }
-        if let Some((_, var)) = self.frames[depth - 1].inputs.iter().skip(1).find(|(name, _)| name == tap) {
-            return *var;
-        }
-        let outer = self.tapped_at(tap, depth - 1);
-        let outer = self.frames[depth - 2].values[outer.0].dims.clone();
-        let rank = outer.len();
-        let frame = &mut self.frames[depth - 1];
-        let mut dims = Vec::new();
-        for (axis, number) in outer.into_iter().enumerate() {
-            dims.push(match (frame.own, axis, rank) {
-                (true, 1, 4) if !frame.arguments.contains_key("skip_channels") => {
-                    frame.arguments.insert("skip_channels".to_owned(), (number.clone(), None));
-                    Number::argument("skip_channels", number.value, Kind::Whole)
-                }
-                (true, ..) => number.literal(),
-                (false, ..) => number,
-            });
-        }
-        let hint = tap.rsplit('.').next().map(str::to_owned);
-        let var = self.frames[depth - 1].value(Value { dims, hint });
-        self.frames[depth - 1].inputs.push((tap.to_owned(), var));
-        var
     }
 
     /// Enters a class.
@@ -355,9 +293,7 @@ impl<'a> Emitter<'a> {
     /// An expression.
     pub fn function(&mut self, code: Code) -> Var {
         let code = self.worded(code);
-        let target = self.frame().value(Value { dims: Vec::new(), hint: None });
-        self.frame().statements.push(Statement { targets: vec![target], code, repeat: None });
-        target
+        self.frame().assigned(code)
     }
 
     /// An expression in the words of the dialect.

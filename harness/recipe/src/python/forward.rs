@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
-use super::names::is_taken;
+use super::names::{identifier, is_taken};
 use super::usage::{Repeat, Statement, Usage};
 
 /// Longest expression into which others are written.
@@ -166,11 +166,7 @@ impl<'u> Names<'u> {
     }
 
     fn free(&self, wish: &str, after: usize) -> String {
-        let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-        let mut wish: String = wish.chars().map(legal).collect();
-        if wish.starts_with(|c: char| !c.is_ascii_alphabetic()) {
-            wish.insert(0, 'x');
-        }
+        let mut wish = identifier(wish);
         if is_taken(&wish) || self.defined.contains(&wish) {
             wish.push('_');
         }

@@ -1,5 +1,7 @@
 //! What a term of the loss says of itself when it is written.
 
+use std::borrow::Cow;
+
 use zoo_graph::{Graph, Shape};
 
 use super::code::Code;
@@ -23,7 +25,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) mixed: bool,
     /// The term under way.
     pub(crate) path: String,
-    pub(crate) texts: Vec<&'static str>,
+    /// The functions that terms call.
+    pub(crate) texts: Vec<Cow<'static, str>>,
     pub(crate) terms: Vec<(String, f64, Code)>,
     /// Whether a term reads the parameters.
     pub(crate) network: bool,
@@ -44,9 +47,23 @@ impl Judged<'_> {
         Ok((text, self.graph.ty(*value).shape.clone()))
     }
 
+    /// The extents of an input of the step, with the batch.
+    pub fn input(&self, name: &str) -> Result<Shape, Diagnostic> {
+        let found = self.graph.inputs.iter().find(|input| input.name == name);
+        let input = found.ok_or_else(|| self.refuse(format!("the step has no input `{name}`")))?;
+        Ok(self.graph.ty(input.value).shape.clone())
+    }
+
+    /// The number of samples of a step, and that of the graph.
+    pub fn samples(&self) -> (String, usize) {
+        let first = self.graph.inputs.first();
+        let batch = first.and_then(|input| self.graph.ty(input.value).shape.first().copied());
+        (format!("len(batch[\"{}\"])", first.map_or("", |input| &input.name)), batch.unwrap_or(1))
+    }
+
     /// Adds a function that a term calls.
     pub fn function(&mut self, text: &'static str) {
-        self.texts.push(text);
+        self.texts.push(Cow::Borrowed(text));
     }
 
     /// Adds the term.
@@ -57,11 +74,14 @@ impl Judged<'_> {
     /// Functions and terms since in the words of MindSpore.
     fn worded(&mut self, (texts, terms): (usize, usize)) -> Result<(), Diagnostic> {
         for place in texts..self.texts.len() {
-            self.texts[place] = mindspore::helper(self.texts[place]).map_err(|reason| self.refuse(reason))?;
+            // A function of a formula was written in them.
+            if let Cow::Borrowed(text) = self.texts[place] {
+                self.texts[place] = Cow::Borrowed(mindspore::helper(text).map_err(|reason| self.refuse(reason))?);
+            }
         }
         for place in terms..self.terms.len() {
             let (code, helpers) = mindspore::code(&self.terms[place].2).map_err(|reason| self.refuse(reason))?;
-            self.texts.extend(helpers);
+            self.texts.extend(helpers.into_iter().map(Cow::Borrowed));
             self.terms[place].2 = code;
         }
         Ok(())

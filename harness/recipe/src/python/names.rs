@@ -81,6 +81,13 @@ pub(super) fn legal(name: &str) -> String {
     if KEYWORDS.contains(&name) || name == "self" || name == "i" { format!("{name}_") } else { name.to_owned() }
 }
 
+/// A name for a variable, if it is not taken.
+pub(super) fn identifier(wish: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let start = if wish.starts_with(|c: char| c.is_ascii_alphabetic()) { "" } else { "x" };
+    start.chars().chain(wish.chars().map(legal)).collect()
+}
+
 /// Whether a variable cannot have this name.
 pub(super) fn is_taken(name: &str) -> bool {
     KEYWORDS.contains(&name) || USED.contains(&name)

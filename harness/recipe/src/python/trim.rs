@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
 use super::forward::prune;
-use super::usage::Usage;
+use super::usage::{ROOT, Usage};
 
 /// Results of classes that something needs, by the key of the class.
 type Needed = HashMap<String, HashSet<usize>>;
@@ -12,7 +12,7 @@ type Needed = HashMap<String, HashSet<usize>>;
 /// Removes what nothing needs: calls, and results of classes.
 pub(crate) fn trim(uses: &mut Vec<Usage>) {
     let mut needed = Needed::new();
-    needed.insert("model".to_owned(), (0..uses.last().map_or(0, |root| root.outputs.len())).collect());
+    needed.insert(ROOT.to_owned(), (0..uses.last().map_or(0, |root| root.outputs.len())).collect());
     loop {
         let known = needed.clone();
         let mut trimmed = uses.clone();

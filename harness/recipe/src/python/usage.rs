@@ -1,12 +1,15 @@
 //! One use of a class: its modules and what `forward` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
 use super::code::{Binding, Code, Holder, Piece, Var};
 use super::number::Number;
 use crate::values::{Expression, Scalar};
+
+/// The key of the network's class, which no block has.
+pub(super) const ROOT: &str = "";
 
 /// A use of a class, with the values of this use.
 #[derive(Clone, Debug)]
@@ -113,6 +116,13 @@ impl Usage {
     pub fn value(&mut self, value: Value) -> Var {
         self.values.push(value);
         Var(self.values.len() - 1)
+    }
+
+    /// A new value that an expression gives.
+    pub fn assigned(&mut self, code: Code) -> Var {
+        let target = self.value(Value { dims: Vec::new(), hint: None });
+        self.statements.push(Statement { targets: vec![target], code, repeat: None });
+        target
     }
 
     /// The value of an argument in this use.
@@ -225,6 +235,19 @@ impl Usage {
         pieces.push(Piece::List("(", vec![Code::value(x)], ")"));
         let code = Code { pieces, binding: Binding::Tight };
         self.statements.push(Statement { targets: vec![y], code, repeat });
+    }
+
+    /// The classes whose instances it makes, by the numbers of their uses.
+    pub fn inside(&self) -> BTreeSet<usize> {
+        let mut inside = BTreeSet::new();
+        for code in self.children.iter().filter_map(|child| child.code.as_ref()) {
+            code.visit(&mut |piece| {
+                if let Piece::New(used) = piece {
+                    inside.insert(*used);
+                }
+            });
+        }
+        inside
     }
 
     /// Numbers the values in the order in which they come, so that uses of one class agree.

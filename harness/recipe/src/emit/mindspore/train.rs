@@ -3,6 +3,7 @@
 use super::{data, record};
 use crate::diagnostic::Diagnostic;
 use crate::emit::train::evaluate;
+use crate::emit::train::options::expect_files;
 use crate::emit::train::program::Program;
 use crate::python::Code;
 use crate::python::real;
@@ -267,6 +268,7 @@ fn options(program: &Program<'_>) -> String {
             format!("    options.precision = options.precision or (\"{precision}\" if options.device == \"ascend\" else \"fp32\")")
         }
     });
+    expect_files(program, "checkpoint.npz", true, &mut lines);
     lines.push("    return options".to_owned());
     lines.join("\n")
 }

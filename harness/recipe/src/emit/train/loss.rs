@@ -33,7 +33,7 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
         judged.written(|judged| term.emit(name, judged))?;
     }
     let Judged { texts, terms, network, .. } = judged;
-    texts.into_iter().for_each(|text| program.add(text));
+    texts.iter().for_each(|text| program.add(text));
     let kind = if program.graph.outputs.len() == 1 { "Tensor" } else { "dict[str, Tensor]" };
     let mut arguments = vec![Code::text(format!("outputs: {kind}")), Code::text("batch: dict[str, Tensor]")];
     arguments.extend(network.then(|| Code::text(format!("network: {}", program.dialect.frame().module))));

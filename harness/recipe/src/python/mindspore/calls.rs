@@ -1,7 +1,7 @@
 //! Expressions call by call: what is called is looked up in the table, whatever it is part of.
 
 use super::words::{self, Call};
-use crate::python::code::{Code, Piece};
+use crate::python::code::{Binding, Code, Piece};
 
 /// Attributes that tensors and cells of both frameworks have.
 const ATTRIBUTES: [&str; 4] = ["shape", "ndim", "training", "requires_grad"];
@@ -30,9 +30,20 @@ pub(super) fn rewritten(code: &Code, helpers: &mut Vec<&'static str>) -> Result<
                     continue;
                 }
                 let call = Call::of(&name, items);
-                let call = if is_known(&name) { call.code() } else { words::called(call, helpers)? };
+                let mut call = if is_known(&name) { call.code() } else { words::called(call, helpers)? };
                 pieces.pop();
                 pieces.extend((!before.is_empty()).then_some(Piece::Text(before)));
+                if name.starts_with('.') && !matches!(call.pieces.first(), Some(Piece::Text(to)) if to.starts_with('.'))
+                {
+                    // A method that is a function there: of all that stands before it.
+                    let receiver = Code { pieces: std::mem::take(&mut pieces), binding: Binding::Tight };
+                    if receiver.flat().contains(' ') {
+                        return Err(super::unwritten(name.trim_start_matches('.')));
+                    }
+                    if let Some(Piece::List(_, arguments, _)) = call.pieces.last_mut() {
+                        arguments.insert(0, receiver);
+                    }
+                }
                 pieces.extend(call.pieces);
             }
             Piece::Text(_) | Piece::Value(..) | Piece::Number(_) | Piece::Factor(_) => pieces.push(piece),
@@ -186,6 +197,8 @@ mod tests {
         assert_eq!(written("torch.cat([x, nn.ReLU()(y)], dim=1)").as_deref(), Ok("ops.cat([x, nn.ReLU()(y)], axis=1)"));
         assert_eq!(written("torch.arange(x.shape[1], device=x.device)").as_deref(), Ok("ops.arange(x.shape[1])"));
         assert_eq!(written("batch[\"torch.abs(x)\"] * 1e-5").as_deref(), Ok("batch[\"torch.abs(x)\"] * 1e-5"));
+        let unflatten = "unflatten(x.flatten(start_dim=2), 1, (2, -1)).permute(0, 2)";
+        assert_eq!(written("x.flatten(2).unflatten(1, (2, -1)).permute(0, 2)").as_deref(), Ok(unflatten));
         assert_eq!(written("-torch.inf").as_deref(), Ok("-float(\"inf\")"));
     }
 
@@ -196,6 +209,7 @@ mod tests {
             ("x.unfold(1, 2, 3)", "`unfold`"),
             ("x + x.device", "`x.device`"),
             ("x.unflatten(2, (-1, ", "`x.unflatten`"),
+            ("y + x.unflatten(2, (-1, 2))", "`unflatten`"),
             ("nn.Linear(3, 4, device=\"cpu\")", "`nn.Linear` with `device`"),
             ("nn.Embedding(3, 4, padding_idx=0)", "`nn.Embedding` with `padding_idx`"),
             ("sum(nn.Foo(x) for x in y)", "`nn.Foo`"),

@@ -44,6 +44,14 @@ def join_heads(x: Tensor) -> Tensor:
     return x.reshape((*x.shape[:-2], -1))
 "#;
 
+/// A method of PyTorch's tensors.
+pub(super) const UNFLATTEN: &str = r#"
+def unflatten(x: Tensor, axis: int, sizes: tuple[int, ...]) -> Tensor:
+    """One axis as several; one of their sizes may be -1."""
+    axis = axis % x.ndim
+    return x.reshape((*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
+"#;
+
 /// PyTorch's `scaled_dot_product_attention`.
 pub(super) const ATTENTION: &str = r#"
 def attention(

@@ -1,6 +1,6 @@
 //! The table: what MindSpore calls the modules, functions and methods of PyTorch, and their arguments.
 
-use super::helpers::{ATTENTION, CROSS_ENTROPY, DEPTH, LAYER_NORM, RMS_NORM};
+use super::helpers::{ATTENTION, CROSS_ENTROPY, DEPTH, LAYER_NORM, RMS_NORM, UNFLATTEN};
 use crate::python::code::{Binding, Code, Piece};
 
 /// A call, argument by argument.
@@ -90,6 +90,7 @@ const WORDS: &[Word] = &[
     other("torch.zeros", "ops.zeros", &[], size),
     other("torch.full", "ops.full", &[], full),
     other(".flatten", ".flatten", &[], flatten),
+    other(".unflatten", "unflatten", &[], unflatten),
     word(".transpose", ".swapaxes", &[]),
     other(".expand", ".broadcast_to", &[], size),
     word(".split", ".split", &["dim=axis"]),
@@ -319,6 +320,12 @@ fn full(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String> {
 fn size(call: &mut Call, _: &mut Vec<&'static str>) -> Result<(), String> {
     let sizes = std::mem::take(&mut call.positional);
     call.positional.push(Code::tuple(sizes));
+    Ok(())
+}
+
+/// Tensors cannot do it themselves.
+fn unflatten(_: &mut Call, helpers: &mut Vec<&'static str>) -> Result<(), String> {
+    helpers.push(UNFLATTEN);
     Ok(())
 }
 
