@@ -132,12 +132,31 @@ fn readme(dialect: Dialect, recipe: &Recipe, resolved: &ResolvedModel, origin: O
     )
 }
 
+/// Refuses names that would end a text of Python in which they stand.
+fn expect_quotable<'n>(
+    recipe: &Recipe,
+    path: &str,
+    mut names: impl Iterator<Item = &'n str>,
+) -> Result<(), Diagnostic> {
+    let ends = |c: char| c == '"' || c == '\\' || c.is_control();
+    match names.find(|name| name.contains(ends)) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("{name:?} cannot stand in a program: it has a quotation mark or a backslash");
+            Err(recipe.error_at(&path.into(), message))
+        }
+    }
+}
+
 /// `model.py`: the network as a module of the framework.
 ///
 /// # Errors
 /// What the framework cannot express, with the line of the recipe.
 pub fn model(dialect: Dialect, recipe: &Recipe, resolved: &ResolvedModel) -> Result<String, Diagnostics> {
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
+    expect_quotable(recipe, "name", [recipe.name.as_str()].into_iter()).map_err(fail)?;
+    expect_quotable(recipe, "model.inputs", recipe.model.inputs.keys().map(String::as_str)).map_err(fail)?;
+    expect_quotable(recipe, "model.outputs", resolved.outputs.keys().map(String::as_str)).map_err(fail)?;
     let (graph, shapes) = lower::shapes(recipe, resolved)
         .map_err(|error| fail(Diagnostic::error(recipe.span("model"), ConfigPath::from("model"), error.to_string())))?;
     let written = walk::write(dialect, &recipe.model, resolved, &shapes).map_err(fail)?;

@@ -79,6 +79,11 @@ pub(super) fn written(
     let fail = |diagnostic| Diagnostics::new(vec![diagnostic], recipe.spans.sources());
     let graph = build(recipe, resolved, &BuildOptions::train(2))
         .map_err(|error| fail(Diagnostic::error(recipe.span("train"), ConfigPath::from("train"), error.to_string())))?;
+    let losses = graph.losses.iter().map(|(name, ..)| name.as_str());
+    let names = graph.inputs.iter().map(|input| input.name.as_str()).chain(losses);
+    super::expect_quotable(recipe, "loss", names).map_err(fail)?;
+    let data = recipe.data.source.clone().location_mut().map(|path| path.display().to_string());
+    super::expect_quotable(recipe, "data.source", data.as_deref().into_iter()).map_err(fail)?;
     let mut program = Program::new(dialect, recipe, &graph);
     write(&mut program).map_err(fail)?;
     Ok(program.text())

@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Module, Word};
 use crate::builder::{Builder, Gives};
 use crate::diagnostic::Diagnostic;
-use crate::python::{At, Var};
+use crate::python::{At, Code, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {
@@ -31,6 +31,24 @@ zoo_settings::settings! {
         pub init: Init = Init::Normal(NormalInit { std: 1.0 }),
     }
 }
+
+const ROWS: &str = r#"
+def distance_rows(x: Tensor, buckets: int, most: int, ahead: bool) -> Tensor:
+    """The row of a table by the distance of each key from each query (arXiv 1910.10683, section 2.1)."""
+    rows = buckets // 2 if ahead else buckets
+    exact = rows // 2
+
+    def row(offset: int) -> int:
+        first = rows if ahead and offset > 0 else 0
+        distance = abs(offset) if ahead else max(-offset, 0)
+        if distance < exact:
+            return first + distance
+        shared = math.log(distance / exact) / math.log(most / exact)
+        return first + min(exact + int(shared * (rows - exact)), rows - 1)
+
+    tokens = range(x.shape[-2])
+    return torch.tensor([[row(key - query) for key in tokens] for query in tokens], device=x.device)
+"#;
 
 impl DistanceBias {
     /// The row of a key that is so far behind the query, or before it if negative.
@@ -82,7 +100,20 @@ impl Word for DistanceBias {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        Err(at.refuse("a bias by distance has no form in Python yet"))
+        let [buckets, heads, most] =
+            [("buckets", self.buckets), ("heads", self.heads), ("most", self.most)].map(|(key, n)| at.size(key, n.0));
+        at.helper(ROWS);
+        let arguments = vec![Code::number(buckets.clone()), Code::number(most), Code::switch(self.ahead)];
+        let rows = at.function(Code::applied("distance_rows", at.x(), arguments));
+        let tokens = at.input()[1];
+        at.shaped(rows, &[tokens, tokens]);
+        let by_query =
+            at.module_on(rows, Code::call("nn.Embedding", vec![Code::number(buckets), Code::number(heads)]))?;
+        let order = ["2", "0", "1"].map(Code::text).to_vec();
+        let bias = at.function(Code::method(by_query, "permute", order));
+        at.shaped(bias, &[self.heads.0, tokens, tokens]);
+        at.keep(&self.tap, bias);
+        Ok(at.x())
     }
 }
 

@@ -104,7 +104,7 @@ def masked_attention(
         seen = seen & (mask != 0).reshape(mask.shape[0], *[1] * (q.dim() - 2), mask.shape[-1])
     if segments is not None:
         seen = seen & (segments[..., None, :, None] == segments[..., None, None, :])
-    scores = torch.where(seen, 0.0, masked).to(q.dtype)
+    scores = torch.where(seen, 0.0, torch.tensor(masked, dtype=q.dtype, device=q.device))
     if bias is not None:
         scores = scores + bias
     if softcap is not None:

@@ -6,7 +6,7 @@ use super::resolve::Place;
 use super::{Description, Module, Step, Word, Work};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::python::{At, Code, Var};
+use crate::python::{At, Code, Number, Var};
 use crate::values::{Count, Size};
 
 zoo_settings::settings! {
@@ -62,8 +62,8 @@ impl Word for Embedding {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        if self.table.is_some() {
-            return Err(at.refuse("an embedding with the table of another module has no form in Python yet"));
+        if let Some(owner) = &self.table {
+            return self.emit_shared(owner, at);
         }
         let (rows, size) = (at.size("rows", self.rows.0), at.size("size", self.size.0));
         let mut arguments = vec![Code::number(rows.clone()), Code::number(size.clone())];
@@ -77,5 +77,19 @@ impl Word for Embedding {
 
     fn describe(&self, _: &'static str) -> Description<'_> {
         Step::new(Work::Dense, "embedding").into()
+    }
+}
+
+impl Embedding {
+    /// An embedding with the table of another module, which is there even if it is never called.
+    fn emit_shared(&self, owner: &str, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        let mut arguments = vec![Code::count(self.rows.0), Code::count(self.size.0)];
+        at.module_beside(owner, Code::call("nn.Embedding", arguments.clone()))?;
+        if let Some(name) = at.name().map(str::to_owned) {
+            at.tie(format!("{name}.weight"), format!("{owner}.weight"));
+        }
+        arguments.extend(self.padding.map(|row| Code::named("padding_idx", Code::count(row.0))));
+        at.gives(Number::count(self.size.0));
+        at.module(Code::call("nn.Embedding", arguments))
     }
 }

@@ -59,6 +59,18 @@ def partly_biased(x: Tensor, linear: nn.Linear, parts: list[bool]) -> Tensor:
     return functional.linear(x, linear.weight, linear.bias * used)
 "#;
 
+const NORMED: &str = r#"
+class PartlyBiased(nn.Linear):
+    """`partly_biased` as a module, whose weight a norm may replace."""
+
+    def __init__(self, inputs: int, outputs: int, parts: list[bool]) -> None:
+        super().__init__(inputs, outputs)
+        self.parts = parts
+
+    def forward(self, x: Tensor) -> Tensor:
+        return partly_biased(x, self, self.parts)
+"#;
+
 impl Word for Linear {
     const MODULE: Module = Module::Parameters;
 
@@ -101,7 +113,8 @@ impl Word for Linear {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let (inputs, out) = (at.last(), at.size("out", self.out.0));
-        let mut arguments = vec![Code::number(inputs), Code::number(out.clone())];
+        let mut sizes = vec![Code::number(inputs), Code::number(out.clone())];
+        let mut arguments = sizes.clone();
         if !self.bias {
             arguments.push(Code::text("bias=False"));
         }
@@ -113,13 +126,19 @@ impl Word for Linear {
         if self.bias_of.iter().all(|part| *part) {
             return at.module(self.weight_norm.map_or(linear.clone(), |norm| norm.around(linear)));
         }
-        if self.transposed || self.weight_norm.is_some() {
-            return Err(at.refuse("a transposed or normed weight with a bias of some parts has no form in PyTorch yet"));
+        let parts = Code::list(self.bias_of.iter().map(|part| Code::switch(*part)).collect());
+        if self.transposed {
+            return Err(at.refuse("a transposed weight with a bias of some parts has no form in PyTorch yet"));
+        }
+        if let Some(norm) = self.weight_norm {
+            at.helper(PARTLY);
+            at.helper(NORMED);
+            sizes.push(parts);
+            return at.module(norm.around(Code::call("PartlyBiased", sizes)));
         }
         at.helper(PARTLY);
         let child = at.registered(linear)?;
-        let parts = self.bias_of.iter().map(|part| Code::switch(*part)).collect();
-        Ok(at.function(Code::applied("partly_biased", at.x(), vec![child, Code::list(parts)])))
+        Ok(at.function(Code::applied("partly_biased", at.x(), vec![child, parts])))
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

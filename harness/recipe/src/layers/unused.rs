@@ -7,7 +7,7 @@ use super::resolve::Place;
 use super::{Body, Description, Module, Word};
 use crate::builder::Builder;
 use crate::diagnostic::Diagnostic;
-use crate::python::{At, Var};
+use crate::python::{At, Code, Var};
 use crate::values::Size;
 
 zoo_settings::settings! {
@@ -48,10 +48,11 @@ impl Word for Unused {
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
-        if let Some(name) = self.parameters.keys().next() {
-            return Err(at.refuse(format!("the parameter `{name}`, which no layer has, is not written yet")));
-        }
         at.unused(|emitter, x| self.body.emit(emitter, x))?;
+        for (name, shape) in &self.parameters {
+            let sizes = shape.iter().map(|extent| Code::count(extent.0)).collect();
+            at.parameter_beside(name, Code::call("torch.zeros", sizes))?;
+        }
         Ok(at.x())
     }
 

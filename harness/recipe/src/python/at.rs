@@ -259,6 +259,21 @@ impl<'a> At<'_, 'a> {
         Ok(Code::value(self.emitter.tapped(full)))
     }
 
+    /// A module that is not called here, by its full name, unless it is there.
+    pub fn module_beside(&mut self, full: &str, constructor: Code) -> Result<(), Diagnostic> {
+        if self.emitter.modules.contains_key(full) {
+            return Ok(());
+        }
+        let Some(owner) = self.emitter.frames.iter().rposition(|frame| full.starts_with(&frame.prefix)) else {
+            return Err(self.refuse(format!("`{full}` belongs to another class")));
+        };
+        let inner = self.emitter.frames.split_off(owner + 1);
+        let path = full[self.emitter.frame().prefix.len()..].to_owned();
+        self.emitter.register(&path, Some(constructor), None);
+        self.emitter.frames.extend(inner);
+        Ok(())
+    }
+
     /// Number of rows of a table, by the full name of the parameter.
     pub fn rows_of(&mut self, parameter: &str) -> Option<Number> {
         let (prefix, number) = self.emitter.tables.get(parameter).cloned()?;

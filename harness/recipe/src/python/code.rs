@@ -250,9 +250,36 @@ impl Code {
         let before: String = self.pieces[..place].iter().map(flat).collect();
         let after: String = self.pieces[place + 1..].iter().map(flat).collect();
         out.push(format!("{margin}{start}{before}{open}"));
-        items.iter().for_each(|item| item.lines(indent + 4, "", ",", out));
+        match &items[..] {
+            // Python takes no comma behind it.
+            [only] if only.is_generator() => only.clauses(indent + 4, out),
+            items => items.iter().for_each(|item| item.lines(indent + 4, "", ",", out)),
+        }
         let close = close.trim_start_matches(',');
         out.push(format!("{margin}{close}{after}{end}"));
+    }
+}
+
+impl Code {
+    /// Whether it is `x for y in z`.
+    fn is_generator(&self) -> bool {
+        let starts = matches!(self.pieces.first(), Some(Piece::Text(text)) if text.starts_with("*["));
+        !starts && self.pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(" for ")))
+    }
+
+    /// A generator as lines: its clauses, if it has more than one line.
+    fn clauses(&self, indent: usize, out: &mut Vec<String>) {
+        let (margin, flat) = (" ".repeat(indent), self.flat());
+        let clause = flat.rfind(" for ").filter(|_| indent + flat.chars().count() > COLUMNS);
+        let Some((value, rest)) = clause.map(|place| flat.split_at(place)) else {
+            out.push(format!("{margin}{flat}"));
+            return;
+        };
+        out.push(format!("{margin}{value}"));
+        let (each, test) = rest.split_at(rest.find(" if ").unwrap_or(rest.len()));
+        out.extend(
+            [each, test].into_iter().filter(|text| !text.is_empty()).map(|text| format!("{margin}{}", text.trim())),
+        );
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Frame {
     pub add: &'static str,
     /// The method that finds a module.
     pub find: &'static str,
+    /// The method that adds a parameter.
+    pub add_parameter: &'static str,
 }
 
 const PYTORCH: Frame = Frame {
@@ -43,6 +45,7 @@ const PYTORCH: Frame = Frame {
     forward: "forward",
     add: "add_module",
     find: "get_submodule",
+    add_parameter: "register_parameter",
 };
 
 /// A `nn.CellDict` cannot hold lists.
@@ -55,6 +58,7 @@ const MINDSPORE: Frame = Frame {
     forward: "construct",
     add: "insert_child_to_cell",
     find: "get_sub_cell",
+    add_parameter: "insert_param_to_cell",
 };
 
 impl Dialect {

@@ -12,12 +12,14 @@ const INLINE: usize = 92;
 /// Most calls inside each other.
 const NESTED: usize = 3;
 
-/// Removes what no result needs.
+/// Removes what no result needs, but for calls of modules: they have statistics, losses read what they keep, and each
+/// has its number.
 pub(super) fn prune(usage: &mut Usage) {
     let mut needed: HashSet<Var> = usage.outputs.iter().map(|(_, var)| *var).collect();
     let mut kept = Vec::new();
     for statement in usage.statements.drain(..).rev() {
-        if statement.targets.iter().any(|target| needed.contains(target)) {
+        let calls = matches!(statement.code.pieces[..], [Piece::Child(_), .., Piece::List("(", ..)]);
+        if calls || statement.targets.iter().any(|target| needed.contains(target)) {
             needed.extend(statement.code.values());
             kept.push(statement);
         }

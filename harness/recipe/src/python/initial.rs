@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
-use zoo_graph::Graph;
 use zoo_graph::init::{FanMode, Init, Kaiming};
+use zoo_graph::{Graph, VariableRole};
 
 use super::code::Code;
 use super::number::{Kind, plain};
@@ -68,6 +68,7 @@ pub(crate) fn method(
     modules: &BTreeMap<String, String>,
     ties: &[(String, String)],
 ) -> Result<Vec<String>, String> {
+    expect_axes(graph)?;
     let rules = rules(style, graph, modules);
     let hidden = (style.hidden)(modules);
     let place = |class: &str, leaf: &str| format!("{}.{}", style.module, leafed(style, class, leaf));
@@ -95,6 +96,8 @@ pub(crate) fn method(
     }
     let mut classes: IndexMap<Vec<String>, Vec<&str>> = IndexMap::new();
     by_class.into_iter().for_each(|(class, lines)| classes.entry(lines).or_default().push(class));
+    // A module that was changed is of the type that it was.
+    classes.sort_by_key(|_, classes| classes.iter().all(|class| added(class).is_none()));
     let mut of_modules: IndexMap<(String, Vec<String>), Vec<String>> = IndexMap::new();
     let mut of_parameters: IndexMap<(String, Vec<String>), Vec<String>> = IndexMap::new();
     for rule in &rules {
@@ -144,6 +147,22 @@ pub(crate) fn method(
     Ok(out)
 }
 
+/// Refuses initial values that follow from the axes of a parameter that has not got them; a bias has those of its weight.
+fn expect_axes(graph: &Graph) -> Result<(), String> {
+    for (_, variable) in graph.parameters() {
+        let by_axes = match variable.init {
+            Init::KaimingNormal(_) | Init::KaimingUniform(_) | Init::XavierNormal(_) | Init::XavierUniform(_) => true,
+            Init::TorchDefault(_) | Init::Dirac(_) => true,
+            Init::Uniform(_) | Init::Normal(_) | Init::TruncatedNormal(_) | Init::Constant(_) => false,
+        };
+        if by_axes && variable.role != VariableRole::Bias && graph.ty(variable.value).shape.len() < 2 {
+            let message = "needs a parameter with at least two axes: use a constant or a bound";
+            return Err(format!("the initialiser of `{}` {message}", variable.name));
+        }
+    }
+    Ok(())
+}
+
 /// The name of a parameter in its class, which may be in a module inside.
 fn leafed(style: &Style, class: &str, leaf: &str) -> String {
     match leaf.rsplit_once('.') {
@@ -152,13 +171,33 @@ fn leafed(style: &Style, class: &str, leaf: &str) -> String {
     }
 }
 
+/// Functions that change a module and return it, by what they add.
+const CHANGES: [(&str, &str); 2] =
+    [("nn.utils.weight_norm", "weight_g"), ("nn.utils.parametrizations.weight_norm", "parametrizations")];
+
+/// What a function adds to a module that it changes.
+fn added(class: &str) -> Option<&'static str> {
+    CHANGES.iter().find(|(function, _)| *function == class).map(|(_, attribute)| *attribute)
+}
+
 /// A test of a module's type. Not `isinstance`: the output layer inside `nn.MultiheadAttention` is a subclass of
 /// `nn.Linear` that starts in its own way, and so are classes of the program.
 fn of_type(style: &Style, classes: &[&str]) -> String {
-    match classes {
-        [one] => format!("type({}) is {one}", style.module),
-        several => format!("type({}) in ({})", style.module, several.join(", ")),
+    let own: Vec<&str> = classes.iter().copied().filter(|class| added(class).is_none()).collect();
+    let mut tests: Vec<String> = classes.iter().filter_map(|class| added(class)).map(has(style)).collect();
+    match own[..] {
+        [] => {}
+        [one] => tests.push(format!("type({}) is {one}", style.module)),
+        _ => tests.push(format!("type({}) in ({})", style.module, own.join(", "))),
     }
+    let several = tests.len() > 1;
+    let tests = tests.join(" or ");
+    if several { format!("({tests})") } else { tests }
+}
+
+fn has(style: &Style) -> impl Fn(&str) -> String {
+    let module = style.module;
+    move |attribute| format!("hasattr({module}, \"{attribute}\")")
 }
 
 /// Lines for modules or parameters whose names end like this.
@@ -239,8 +278,38 @@ fn suffixes(rule: &Rule, rules: &[Rule]) -> Vec<String> {
     suffixes
 }
 
+/// A call that draws the values of a bias whose range follows from the axes of its weight.
+fn of_weight(init: &Init, module: &str) -> Option<String> {
+    let bias = format!("{module}.bias");
+    let number = |value: f64| plain(value, Kind::Real);
+    let inputs = format!("{module}.weight[0].numel()");
+    let outputs = format!("{module}.weight[:, 0].numel()");
+    let fan = |mode| match mode {
+        FanMode::FanIn => inputs.clone(),
+        FanMode::FanOut => outputs.clone(),
+    };
+    let both = format!("({inputs} + {outputs})");
+    let uniform = |gain: f64, fan: String| {
+        format!("nn.init.uniform_({bias}).data.sub_(0.5).mul_({} * {fan} ** -0.5)", number(2.0 * gain))
+    };
+    let normal =
+        |gain: f64, fan: String| format!("nn.init.normal_({bias}).data.mul_({} * {fan} ** -0.5)", number(gain));
+    match init {
+        Init::KaimingNormal(settings) => Some(normal(settings.gain, fan(settings.mode))),
+        Init::KaimingUniform(settings) => Some(uniform(settings.gain * 3f64.sqrt(), fan(settings.mode))),
+        Init::XavierNormal(xavier) => Some(normal(xavier.gain * 2f64.sqrt(), both)),
+        Init::XavierUniform(xavier) => Some(uniform(xavier.gain * 6f64.sqrt(), both)),
+        // The bound of a bias is that of the weight, over the root of 3.
+        Init::TorchDefault(_) => Some(uniform(1.0, inputs)),
+        Init::Uniform(_) | Init::Normal(_) | Init::TruncatedNormal(_) | Init::Constant(_) | Init::Dirac(_) => None,
+    }
+}
+
 /// A call that draws the values of a parameter.
 fn statement(init: &Init, place: &str) -> String {
+    if let Some(statement) = place.strip_suffix(".bias").and_then(|module| of_weight(init, module)) {
+        return statement;
+    }
     let number = |value: f64| plain(value, Kind::Real);
     let kaiming = |name: &str, kaiming: &Kaiming| {
         let mode = match kaiming.mode {
@@ -280,14 +349,7 @@ fn statement(init: &Init, place: &str) -> String {
         Init::Constant(value) if *value == 1.0 => format!("nn.init.ones_({place})"),
         Init::Constant(value) => format!("nn.init.constant_({place}, {})", number(*value)),
         Init::Dirac(_) => format!("nn.init.dirac_({place}.data[: {place}.shape[1]])"),
-        Init::TorchDefault(_) => match place.strip_suffix(".bias") {
-            // The bound of a bias is that of the weight, over the root of 3.
-            Some(module) => {
-                let bound = format!("{module}.weight[0].numel() ** -0.5");
-                format!("nn.init.uniform_({place}).data.sub_(0.5).mul_(2 * {bound})")
-            }
-            None => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
-        },
+        Init::TorchDefault(_) => format!("nn.init.kaiming_uniform_({place}, a=math.sqrt(5))"),
     }
 }
 
@@ -304,5 +366,10 @@ mod tests {
         assert_eq!(of(0.5), "nn.init.kaiming_normal_(w, a=2.6457513110645907, mode=\"fan_out\")");
         assert_eq!(of(2.0), "nn.init.kaiming_normal_(w, mode=\"fan_out\", nonlinearity=\"linear\").data.mul_(2.0)");
         assert_eq!(of(0.0), "nn.init.zeros_(w)");
+        // The fans of a bias are those of its weight; a uniform draw is between -sqrt(3) and sqrt(3) deviations.
+        let bias = statement(&Init::KaimingUniform(Kaiming { mode: FanMode::FanOut, gain: 2.0 }), "m.bias");
+        let expected =
+            "nn.init.uniform_(m.bias).data.sub_(0.5).mul_(6.928203230275509 * m.weight[:, 0].numel() ** -0.5)";
+        assert_eq!(bias, expected);
     }
 }

@@ -135,6 +135,7 @@ fn kept(content: &mut Usage) -> Vec<String> {
 /// What `forward` returns, and its type.
 fn returned(usage: &Usage, root: bool) -> (Code, String) {
     match &usage.outputs[..] {
+        [] => (Code::text("None"), "None".to_owned()),
         [(_, var)] if !usage.named => (Code::value(*var), "Tensor".to_owned()),
         outputs if root || usage.named => {
             let entry = |(name, var): &(String, super::code::Var)| {
@@ -239,7 +240,21 @@ impl<'c> Tree<'c> {
             }
             name = part;
         }
-        text
+        match text.strip_suffix(&format!(".{}(\"{name}\")", self.frame.find)) {
+            // Parameters are no modules.
+            Some(owner) if self.leaf(path).is_some_and(|child| child.parameter) => {
+                format!("getattr({owner}, \"{name}\")")
+            }
+            _ => text,
+        }
+    }
+
+    /// What has this path.
+    fn leaf(&self, path: &str) -> Option<&Child> {
+        self.nodes.iter().find_map(|(name, node)| match node {
+            Node::Leaf(child) => (name == path).then_some(*child),
+            Node::Space(tree) => tree.leaf(path.strip_prefix(name.as_str())?.strip_prefix('.')?),
+        })
     }
 
     fn code(&self) -> Code {
@@ -275,7 +290,8 @@ impl Node<'_> {
         indent: usize,
         out: &mut Vec<String>,
     ) {
-        let add = format!("{owner}.{}", frame.add);
+        let is_parameter = matches!(self, Node::Leaf(child) if child.parameter);
+        let add = format!("{owner}.{}", if is_parameter { frame.add_parameter } else { frame.add });
         let assign = |code: &Code, indent: usize, out: &mut Vec<String>| {
             let code = frame.worded(code.clone());
             if is_identifier(name) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::code::{Code, Piece, Var};
 use super::forward::prune;
-use super::usage::{ROOT, Usage};
+use super::usage::{ROOT, Usage, Value};
 
 /// Results of classes that something needs, by the key of the class.
 type Needed = HashMap<String, HashSet<usize>>;
@@ -111,6 +111,10 @@ fn trim_one(uses: &mut [Usage], index: usize, needed: &mut Needed) {
                 place += 1;
                 results.contains(&(place - 1))
             });
+            if call.targets.is_empty() {
+                usage.values.push(Value { dims: Vec::new(), hint: None });
+                call.targets.push(Var(usage.values.len() - 1));
+            }
         }
     }
     uses[index] = usage;

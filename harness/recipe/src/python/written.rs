@@ -49,14 +49,15 @@ impl Judged<'_> {
         let Part { code, shape, .. } = part.map_err(|reason| self.refuse(reason))?;
         let mean = mean || shape.iter().product::<usize>() != elements;
         let folded = code.within(Binding::Tight).around("", if mean { ".mean()" } else { ".sum()" }, Binding::Tight);
-        let result = usage.assigned(folded);
-        for statement in usage.statements.iter_mut().filter(|_| self.dialect == Dialect::MindSpore) {
-            let (code, helpers) = mindspore::code(&statement.code).map_err(|reason| self.refuse(reason))?;
-            statement.code = code;
+        let mut result = folded;
+        let codes = usage.statements.iter_mut().map(|statement| &mut statement.code).chain([&mut result]);
+        for code in codes.filter(|_| self.dialect == Dialect::MindSpore) {
+            let (worded, helpers) = mindspore::code(code).map_err(|reason| self.refuse(reason))?;
+            *code = worded;
             self.texts.extend(helpers.into_iter().map(Cow::Borrowed));
         }
         let function = self.free(&format!("{}_term", identifier(name)));
-        let body = forward(&usage, &|_| String::new(), Code::value(result), false, &HashSet::new());
+        let body = forward(&usage, &|_| String::new(), result, false, &HashSet::new());
         let arguments = body.arguments.iter().map(|name| Code::text(format!("{name}: Tensor"))).collect();
         let mut lines = Vec::new();
         Code::call(format!("def {function}"), arguments).lines(0, "", " -> Tensor:", &mut lines);

@@ -25,6 +25,13 @@ pub(super) fn write(program: &mut Program<'_>) {
 }
 
 const AVERAGE: &str = r#"
+def copied(network: nn.Module) -> nn.Module:
+    """A network with the same weights."""
+    other = type(network)().to(next(network.parameters()))
+    other.load_state_dict(network.state_dict())
+    return other
+
+
 @torch.no_grad()
 def follow(average: nn.Module, network: nn.Module, done: int) -> None:
     """Moves the average of the parameters towards them after `done` updates; buffers are copied."""

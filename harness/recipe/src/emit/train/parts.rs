@@ -130,8 +130,8 @@ const RESET: &str = "            parameter.grad = None
 const STORED: &str = r#"
 def keep_statistics(network: nn.Module) -> None:
     """Makes the normalisations of some parts use their running statistics."""
-    for name in NAMES:
-        for module in network.get_submodule(name).modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.eval()
+    for name, module in network.named_modules():
+        inside = any(f"{name}.".startswith(f"{part}.") for part in NAMES)
+        if inside and isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
 "#;

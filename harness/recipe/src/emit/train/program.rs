@@ -13,7 +13,6 @@ type Imports = &'static [(&'static str, &'static str)];
 
 const PYTORCH: Imports = &[
     ("argparse.", "import argparse"),
-    ("copy.", "import copy"),
     ("importlib.", "import importlib"),
     ("json.", "import json"),
     ("math.", "import math"),

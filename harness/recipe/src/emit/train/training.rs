@@ -11,7 +11,7 @@ pub(super) fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     let recipe = program.recipe;
     let (ema, lookahead) = (recipe.train.ema.is_some(), recipe.train.lookahead.is_some());
     let shards = shard::possible(program);
-    let (signature, average) = (if shards { SHARDED } else { ALONE }, "copy.deepcopy(network).requires_grad_(False)");
+    let (signature, average) = (if shards { SHARDED } else { ALONE }, "copied(network).requires_grad_(False)");
     let mut text = TRAINING.trim().replace("SIGNATURE", signature.trim_matches('\n'));
     text = text.replace(
         "        # average\n",
