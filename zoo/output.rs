@@ -71,11 +71,18 @@ pub fn expect_folder(file: &Path) -> Result<(), Failure> {
 /// Writes files into a folder that is new or empty.
 ///
 /// # Errors
-/// A folder that has content; errors of the operating system, after which the files are removed.
+/// A folder that has content; errors of the operating system, after which files and folders that are new are removed.
 pub fn write_folder(folder: &Path, files: &[(&str, String)], context: &mut Context) -> Result<(), Failure> {
-    expect_empty(folder)?;
-    let written = files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, context));
-    written.inspect_err(|_| files.iter().for_each(|(name, _)| _ = std::fs::remove_file(folder.join(name))))
+    let new: Vec<&Path> = folder.ancestors().take_while(|above| !above.exists()).collect();
+    let mut written = expect_empty(folder);
+    if written.is_ok() {
+        written = files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, context));
+        if written.is_err() {
+            files.iter().for_each(|(name, _)| _ = std::fs::remove_file(folder.join(name)));
+        }
+    }
+    // Only those that are empty.
+    written.inspect_err(|_| new.iter().for_each(|folder| _ = std::fs::remove_dir(folder)))
 }
 
 /// Creates a folder, or takes an empty one.

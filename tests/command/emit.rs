@@ -65,6 +65,10 @@ fn nothing_is_written_by_halves() {
     let refused = emit(&["tiny", "--to", "pytorch", "-o", out.to_str().unwrap(), "--set", set]).expect(2);
     assert!(refused.err.contains("train.init_from") && refused.err.contains("use `--weights`"), "{}", refused.err);
     emit(&["no_such_recipe", "--to", "pytorch", "-o", out.to_str().unwrap()]).expect(2);
+    // A name that no file system takes, in a folder that would be new.
+    let long = out.join("n".repeat(300));
+    let refused = emit(&["tiny", "--to", "pytorch", "--no-data", "-o", long.to_str().unwrap()]).expect(2);
+    assert!(refused.err.contains("cannot be written"), "{}", refused.err);
     assert!(!out.exists());
 }
 
