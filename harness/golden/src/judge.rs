@@ -100,9 +100,9 @@ pub fn judge(
     let mut start = Start::first(rate(0));
     let mut reports = Vec::new();
     for (n, recording) in steps.iter().enumerate() {
-        let (report, after) = judging.step(recording, &start, progress)?;
+        let (report, after) = judging.step(recording, &start, n + 1 < steps.len(), progress)?;
         reports.push(report);
-        if n + 1 < steps.len() {
+        if let Some(after) = after {
             start = Start::after(&after, start.step, rate(n + 1))?;
         }
     }
@@ -132,13 +132,14 @@ struct Seen {
 type Giving<'g> = dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send + 'g;
 
 impl Judging<'_> {
-    /// Judges a step, and returns it with the state that it has left behind.
+    /// Judges a step, and returns it with the state that it has left behind, if another one follows.
     fn step(
         &self,
         recording: &Recording,
         start: &Start,
+        goes_on: bool,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<(JudgeReport, Step), GoldenError> {
+    ) -> Result<(JudgeReport, Option<Step>), GoldenError> {
         let (Bound { recipe, golden, graph, .. }, targets) = (self.bound, self.targets);
         let options = &self.options.of(recording);
         let mut matched = Matched::of(recording, targets)?;
@@ -157,6 +158,8 @@ impl Judging<'_> {
             let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
             given(entry, options.loss_scale).map(Some)
         })?;
+        // All parameters in f64, and what the optimizer keeps of them.
+        let after = goes_on.then_some(after);
         let Seen { mut found, losses, nameless } = seen;
         matched.are_nameless(&nameless);
         let proposal = Proposal::of(&matched, targets, golden, start)?;
