@@ -146,3 +146,23 @@ fn a_recording_stores_the_elements_that_the_reader_expects() {
     assert_eq!(all.positions, sample_positions(key, 432, 432).collect::<Vec<_>>());
     assert_eq!(all.values[..65], *few.values);
 }
+
+/// What an optimizer keeps starts in a recorded step as the optimizer says.
+#[test]
+fn a_recording_starts_with_the_state_of_its_optimizer() {
+    let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/recipes");
+    let sets = vec!["optimizer={adagrad: {initial_accumulator_value: 0.5}}".to_owned()];
+    let options = LoadOptions { sets, ..LoadOptions::default() };
+    let recipe = Library::new([recipes]).load("tiny", &options).unwrap().recipe;
+    let folder = tempfile::tempdir().unwrap();
+    let stem = folder.path().join("step");
+    let options = RecordOptions { batch: 2, learning_rate: 0.05, salt: String::new(), samples: 432 };
+    record(&recipe, &options, &stem, &mut |_, _| ()).unwrap();
+    let golden = Golden::read(&stem.with_extension("json")).unwrap();
+    let [sum, gradient] =
+        ["sum1", "grad"].map(|key| golden.samples(&format!("{key}/conv1.weight"), None, 432).unwrap());
+    for (place, sum) in sum.positions.iter().zip(&sum.values) {
+        let at = gradient.positions.iter().position(|known| known == place).unwrap();
+        assert!((sum - 0.5 - gradient.values[at].powi(2)).abs() < 1e-12, "{sum}");
+    }
+}

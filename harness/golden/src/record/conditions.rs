@@ -5,7 +5,7 @@ use crate::conditions::eps;
 use crate::manifest::{Group, HashVectors, Hyper, Init, MAKER, Manifest, Optimizer, ScheduleTable};
 use std::collections::BTreeMap;
 use zoo_datasets::hash::{NameHash, fnv1a64};
-use zoo_graph::{Graph, Op, Optimized, VariableRole};
+use zoo_graph::{Graph, Op, Optimized, Variable, VariableRole};
 use zoo_recipe::{Recipe, schema};
 
 /// All parts of the manifest that are known before a step runs.
@@ -30,7 +30,7 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
     }
     for variable in &graph.variables {
         let shape = graph.ty(variable.value).shape.to_vec();
-        if let Some(rule) = start(&variable.role, &shape) {
+        if let Some(rule) = start(variable, &shape) {
             init.insert(variable.name.clone(), rule);
             shapes.insert(variable.name.clone(), shape);
         }
@@ -112,10 +112,11 @@ fn untouched(graph: &Graph) -> Vec<String> {
     graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
 }
 
-/// The rule for initial values of a parameter or buffer in a recorded golden; see `golden/README.md`.
-fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
+/// The rule for initial values of a variable in a recorded golden; see `golden/README.md`. What an optimizer keeps starts
+/// at zero without one.
+fn start(variable: &Variable, shape: &[usize]) -> Option<Init> {
     let tenth = f64::from(0.1f32);
-    Some(match role {
+    Some(match variable.role {
         VariableRole::Weight => {
             let fan_in: usize = shape.iter().skip(1).product();
             Init::Uniform { bound: f64::from((6.0 / fan_in.max(1) as f64).sqrt() as f32) }
@@ -124,7 +125,11 @@ fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
         VariableRole::NormWeight => Init::OnePlus { bound: tenth, gain: 1.0 },
         VariableRole::RunningMean => Init::Const { value: 0.0 },
         VariableRole::RunningVar => Init::Const { value: 1.0 },
-        VariableRole::Slot { .. } | VariableRole::Average { .. } => return None,
+        VariableRole::Slot { .. } => {
+            let zoo_graph::Init::Constant(value) = variable.init else { return None };
+            return (value != 0.0).then_some(Init::Const { value: f64::from(value as f32) });
+        }
+        VariableRole::Average { .. } => return None,
     })
 }
 
