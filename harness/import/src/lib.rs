@@ -46,6 +46,7 @@ mod layers;
 mod layout;
 mod log_softmax;
 mod maps;
+mod loss;
 mod masks;
 mod modes;
 mod numbers;
