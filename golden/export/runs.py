@@ -1,9 +1,8 @@
 """python runs.py RUNS.tsv DIR [NAME...]: ports the networks of a list into DIR and prints how many are proven, as docs/import.md has it.
 
 A row of the list has a group, a name, a model and the arguments of `python -m zoo_golden port MODEL ARGUMENTS --no-lifted`, with tabs
-between. A
-network is proven if its recipe passes `zoo check` in f64 (as part of port) and in f32. DIR/results.jsonl has a line per network; what
-is in it is not done again.
+between; `--no-golden` among them is left out. A network is proven if its recipe passes `zoo check` in f64 (as part of port) and in
+f32. DIR/results.jsonl has a line per network; what is in it is not done again.
 """
 
 import argparse
@@ -34,7 +33,8 @@ def ported(model: str, arguments: str, folder: Path, zoo: str) -> int:
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        code = port(parse([model, *shlex.split(arguments), "--no-lifted", "--zoo", zoo, "-o", str(folder)]))
+        given = [word for word in shlex.split(arguments) if word != "--no-golden"]
+        code = port(parse([model, *given, "--no-lifted", "--zoo", zoo, "-o", str(folder)]))
     except (TraceError, SystemExit) as error:
         code = 2
         print(f"error: {error}", flush=True)

@@ -397,7 +397,7 @@ class Command(unittest.TestCase):
 
     def test_a_loss_fits_what_the_network_gives_or_there_is_a_reason(self):
         def fit(shapes: dict[str, list[int]], *words: str):
-            made = [{"function": "f", "outputs": {"": {"value": n, "shape": shape}}} for n, shape in enumerate(shapes.values())]
+            made = [{"function": "f", "outputs": {"": {"value": n, "shape": shape, "dtype": "float32"}}} for n, shape in enumerate(shapes.values())]
             document = {
                 "inputs": {"image": {"shape": [61, 3, 8, 8], "dtype": "float32"}},
                 "batch": 61,
@@ -411,7 +411,10 @@ class Command(unittest.TestCase):
             ({"": [61, 5]}, (), ["cross_entropy"], "label"),
             ({"logits": [61, 9, 5], "hidden": [61, 9, 7]}, (), ["cross_entropy"], "label"),
             ({"out": [61, 5, 8, 8]}, (), ["cross_entropy"], "label"),
-            ({"": [61, 192]}, ("--loss", "mse"), ["mse"], "target"),
+            ({"out": [61, 5, 8, 8], "aux": [61, 5, 8, 8], "boxes": [61, 4], "scale": [61]}, (), ["cross_entropy", "cross_entropy", "mse", "mse"], "label"),
+            ({"logits": [61, 7], "hidden": [61, 9, 7]}, (), ["mse", "mse"], "logits_target"),
+            ({"": [61, 192]}, (), ["mse"], "target"),
+            ({"": [9, 61, 5]}, (), ["cross_entropy"], "label"),
             ({"": [61]}, ("--loss", "bce"), ["bce"], "target"),
             ({"": image}, ("--loss", "mae", "--target", "image"), ["mae"], "image"),
             ({"0": [61, 5], "1": [61, 4]}, ("--loss", "0=nll", "--loss", "1=mse"), ["nll", "mse"], "label"),
@@ -420,10 +423,13 @@ class Command(unittest.TestCase):
             terms = fit(shapes, *words)
             self.assertEqual([term.kind for term in terms], kinds)
             self.assertEqual(terms[0].target, target)
+            self.assertEqual(len({term.name for term in terms}), len(terms))
         for shapes, words, reason in (
-            ({"": [61, 192]}, (), r"\[192\] for each sample, and the loss wants scores of 5"),
-            ({"": [61, 8, 8, 5]}, (), "wants scores of 5"),
-            ({"0": [61, 5], "1": [61, 4]}, (), "`--loss KEY=KIND` says"),
+            ({"": [61, 192]}, ("--loss", "cross_entropy"), r"\[192\] for each sample, and the loss wants scores of 5"),
+            ({"": [61, 8, 8, 5]}, ("--loss", "nll"), "wants scores of 5"),
+            ({"0": [61, 5], "1": [61, 4]}, ("--loss", "mse"), "`--loss KEY=KIND` says"),
+            ({"0": [61, 5], "1": [61, 5]}, ("--loss", "0=nll", "--loss", "1=nll"), "has one term `nll`"),
+            ({"0": [61, 5]}, ("--loss", "0=mse", "--loss", "0=mse"), "of each output"),
             ({"": [61, 5]}, ("--loss", "boxes=mse"), "`--loss KEY=KIND` says"),
             ({"": [61, 5]}, ("--loss", "triplet"), "three tensors"),
             ({"": []}, (), "a loss inside a network"),

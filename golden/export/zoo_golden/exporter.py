@@ -59,6 +59,7 @@ def export(
     moved_runs: int = 1,
     last_place: float = LAST_PLACE,
     exact: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    turned: frozenset[str] = frozenset(),
 ) -> dict:
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
@@ -70,9 +71,10 @@ def export(
     moved_runs: number of perturbed runs. One may move a tensor by little by chance; each takes as much memory as the f64 run.
     last_place: relative size of the perturbation.
     exact: values of constant buffers in f64, for the runs in f64.
+    turned: outputs of modules, `block.attn#0`, whose second axis are the samples; they are recorded with samples first.
     """
     init = fill(network, salt, gain)
-    conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm, exact)
+    conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm, exact, turned)
     runs = Runs(*conditions, moved_runs=moved_runs, last_place=last_place)
     recording = Recording(samples)
     losses = [runs.gradients(recording)]
@@ -162,13 +164,13 @@ def _version(package) -> str:
 class Run:
     """One training run in one precision."""
 
-    def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, exact, *, dtype, onednn=True):
+    def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, exact, turned, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
         if dtype is torch.float64:
             for key, buffer in self.network.named_buffers():
                 if key in exact:
                     buffer.copy_(exact[key])
-        self.dtype = dtype
+        self.dtype, self.turned = dtype, turned
         self.optimizer = optimizer(self.network)
         for state in self.optimizer.state.values():
             for kept in state.values():  # starts are f32, as all initial values
@@ -191,7 +193,7 @@ class Run:
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
         weights = _Weights()
-        hooks = [] if outputs is None else _hooks(self.network, outputs, weights)
+        hooks = [] if outputs is None else _hooks(self.network, outputs, weights, self.turned)
         self.optimizer.zero_grad(set_to_none=True)
         given = {key: values.clone() for key, values in self.inputs.items()}  # a network may work on its input in place
         with torch.backends.mkldnn.flags(enabled=self.onednn), OneType(self.dtype), _Exact(self.dtype):
@@ -394,7 +396,7 @@ _OF_WEIGHTS = (
 )
 
 
-def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -> list:
+def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, turned: frozenset[str] = frozenset()) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
     The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants, and what is passed on
     beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
@@ -414,7 +416,8 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None) -
             for place, (suffix, tensor) in enumerate(_tensors(result)):
                 is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
                 if tensor not in known and not is_constant and not passes_on:
-                    outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
+                    is_turned = (key + suffix).removeprefix("out/") in turned
+                    outputs[key + suffix] = ((tensor.transpose(0, 1) if is_turned else tensor).detach().clone(), type(module).__name__)
 
         return hook
 

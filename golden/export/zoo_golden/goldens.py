@@ -4,6 +4,7 @@ import argparse
 import copy
 import sys
 import warnings
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torch import nn
 from . import export, gain_rules, grouped
 from .batch import Batch
 from .conditions import NORMALISATIONS
-from .losses import KINDS, Loss, Term, fitted
+from .losses import KINDS, Loss, Term, fitted, natural
 from .networks import StillFunctions, load
 from .optimizers import optimizer_class, usual
 from .trace import named_tensors
@@ -72,7 +73,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_loss,
-        help=f"{', '.join(KINDS)}, of an output of the network by its key; several are summed; by default cross_entropy",
+        help=f"{', '.join(KINDS)}, of an output of the network by its key; several are summed; by default cross_entropy of scores of --classes classes (of `logits` alone, if they are some), and mse of each other output and random numbers",
     )
     add("--target", metavar="NAME", help="what numbers are compared with, if not with an input of its own: an argument of the network")
     add("--ignore", type=int, metavar="LABEL", help="a label that cross entropy leaves out; one more than --classes has it")
@@ -203,19 +204,28 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def terms(options: argparse.Namespace, given: dict[str, tuple[int, ...]], inputs: dict[str, tuple[int, ...]]) -> tuple[Term, ...]:
     """The terms of the loss that the options name, for outputs and inputs of these shapes."""
-    return fitted(options.loss or [(None, "cross_entropy")], given, options.classes, inputs, options.target)
+    return fitted(options.loss or natural(given, options.classes), given, options.classes, inputs, options.target)
 
 
 def _judged(options: argparse.Namespace, network: nn.Module, batch: Batch) -> tuple[Term, ...]:
     """The terms for what a network gives."""
     with torch.no_grad():
         given = batch.forward(copy.deepcopy(network), {key: given.values for key, given in batch.inputs.items()})
-    return terms(options, {key: tuple(tensor.shape[1:]) for key, tensor in named_tensors(given)}, batch.shapes())
+    return terms(options, {key: tuple(tensor.shape[1:]) for key, tensor in named_tensors(given) if tensor.is_floating_point()}, batch.shapes())
+
+
+def _samples_first(forward: Callable, turned: Collection[str], network: nn.Module, inputs: dict[str, torch.Tensor]) -> object:
+    """What a network gives, where its second axis are the samples as in all other outputs."""
+    given = forward(network, inputs)
+    if not any(key.startswith("@root#0") for key in turned):
+        return given
+    named = ((key, tensor, "@root#0" + (f".{key}" if key else "")) for key, tensor in named_tensors(given))
+    return {key: tensor.transpose(0, 1) if name in turned else tensor for key, tensor, name in named}
 
 
 def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, judged: tuple[Term, ...] | None = None, **moves) -> dict:
-    """Writes the golden of a network that leaves nothing to chance. judged: the terms of the loss, if they are known. moves: `moved_runs` and
-    `last_place` of `export`."""
+    """Writes the golden of a network that leaves nothing to chance. judged: the terms of the loss, if they are known. moves: `moved_runs`,
+    `last_place` and `turned` of `export`."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
@@ -231,7 +241,7 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path, ju
             loss,
             partial(optimizer, options),
             loss.targets(options.batch, options.classes, options.salt) | batch.inputs,
-            forward=batch.forward,
+            forward=partial(_samples_first, batch.forward, moves.get("turned", ())),
             name=options.name or options.model.rpartition(":")[2],
             salt=options.salt,
             gain=gain_rules(options.gain),

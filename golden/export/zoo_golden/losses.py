@@ -13,18 +13,19 @@ from .trace import named_tensors
 
 def cross_entropy(label_smoothing: float = 0.0, l2: float = 0.0):
     """Softmax cross entropy of the scores that a network gives, mean over the batch and its tokens, or over its pixels."""
-    return Loss((Term("cross_entropy", ("",), "label", ()),), label_smoothing, l2)
+    return Loss((Term("cross_entropy", ("",), "label", (), "cross_entropy"),), label_smoothing, l2)
 
 
 @dataclass(frozen=True)
 class Term:
     """A term of the loss: what it is, the keys of the outputs that it judges (empty for an only tensor, or `logits`), the input that it
-    compares with, and the shape of an output without the batch."""
+    compares with, the shape of an output without the batch, and the name of its value: the kind, if it is the first of its kind."""
 
     kind: str
     outputs: tuple[str, ...]
     target: str | None
     shape: tuple[int, ...]
+    name: str
 
 
 class Unfit(ValueError):
@@ -46,7 +47,7 @@ class Loss:
     ignore: int | None = None
 
     def __call__(self, outputs: object, inputs: dict[str, torch.Tensor], network: nn.Module) -> dict[str, torch.Tensor]:
-        parts = {term.kind: self._value(term, outputs, inputs) for term in self.terms}
+        parts = {term.name: self._value(term, outputs, inputs) for term in self.terms}
         if self.l2:
             parts["l2"] = self.l2 * sum(p.square().sum() / 2 for p in network.parameters())
         total = {"loss": sum(parts.values())}
@@ -99,6 +100,20 @@ NUMBERS: dict[str, Callable] = {
 }
 KINDS = (*CLASSES, *NUMBERS, "triplet")
 """Losses by the names of `--loss`."""
+_ONCE = ("nll", "triplet")
+"""Those that a loss has once."""
+
+
+def natural(given: Mapping[str, tuple[int, ...]], classes: int) -> list[tuple[str, str]]:
+    """Outputs and kinds of a loss of which nothing is said: the cross entropy of scores of classes (of `logits` alone, if they are some), and
+    the squared error of all other outputs."""
+    kinds = {key: "cross_entropy" if _are_scores(shape, classes) else "mse" for key, shape in given.items()}
+    return [("logits", kinds["logits"])] if kinds.get("logits") == "cross_entropy" else list(kinds.items())
+
+
+def _are_scores(shape: tuple[int, ...], classes: int) -> bool:
+    """Whether a sample has scores of several classes: [K], [T, K] or [K, H, W]."""
+    return len(shape) in (1, 2, 3) and classes > 1 and (shape[0] if len(shape) == 3 else shape[-1]) == classes
 
 
 def fitted(
@@ -111,13 +126,15 @@ def fitted(
     """The terms of a loss for what a network gives. wanted: outputs by key, if they are named, and kinds. given, inputs: shapes without the
     batch. target: the name of what numbers are compared with."""
     several, terms = len(wanted) > 1, []
-    if len({kind for _, kind in wanted}) < len(wanted):
-        raise Unfit("a loss has one term of each kind")
     for key, kind in wanted:
+        tag = "bce" if kind == "bce_probabilities" else kind
+        called = f"{key}_{tag}" if any(term.name == tag for term in terms) else tag
+        if called != tag and (tag in _ONCE or key is None or any((key,) == term.outputs and term.kind == kind for term in terms)):
+            raise Unfit(f"a loss has one term `{kind}`" + ("" if tag in _ONCE else " of each output"))
         if kind == "triplet":
             if len(given) != 3 or len(set(given.values())) > 1:
                 raise Unfit(f"a triplet loss compares three tensors of one shape, and the network gives {_told(given)}")
-            terms.append(Term(kind, tuple(given), None, next(iter(given.values()))))
+            terms.append(Term(kind, tuple(given), None, next(iter(given.values())), called))
             continue
         usual = next((usual for usual in ("", "logits", *(given if len(given) == 1 else ())) if usual in given), None)
         own = usual if key is None else key
@@ -125,18 +142,18 @@ def fitted(
             raise Unfit(f"the network gives {_told(given)}: `--loss KEY=KIND` says which of them is judged, and how")
         shape, name = given[own], f"{own}_" if several and own else ""
         if kind in CLASSES:
-            if len(shape) not in (1, 2, 3) or (shape[0] if len(shape) == 3 else shape[-1]) != classes:
+            if not _are_scores(shape, classes):
                 raise Unfit(
                     f"the network gives {list(shape)} for each sample, and the loss wants scores of {classes} classes (--classes): [K], [T, K] of "
                     "tokens or [K, H, W] of pixels; numbers are compared by `--loss mse`, `mae` or `bce`"
                 )
             label = "label" if all(term.target != "label" for term in terms) else f"{name}label"
-            terms.append(Term(kind, (own,), label, shape))
+            terms.append(Term(kind, (own,), label, shape, called))
         else:
             wanted_target = target or f"{name}target"
             if wanted_target in inputs and inputs[wanted_target] != shape:
                 raise Unfit(f"the network gives {list(shape)} for each sample, and `{wanted_target}` is {list(inputs[wanted_target])}")
-            terms.append(Term(kind, (own,), wanted_target, shape))
+            terms.append(Term(kind, (own,), wanted_target, shape, called))
     return tuple(terms)
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch import nn
 
 from .batch import Batch
 from .goldens import SETTINGS, checked, golden, optimizer, terms, training_options
-from .losses import Term, Unfit
+from .losses import KINDS, Term, Unfit
 from .networks import build, exact_buffers, still
 from .optimizers import section
 from .trace import TraceError, batch_sizes, trace
@@ -93,6 +94,8 @@ def port(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     traced.write_text(text + "\n")
     print(f"{traced}: {count(document['root'])} calls", file=sys.stderr)
+    if not options.loss and not isinstance(judged, str):
+        print(f"loss: {', '.join(map(told, judged))}", file=sys.stderr)
     if options.trace_only:
         return 0
     command = shutil.which(options.zoo)
@@ -110,7 +113,7 @@ def port(options: argparse.Namespace) -> int:
     still(network)
     network.constant_modules = constant_modules(document["root"])
     try:
-        golden(options, network, folder / f"golden/{name}/step", judged=judged, moved_runs=moved_runs(network), exact=exact)
+        golden(options, network, folder / f"golden/{name}/step", judged=judged, moved_runs=moved_runs(network), exact=exact, turned=turned(document))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
         raise TraceError(f"{recipe} is written, but no golden: the network fails in f64 or f32 on real numbers: {type(error).__name__}: {error}") from error
     if options.no_check:
@@ -148,15 +151,18 @@ def trace_network(network: nn.Module, options: argparse.Namespace, exact: Mappin
         name=options.model,
         classes=options.classes,
         starts=starts,
+        spreads=spreads(network),
         buffers=dict(network.named_buffers()) | dict(exact or {}),
     )
 
 
 def fitted(document: dict, options: argparse.Namespace) -> tuple[Term, ...] | str:
     """The terms of the loss for what a traced network gives, or why it has none."""
-    made = {made["value"]: made["shape"] for made in _made(document["root"])}
+    made = {made["value"]: made["shape"] for made in _made(document["root"]) if "float" in made["dtype"]}
     shapes = {key: made.get(output.get("value"), []) for key, output in document["outputs"].items()}
-    given = {key: tuple(shape[1:]) for key, shape in shapes.items() if shape[:1] == [document["batch"]]}
+    samples = [document["batch"]]
+    given = {key: tuple(shape[1:]) for key, shape in shapes.items() if shape[:1] == samples}
+    given |= {key: (shape[0], *shape[2:]) for key, shape in shapes.items() if shape[1:2] == samples != shape[:1]}
     if not given:
         return "the network gives nothing for each sample: a loss inside a network is written beside it"
     inputs = {key: tuple(given["shape"][1:]) for key, given in document["inputs"].items()}
@@ -177,6 +183,27 @@ def constant_modules(root: dict) -> frozenset[str]:
     modules = [call for call in walk(root) if call.get("module") and call["outputs"]]
     gives_more = {call["module"] for call in modules if not all("constant" in given for given in call["outputs"].values())}
     return frozenset(call["module"] for call in modules) - gives_more
+
+
+def turned(document: dict) -> frozenset[str]:
+    """The outputs of modules whose second axis are the samples."""
+    shapes = {made["value"]: made["shape"] for made in _made(document["root"])}
+
+    def of(call: dict) -> Iterator[str]:
+        for inner in call.get("body", ()):
+            yield from of(inner)
+        for key, output in call["outputs"].items() if "module" in call else ():
+            shape = shapes.get(output.get("value"), [])
+            if shape[1:2] == [document["batch"]] != shape[:1]:
+                yield f"{call['module'] or '@root'}#{call['call']}" + (f".{key}" if key else "")
+
+    return frozenset(of(document["root"]))
+
+
+def told(term: Term) -> str:
+    """A term for people."""
+    of = "".join(f" of `{key}`" for key in term.outputs if key)
+    return f"{term.kind}{of} {list(term.shape)}" + ("" if term.target is None else f" and `{term.target}`")
 
 
 def _made(call: dict) -> Iterator[dict]:
@@ -215,6 +242,13 @@ def constant(tensor: torch.Tensor) -> float | None:
     return float(str(flat[0].numpy())) if flat.dtype is torch.float32 else flat[0].item()
 
 
+def spreads(network: nn.Module) -> dict[str, float]:
+    """Standard deviations of the initial values of parameters that several modules share, by their first names."""
+    names = Counter(id(tensor) for _, tensor in network.named_parameters(remove_duplicate=False))
+    shared = ((key, tensor) for key, tensor in network.named_parameters() if names[id(tensor)] > 1 and tensor.numel() > 1)
+    return {key: spread for key, tensor in shared if (spread := float(f"{tensor.detach().std().item():.2g}")) > 0}
+
+
 def save_weights(network: nn.Module, path: Path) -> None:
     """All that the state_dict holds, a tensor with several names under the first."""
     named = {id(tensor): key for key, tensor in reversed(network.state_dict(keep_vars=True).items())}
@@ -224,7 +258,10 @@ def save_weights(network: nn.Module, path: Path) -> None:
 
 def training(options: argparse.Namespace, network: nn.Module, manifest: str, judged: tuple[Term, ...] | str = "") -> dict:
     """What the recipe says of loss and optimizer."""
-    losses = [] if isinstance(judged, str) else [{"kind": term.kind, "outputs": list(term.outputs), "target": term.target} for term in judged]
+    losses = [
+        {"kind": term.kind, "outputs": list(term.outputs), "target": term.target, "name": None if term.name in KINDS else term.name}
+        for term in ([] if isinstance(judged, str) else judged)
+    ]
     return {
         "losses": losses,
         "batch": options.batch,

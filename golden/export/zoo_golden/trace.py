@@ -81,12 +81,13 @@ def trace(
     name: str,
     classes: int,
     starts: dict[str, float] | None = None,
+    spreads: dict[str, float] | None = None,
     buffers: dict[str, torch.Tensor] | None = None,
 ) -> dict:
     """The JSON document of a call of the network in its present mode, and of one in evaluation mode.
 
     network, inputs: on the device `meta`, the batch being the first dimension of every input. Dropout keeps its rates: nothing is
-    computed. starts: values of parameters all of whose elements start equal. buffers: the values of buffers, which are constants
+    computed. starts: values of parameters all of whose elements start equal. spreads: standard deviations of initial values. buffers: the values of buffers, which are constants
     until the network changes them.
     """
     samples = next(iter(inputs.values())).shape[0]
@@ -117,6 +118,7 @@ def trace(
             key: {"shape": list(tensor.shape)}
             | ({} if first[tensor] == key else {"same_as": first[tensor]})
             | ({"start": known[first[tensor]]} if first[tensor] in known else {})
+            | ({"spread": spread} if (spread := (spreads or {}).get(key)) is not None else {})
             | ({} if tensor.requires_grad else {"frozen": True})
             for key, tensor in network.named_parameters(remove_duplicate=False)
         },

@@ -6,6 +6,8 @@ use zoo_recipe::schema::{Size, WeightInit};
 
 use crate::Refusal;
 use crate::arguments::{At, NAMED};
+use crate::constant::Constant;
+use crate::masks::UNSEEN;
 use crate::operation::{Tensor, What};
 use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
@@ -90,9 +92,9 @@ impl Reader<'_> {
         self.gives_viewed(at, what, operands, None, shape, apart)
     }
 
-    /// PyTorch's MultiheadAttention with a single input tensor.
+    /// PyTorch's MultiheadAttention, whose tokens are the first axis here.
     pub(crate) fn attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        for key in ["bias_k", "bias_v", "key_padding_mask", "attn_mask"] {
+        for key in ["bias_k", "bias_v", "key_padding_mask"] {
             if at.named(key).is_some() {
                 return Err(at.refuse(
                     format!("it is given `{key}`"),
@@ -100,38 +102,35 @@ impl Reader<'_> {
                 ));
             }
         }
-        for key in ["add_zero_attn", "use_separate_proj_weight", "is_causal"] {
+        for key in ["add_zero_attn", "use_separate_proj_weight"] {
             if at.flag(NAMED, key, false)? {
                 return Err(at.refuse(
                     format!("it has `{key}`"),
-                    "`attention` has one matrix for queries, keys and values of one tensor",
+                    "`attention` has one matrix for queries, keys and values of one width",
                 ));
             }
         }
-        // Whether weights are returned, and averaged over heads, only matters if they are used. The width is that of
-        // the matrix.
-        for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
+        // A hint, beside the mask that it describes. Whether weights are returned, and averaged over heads, only matters
+        // if they are used. The width is that of the matrix.
+        for key in ["is_causal", "need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);
         }
-        let mut given = Vec::new();
-        for key in ["query", "key", "value"] {
-            let Some(Seen::Of(base, views)) = self.given(at.named(key)) else { return Err(at.unknown_form(key)) };
-            given.push((*base, views.clone()));
+        let given = ["query", "key", "value"].map(|key| at.named(key));
+        let swapped = View::Permute(vec![1, 0, 2]);
+        let mut operands = Vec::new();
+        for argument in given {
+            let Some(Seen::Of(base, views)) = self.given(argument) else { return Err(at.unknown_form("query")) };
+            operands.push(match views.split_last() {
+                Some((last, before)) if *last == swapped => self.view(at, *base, before.to_vec())?,
+                _ => return Err(at.refuse("its tokens are not the first axis", "the batch is the second one here")),
+            });
         }
-        let swapped = vec![View::Permute(vec![1, 0, 2])];
-        let (x, views) = given[0].clone();
-        if given.iter().any(|other| *other != given[0]) {
-            return Err(at.refuse(
-                "queries, keys and values are several tensors",
-                "`dot_product_attention` takes keys and values from taps",
-            ));
-        }
-        if views != swapped {
-            return Err(at.refuse("the batch is not the first axis", "use `MultiheadAttention(batch_first=True)`"));
-        }
+        let [x, key, value] = operands[..] else { return Err(at.unknown_form("query")) };
         let matrix = at.named("in_proj_weight");
         let (name, shape) = self.parameter(at, matrix, "in_proj_weight")?;
-        let Some([n, t, e]) = <[usize; 3]>::try_from(self.shape_of(x)).ok().filter(|[_, _, e]| shape == [3 * e, *e])
+        let extents = |tensor: Tensor| <[usize; 3]>::try_from(self.shape_of(tensor)).ok();
+        let Some(([n, t, e], [_, s, _])) =
+            extents(x).zip(extents(key)).filter(|([_, _, e], [_, _, width])| shape == [3 * e, *e] && e == width)
         else {
             return Err(at.unknown_form("in_proj_weight"));
         };
@@ -152,13 +151,48 @@ impl Reader<'_> {
         let rate = at.float(NAMED, "dropout_p", 0.0)?;
         let rate = if at.flag(NAMED, "training", true)? { rate } else { 0.0 };
         let dropout = self.rate(at, rate)?;
+        let causal = match at.named("attn_mask") {
+            Some(mask) => self.is_causal(at, mask, [t, s])?,
+            None => false,
+        };
         let (init, out_init) = (WeightInit::default(), WeightInit::default());
-        let layer = zoo::Attention { heads, causal: false, mask: None, dropout, init, out_init };
+        let layer = zoo::Attention { heads, key: None, value: None, causal, mask: None, dropout, init, out_init };
         let what = What::Layer(Word::of(&Layer::Attention(layer)));
         for made in at.call.outputs.values().skip(1) {
             self.is(made.value, Seen::Unsaid("it uses the weights of an attention"));
         }
-        self.gives_viewed(at, what, vec![x], Some(name), vec![n, t, e], swapped)
+        let operands = if x == key && x == value { vec![x] } else { operands };
+        self.gives_viewed(at, what, operands, Some(name), vec![n, t, e], vec![swapped])
+    }
+
+    /// Whether a mask of queries and keys hides all that come later; another one than this or none is refused.
+    fn is_causal(&self, at: &At<'_>, mask: &Argument, [t, s]: [usize; 2]) -> Result<bool, Refusal> {
+        let hidden = |mask: &Constant| {
+            // Booleans say what is hidden, numbers are added.
+            let values = mask.values().map(|value| match value {
+                0.0 => Some(false),
+                value => (mask.is_bool || value <= UNSEEN).then_some(true),
+            });
+            let values = values.collect::<Option<Vec<bool>>>()?;
+            let (size, is_matrix) = (t * s, mask.shape.ends_with(&[t, s]));
+            let first = values.get(..size).filter(|_| is_matrix && size > 0)?.to_vec();
+            values.chunks(size).all(|matrix| *matrix == first).then_some(first)
+        };
+        let hidden = self.trace.constant(mask).and_then(hidden).unwrap_or_default();
+        let all = |hides: &dyn Fn(usize, usize) -> bool| {
+            let places = (0..t).flat_map(|query| (0..s).map(move |key| (query, key)));
+            !hidden.is_empty() && places.zip(&hidden).all(|((query, key), hidden)| hides(query, key) == *hidden)
+        };
+        if t == s && all(&|query, key| key > query) {
+            return Ok(true);
+        }
+        match all(&|_, _| false) {
+            true => Ok(false),
+            false => Err(at.refuse(
+                "its mask is not a constant that hides all later tokens, or none",
+                "`attention` has `causal`; `dot_product_attention` has sliding windows too",
+            )),
+        }
     }
 }
 

@@ -43,8 +43,15 @@ impl Reader<'_> {
         {
             self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
         }
+        if let Some(seen) = self.part(at.input(), made, &views) {
+            self.is(made.value, seen);
+            return Ok(());
+        }
         let seen = match at.input() {
             Some(Argument::Value(value)) => match self.seen(*value) {
+                Some(Seen::Part(..) | Seen::Same(..)) => {
+                    Seen::Unsaid("it uses a part of what is computed of parameters alone")
+                }
                 Some(Seen::Of(base, known)) => {
                     self.check_view(at, *value, made, &views)?;
                     let all = [&known[..], &views[..]].concat();
@@ -62,11 +69,7 @@ impl Reader<'_> {
                         None => Seen::Unsaid("it uses the scores of an attention"),
                     }
                 }
-                Some(Seen::Reshaped(name, _)) => match views[..] {
-                    [View::Reshape(_)] => Seen::Reshaped(name.clone(), made.shape.clone()),
-                    [] => Seen::Reshaped(name.clone(), made.shape.clone()),
-                    _ => Seen::Unsaid("it uses a part of a parameter"),
-                },
+                Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
                 Some(Seen::Computed(computed)) => {
                     self.check_type(at, *value, made)?;
                     let shape = self.made(*value).map_or(&[][..], |from| &from.shape);
@@ -108,10 +111,7 @@ impl Reader<'_> {
                 Some(Seen::Unsaid(what)) => Seen::Unsaid(what),
                 None => return Err(at.unknown_form("input")),
             },
-            Some(Argument::Parameter(name)) => match views[..] {
-                [View::Reshape(_)] => Seen::Reshaped(name.clone(), made.shape.clone()),
-                _ => Seen::Unsaid("it uses a reshaped parameter"),
-            },
+            Some(Argument::Parameter(_)) => Seen::Unsaid("it uses a reshaped parameter"),
             Some(Argument::Buffer(_)) => Seen::Unsaid("it computes with a buffer"),
             _ => return Err(at.unknown_form("input")),
         };
@@ -225,8 +225,10 @@ impl Reader<'_> {
     /// The shape of the operand of the function; `None` for unsupported values, whose results are unsupported too.
     fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
         if let Some(Argument::Value(value)) = at.input() {
-            if let Some(Seen::Picked(picked)) = self.seen(*value) {
-                return Ok(Some(picked.shape.clone()));
+            match self.seen(*value) {
+                Some(Seen::Picked(picked)) => return Ok(Some(picked.shape.clone())),
+                Some(Seen::Reshaped(_, shape)) => return Ok(Some(shape.clone())),
+                _ => {}
             }
             if let Some(shape) = self.shape(*value) {
                 return Ok(Some(shape));
@@ -234,6 +236,9 @@ impl Reader<'_> {
             if let Some(Seen::Expanded(..) | Seen::Repeated(_) | Seen::Computed(_)) = self.seen(*value) {
                 return Ok(self.made(*value).map(|made| made.shape.clone()));
             }
+        }
+        if let Some(Argument::Parameter(name)) = at.input() {
+            return Ok(Some(self.trace.shape(name).to_vec()));
         }
         at.told_by_the_result();
         at.call.outputs.values().try_for_each(|made| self.viewed(at, made, Vec::new()))?;

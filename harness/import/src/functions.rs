@@ -256,8 +256,13 @@ impl Reader<'_> {
         }
         self.without_conversion(at);
         let before = at.units.len();
-        if self.of_offsets(at, name)?.is_none() {
-            reading(self, at)?;
+        if self.of_offsets(at, name)?.is_none()
+            && let Err(refusal) = reading(self, at)
+        {
+            at.units.truncate(before);
+            if !matches!(self.of_parameters(at, name), Ok(Some(()))) {
+                return Err(refusal);
+            }
         }
         if at.call.no_grad {
             self.without_gradient(at)?;

@@ -7,11 +7,11 @@ use zoo_recipe::layers::WeightNorm;
 use zoo_recipe::schema::{BnInit, Count, Padding, Pair, Size, WeightInit};
 
 use crate::Refusal;
-use crate::arguments::{At, NAMED, wrapped};
+use crate::arguments::{At, NAMED};
 use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
-use crate::reader::{Picked, Reader, Seen};
+use crate::reader::{Reader, Seen};
 use crate::rows::normalised;
 use crate::trace::{Argument, FunctionCall, Made};
 use crate::view::View;
@@ -230,56 +230,6 @@ impl Reader<'_> {
         self.gives_viewed(at, what, vec![x], Some(name), shape, views)
     }
 
-    pub(crate) fn embedding(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let (name, shape) = self.weight(at, 1)?;
-        let [rows, size] = shape[..] else { return Err(at.unknown_form("weight")) };
-        let padding = match at.argument(2, &["padding_idx"]) {
-            None => None,
-            // -1 is the last row.
-            Some(row) => {
-                let row = row.int().and_then(|row| wrapped(row, rows));
-                Some(Count(row.ok_or_else(|| at.unknown_form("padding_idx"))?))
-            }
-        };
-        if at.argument(3, &["max_norm"]).is_some() {
-            return Err(
-                at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` does not change its rows")
-            );
-        }
-        // The kind of norm only matters for `max_norm`.
-        at.argument(4, &["norm_type"]);
-        let by_frequency = at.flag(5, "scale_grad_by_freq", false)?;
-        at.only("scale_grad_by_freq", by_frequency, false)?;
-        let is_sparse = at.flag(6, "sparse", false)?;
-        at.only("sparse", is_sparse, false)?;
-        let input = at.input();
-        if let Some(numbers) = input.and_then(|input| self.trace.constant(input)) {
-            let (rows, made) = (numbers.clone(), at.made()?);
-            let is_padding = |Count(row): Count| rows.values().any(|number| number == row as f64);
-            if padding.is_some_and(is_padding) || [&rows.shape[..], &[size]].concat() != made.shape {
-                return Err(at.unknown_form("input"));
-            }
-            let (table, shape) = (format!("{name}.weight"), made.shape.clone());
-            self.is(made.value, Seen::Picked(Picked { table, rows, views: Vec::new(), shape }));
-            return Ok(());
-        }
-        self.tables.insert(name.clone());
-        let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
-        // The same tensor is the weight of this module too.
-        let own = self.trace.parameters.get(&format!("{}.weight", at.module));
-        let is_shared = own.is_some_and(|own| own.same_as.as_ref() == Some(&format!("{name}.weight")));
-        let (name, table) = if is_shared { (at.module.to_owned(), Some(name)) } else { (name, None) };
-        let layer = Layer::Embedding(zoo::Embedding { rows: Size(rows), size: Size(size), table, padding, init });
-        if let Some([n]) = input.and_then(|input| self.shape(input.value()?)).as_deref() {
-            // One index for each sample.
-            let x = self.operand_viewed(at, input, &[View::Reshape(vec![*n, 1])])?;
-            let (what, views) = (What::Layer(Word::of(&layer)), vec![View::Reshape(vec![*n, size])]);
-            return self.gives_viewed(at, what, vec![x], Some(name), vec![*n, 1, size], views);
-        }
-        let x = self.operand(at, input)?;
-        self.layer(at, layer, x, Some(name))
-    }
-
     /// A learned slope of negative numbers, for each channel or one for all.
     pub(crate) fn prelu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.first(at)?;
@@ -409,7 +359,7 @@ impl Reader<'_> {
     }
 
     /// The module with a weight, and the shape of the weight.
-    fn weight(&self, at: &mut At<'_>, place: usize) -> Result<(String, Vec<usize>), Refusal> {
+    pub(crate) fn weight(&self, at: &mut At<'_>, place: usize) -> Result<(String, Vec<usize>), Refusal> {
         let argument = at.argument(place, &["weight"]);
         self.parameter(at, argument, "weight")
     }

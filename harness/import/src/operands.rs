@@ -56,6 +56,12 @@ impl Reader<'_> {
                 let what = format!("it uses the parameter `{name}` in another shape");
                 return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
             }
+            Some(Seen::Part(..) | Seen::Same(..)) => {
+                return Err(refuse(
+                    "it uses what is computed of parameters alone",
+                    "`parameter` gives one to every sample, to be added, multiplied, or the matrix of a product",
+                ));
+            }
             Some(Seen::Picked(picked)) => {
                 let what = format!("it computes with rows of the parameter `{}`", picked.table);
                 return Err(refuse(
@@ -132,13 +138,19 @@ impl Reader<'_> {
     }
 
     /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one
-    /// axis of the argument. With the views that make what the function gives of its result `[n, .., width]`.
+    /// axis of the argument, or samples another axis than the first. With the views that make what the function gives of its result `[n, .., width]`.
     pub(crate) fn rows(
         &mut self,
         at: &mut At<'_>,
         argument: Option<&Argument>,
         width: Option<usize>,
     ) -> Result<(Tensor, Vec<View>), Refusal> {
+        if let Some(Seen::Of(base, views)) = self.given(argument)
+            && let Some((before, moved)) = moved(views)
+        {
+            let (base, before, moved) = (*base, before.to_vec(), moved.clone());
+            return Ok((self.view(at, base, before)?, vec![moved]));
+        }
         if let Some(Seen::Of(base, views)) = self.given(argument)
             && let Some((View::Reshape(to), before)) = views.split_last()
             && let [joined, rest @ ..] = &to[..]
@@ -158,8 +170,8 @@ impl Reader<'_> {
         Ok((self.operand(at, argument)?, Vec::new()))
     }
 
-    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`;
-    /// `None` for any other argument.
+    /// The tensor `[n, t, ..]` of which an argument has samples and what is beside them as one axis, `[n*t, ..]`, or
+    /// samples as another axis, `[t, n, ..]`; `None` for any other argument.
     pub(crate) fn joined_rows(
         &mut self,
         value: usize,
@@ -167,6 +179,13 @@ impl Reader<'_> {
         at: &str,
         units: &mut Vec<Unit>,
     ) -> Result<Option<Tensor>, Refusal> {
+        if let Some(Seen::Times(base, views, by)) = self.seen(value).cloned()
+            && moved(&views).is_some()
+        {
+            let shape = self.shape_of(base).to_vec();
+            let times = self.push(units, What::Layer(scaled(by)), vec![base], shape, at);
+            self.is(value, Seen::Of(times, views));
+        }
         let Some(Seen::Of(base, views)) = self.seen(value) else { return Ok(None) };
         let (base, views) = (*base, views.clone());
         let n = self.trace.batch;
@@ -176,6 +195,12 @@ impl Reader<'_> {
             let row = self.tensor(row, module, at, "view", units)?;
             self.is(value, Seen::Of(row, vec![View::Reshape(vec![n])]));
             return Ok(Some(row));
+        }
+        if let Some((before, moved)) = moved(&views) {
+            let apart = self.new_value(Seen::Of(base, before.to_vec()));
+            let apart = self.tensor(apart, module, at, "view", units)?;
+            self.is(value, Seen::Of(apart, vec![moved.clone()]));
+            return Ok(Some(apart));
         }
         let Some((last @ View::Reshape(to), before)) = views.split_last() else { return Ok(None) };
         let (n, from) = (self.trace.batch, view::shape(self.shape_of(base), before));
@@ -239,6 +264,13 @@ impl Reader<'_> {
         all.extend_from_slice(views);
         self.view(at, base, all)
     }
+}
+
+/// What moves samples to another axis than the first, and leaves rows as they are; and what comes before.
+pub(crate) fn moved(views: &[View]) -> Option<(&[View], &View)> {
+    let (last, before) = views.split_last()?;
+    let View::Permute(order) = last else { return None };
+    (order.first() != Some(&0) && order.last() == Some(&(order.len() - 1))).then_some((before, last))
 }
 
 /// A layer that multiplies by a number, or divides by one that is shorter.

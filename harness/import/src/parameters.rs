@@ -32,6 +32,7 @@ impl Reader<'_> {
     pub(crate) fn parameter_as_tensor(&mut self, name: &str, to: &[usize], units: &mut Vec<Unit>, at: &str) -> Tensor {
         let own = self.trace.shape(name);
         let usual = match own {
+            [] => &[1],
             [1, rest @ ..] if !rest.is_empty() => rest,
             all => all,
         };

@@ -106,6 +106,23 @@ impl Reader<'_> {
         self.product_of(at, factors, &result)
     }
 
+    /// Rows `[n, .., d]` times a matrix `[n, d, j]`.
+    pub(crate) fn rows_times(
+        &mut self,
+        at: &mut At<'_>,
+        (x, views): (Tensor, Vec<View>),
+        (matrix, others): (Tensor, Vec<View>),
+    ) -> Result<(), Refusal> {
+        let rank = view::shape(self.shape_of(x), &views).len();
+        let letters: Vec<char> = SHARED.chars().take(rank.saturating_sub(2)).collect();
+        if rank < 2 || letters.len() + 2 != rank {
+            return Err(at.refuse("it multiplies a tensor of too many axes by a matrix", EINSUM));
+        }
+        let rows = Factor { of: x, views, axes: [&letters[..], &['d']].concat() };
+        let matrix = Factor { of: matrix, views: others, axes: vec!['d', 'j'] };
+        self.product_of(at, [rows, matrix], &[&letters[..], &['j']].concat())
+    }
+
     /// PyTorch's einsum of two tensors.
     pub(crate) fn einsum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let text = match at.argument(0, &["equation"]) {

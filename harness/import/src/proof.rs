@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use zoo_graph::Shape;
-use zoo_recipe::layers::{Axis, Conv, Description, DotProductAttention, Experts, Matmul, Pad, PadMode, Slice, Xcorr};
+use zoo_recipe::layers::{
+    Attention, Axis, Conv, Description, DotProductAttention, Experts, Matmul, Pad, PadMode, Slice, Xcorr,
+};
 use zoo_recipe::schema::{Count, Padding, Size};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
@@ -300,6 +302,10 @@ impl Written<'_> {
                         let layer = DotProductAttention { key, value, mask, segments, bias, cosine, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
+                    Layer::Attention(layer) => {
+                        let [key, value, mask] = [const { None }; 3];
+                        What::Layer(Word::of(&Layer::Attention(Attention { key, value, mask, ..layer.clone() })))
+                    }
                     // So are scores.
                     Layer::Experts(layer) => {
                         let layer = Experts { scores: String::new(), ..layer.clone() };
@@ -476,7 +482,12 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<R
         };
         let is_repeated =
             |theirs: &[usize]| [1, trace.batch].iter().any(|n| theirs.strip_prefix(&[*n]) == Some(&shape[..]));
-        let is_other = |theirs: &&Vec<usize>| **theirs != shape && !is_repeated(theirs) && !is_joined(theirs);
+        // Samples may be the second axis.
+        let is_turned =
+            |theirs: &[usize]| matches!(theirs, [t, n, rest @ ..] if [&[*n, *t], rest].concat() == shape && t != n);
+        let is_other = |theirs: &&Vec<usize>| {
+            **theirs != shape && !is_repeated(theirs) && !is_joined(theirs) && !is_turned(theirs)
+        };
         if let Some(theirs) = given.get(&key).filter(is_other) {
             let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
             return Err(ImportError::Differs(message));

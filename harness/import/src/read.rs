@@ -9,6 +9,7 @@ use crate::cosine::Computed;
 use crate::formula;
 use crate::functions::{OUTSIDE, is_inside};
 use crate::modes::Mode;
+use crate::operands::moved;
 use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
 use crate::reader::{AGAIN, Reader, Seen};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
@@ -103,7 +104,7 @@ impl Reader<'_> {
                 }
                 // What was never set has no numbers that anything could use.
                 Some(Seen::Picked(_) | Seen::Unsaid(_)) => {}
-                Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) => {
+                Some(Seen::Of(tensor, views)) if self.is_joined(*tensor, views) || self.is_of_table(*tensor, views) => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);
                     }
@@ -227,7 +228,11 @@ impl Reader<'_> {
             if self.seen(value).is_some_and(later) {
                 continue;
             }
-            if self.joined_rows(value, outer, &call.at, units)?.is_none() {
+            let is_of_table = match self.seen(value) {
+                Some(Seen::Of(base, views)) => self.is_of_table(*base, views),
+                _ => false,
+            };
+            if !is_of_table && self.joined_rows(value, outer, &call.at, units)?.is_none() {
                 self.tensor(value, outer, &call.at, &call.module, units)?;
             }
         }
@@ -297,9 +302,10 @@ impl Reader<'_> {
             && call.outputs.values().all(|output| given.contains(&output))
     }
 
-    /// Whether these views only make one axis of samples and tokens.
+    /// Whether these views only make one axis of samples and tokens, or make samples another axis than the first.
     fn is_joined(&self, tensor: Tensor, views: &[View]) -> bool {
         match (views, self.shape_of(tensor)) {
+            ([_], _) if moved(views).is_some() => true,
             ([View::Reshape(to)], [n, 1]) if to == &[*n] => true,
             ([View::Reshape(to)], [n, t, rest @ ..]) => to.split_first() == Some((&(n * t), rest)),
             _ => false,

@@ -32,6 +32,10 @@ pub(crate) enum Seen {
     Repeated(usize),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
+    /// A view of a parameter, which is seen in this shape before.
+    Part(String, Vec<usize>, Vec<View>),
+    /// What is computed of parameters alone: a view of a tensor that has an axis of samples before those of the trace.
+    Same(Tensor, Vec<View>),
     /// Rows of a parameter.
     Picked(Picked),
     /// A view of the result of an operation, times a number.
@@ -55,9 +59,8 @@ impl Seen {
                 _ => Vec::new(),
             },
             Self::Of(..) | Self::Times(..) => Vec::new(),
-            Self::Expanded(..) | Self::Repeated(_) | Self::Reshaped(..) | Self::Picked(_) | Self::Unsaid(_) => {
-                Vec::new()
-            }
+            Self::Expanded(..) | Self::Repeated(_) | Self::Reshaped(..) | Self::Same(..) => Vec::new(),
+            Self::Part(..) | Self::Picked(_) | Self::Unsaid(_) => Vec::new(),
         }
     }
 }
@@ -202,6 +205,8 @@ impl Reader<'_> {
                 }
             },
             Seen::Expanded(_, shape) => Some(shape.clone()),
+            Seen::Part(_, shape, views) => Some(view::shape(shape, views)),
+            Seen::Same(tensor, views) => view::shape(self.shape_of(*tensor), views).get(1..).map(<[usize]>::to_vec),
             Seen::Repeated(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }

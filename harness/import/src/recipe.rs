@@ -10,9 +10,10 @@ use crate::fold::fold;
 use crate::gradients::modules_of;
 use crate::item::{Item, each_list};
 use crate::layout::lay_out;
+use crate::loss::loss;
 use crate::operation::Network;
 use crate::scalar::scalar;
-use crate::trace::{LossKind, LossTerm, Made, Trace, Training};
+use crate::trace::{Made, Trace, Training};
 use crate::word::{Kind, Setting, Word, number};
 use crate::{ImportError, structure, write};
 
@@ -76,14 +77,19 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() && !['"', '\\'].contains(c)).collect()
 }
 
+/// Whether an input are images, `[n, c, h, w]` in colours or grey.
+fn is_image(made: &Made) -> bool {
+    made.is_real() && matches!(made.shape[..], [_, 1 | 3, _, _])
+}
+
 fn inputs(trace: &Trace) -> String {
     let one = |(name, made): (&String, &crate::trace::Made)| {
         let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
         let extents = format!("[{}]", extents.join(", "));
-        let shape = match (made.is_real(), made.shape.len()) {
-            (true, 4) => extents,
-            (true, _) => format!("{{numbers: {extents}}}"),
-            (false, _) => format!("{{indices: {extents}}}"),
+        let shape = match made.is_real() {
+            true if is_image(made) => extents,
+            true => format!("{{numbers: {extents}}}"),
+            false => format!("{{indices: {extents}}}"),
         };
         format!("{}: {shape}", scalar(name))
     };
@@ -148,7 +154,7 @@ fn without_layer(trace: &Trace, unused: &[String]) -> Word {
 fn rest(trace: &Trace, training: &Training, output: Option<&String>, untrained: &[String]) -> String {
     let mut text = String::new();
     text += &data(trace);
-    let _ = writeln!(text, "loss: {{{}}}", loss(training, output));
+    text += &loss(training, output);
     if let Some(bound) = training.clip_grad_norm {
         let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
     }
@@ -166,52 +172,6 @@ fn rest(trace: &Trace, training: &Training, output: Option<&String>, untrained: 
     text
 }
 
-/// The terms of the loss, `softmax_cross_entropy: {}` if none is given.
-fn loss(training: &Training, output: Option<&String>) -> String {
-    let usual =
-        || LossTerm { kind: LossKind::CrossEntropy, outputs: vec![output.cloned().unwrap_or_default()], target: None };
-    let usual = training.losses.is_empty().then(usual);
-    let terms = training.losses.iter().chain(&usual).map(|LossTerm { kind, outputs, target }| {
-        let key = |key: &str, value: Option<String>| value.map(|value| format!("{key}: {value}"));
-        let named = |place: usize, key: &str, usual: &[&str]| {
-            let name = outputs.get(place).filter(|name| !usual.contains(&name.as_str()));
-            key_of(key, name)
-        };
-        let compared = |key: &str| key_of(key, target.as_ref().filter(|target| *target != key));
-        let share = Some(training.label_smoothing).filter(|share| *share != 0.0).map(number);
-        let prediction = named(0, "prediction", &["", "logits"]);
-        let (tag, said) = match kind {
-            LossKind::CrossEntropy => (
-                "softmax_cross_entropy",
-                vec![
-                    prediction,
-                    compared("label"),
-                    key("label_smoothing", share),
-                    key("ignore", training.ignore.map(|label| label.to_string())),
-                ],
-            ),
-            LossKind::Nll => ("nll", vec![prediction]),
-            LossKind::Mse => ("mse", vec![prediction, compared("target")]),
-            LossKind::Mae => ("mae", vec![prediction, compared("target")]),
-            LossKind::Bce => ("bce", vec![prediction, compared("target")]),
-            LossKind::BceProbabilities => {
-                ("bce", vec![prediction, compared("target"), key("of", Some("probabilities".to_owned()))])
-            }
-            LossKind::Triplet => {
-                let roles = ["anchor", "positive", "negative"].into_iter().enumerate();
-                ("triplet", roles.map(|(place, role)| named(place, role, &[])).collect())
-            }
-        };
-        format!("{tag}: {{{}}}", said.into_iter().flatten().collect::<Vec<_>>().join(", "))
-    });
-    terms.collect::<Vec<_>>().join(", ")
-}
-
-/// `key: name`.
-fn key_of(key: &str, name: Option<&String>) -> Option<String> {
-    name.map(|name| format!("{key}: {}", scalar(name)))
-}
-
 /// Generated characters, if their number of classes and size suit the network; otherwise a folder of images.
 fn data(trace: &Trace) -> String {
     let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
@@ -219,6 +179,11 @@ fn data(trace: &Trace) -> String {
     if !trace.inputs.values().next().is_none_or(Made::is_real) {
         return "# A text file or a folder of text files, and the tokenizer of the network.\n\
                 data:\n  source: {text_file: {path: data/text.txt, tokenizer: data/tokenizer.json, windows: 12000}}\n\n"
+            .to_owned();
+    }
+    if !trace.inputs.values().next().is_some_and(is_image) {
+        return "# No data have such inputs: `zoo check` proves the network, and `zoo run` cannot train it.\n\
+                data: {source: {image_folder: {root: data}}}\n\n"
             .to_owned();
     }
     let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";
@@ -229,6 +194,15 @@ fn data(trace: &Trace) -> String {
              preprocess:\n  \
              train: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n  \
              eval: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n\n"
+        );
+    }
+    if let [.., height, width] = shape[..]
+        && height != width
+    {
+        let steps = format!("[resize_to: {{size: [{height}, {width}]}}, normalize: {{{usual}}}]");
+        return format!(
+            "data:\n  source: {{image_folder: {{root: data}}}} # data/train/CLASS/*, data/val/CLASS/*; or zoo run --data DIR\n\n\
+             preprocess:\n  train: {steps}\n  eval: {steps}\n\n"
         );
     }
     let side = side.clamp(1, 65536);

@@ -9,9 +9,11 @@ use zoo_recipe::schema::Count;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::constant::Constant;
+use crate::operation::What;
 use crate::reader::{Reader, Seen};
 use crate::trace::Argument;
 use crate::turned::rounded;
+use crate::word::Word;
 
 /// The positions that a table `[tokens, channels]` is of.
 fn positions(table: &[f64], [t, e]: [usize; 2]) -> Option<SinePositions> {
@@ -71,11 +73,20 @@ impl Reader<'_> {
             _ => None,
         };
         let Some(shape) = shape else { return Ok(None) };
-        let ([_, t, e], Some(rows)) = (&shape[..], of_tokens(&table, &shape)) else { return Ok(None) };
-        match positions(&rows, [*t, *e]) {
+        let &[first, second, e] = &shape[..] else { return Ok(None) };
+        let n = self.trace.batch;
+        // Samples may be the second axis.
+        let rows = match first == n {
+            true => of_tokens(&table, &shape),
+            false => (second == n && table.shape == [first, 1, e]).then(|| table.values().collect()),
+        };
+        let Some(rows) = rows else { return Ok(None) };
+        match positions(&rows, [if first == n { second } else { first }, e]) {
             Some(positions) => {
-                let x = self.operand(at, Some(x))?;
-                self.layer(at, Layer::SinePositions(positions), x, None).map(Some)
+                let (x, views) = self.rows(at, Some(x), None)?;
+                let (what, shape) =
+                    (What::Layer(Word::of(&Layer::SinePositions(positions))), self.shape_of(x).to_vec());
+                self.gives_viewed(at, what, vec![x], None, shape, views).map(Some)
             }
             // Any other constant.
             None => Ok(None),

@@ -106,6 +106,9 @@ pub struct Parameter {
     /// The initial value of all its elements, if they are equal.
     #[serde(default)]
     pub start: Option<f64>,
+    /// The standard deviation of its initial values, if several modules share it.
+    #[serde(default)]
+    pub spread: Option<f64>,
     /// Whether it has no gradient.
     #[serde(default)]
     pub frozen: bool,
@@ -314,6 +317,9 @@ pub struct LossTerm {
     /// The input that it compares with.
     #[serde(default)]
     pub target: Option<String>,
+    /// The name of its value, if it is not the first of its kind.
+    #[serde(default)]
+    pub name: Option<String>,
 }
 
 /// The losses that `python -m zoo_golden port --loss` has.

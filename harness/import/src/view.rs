@@ -59,6 +59,21 @@ impl View {
         }
     }
 
+    /// The same of a tensor that has an axis of `n` samples before all others.
+    pub fn by_sample(&self, n: usize) -> Self {
+        match self {
+            Self::Reshape(to) => Self::Reshape([&[n], &to[..]].concat()),
+            Self::Permute(order) => {
+                Self::Permute(std::iter::once(0).chain(order.iter().map(|axis| axis + 1)).collect())
+            }
+            Self::Select(axis, index) => Self::Select(axis + 1, *index),
+            Self::Slice(axis, from, size) => Self::Slice(axis + 1, *from, *size),
+            Self::Every(axis, first, step) => Self::Every(axis + 1, *first, *step),
+            Self::Roll(by) => Self::Roll([&[0], &by[..]].concat()),
+            Self::Fill(after) => Self::Fill([&[0], &after[..]].concat()),
+        }
+    }
+
     /// Whether samples stay separate: the batch stays the first axis.
     fn keeps_samples(&self, from: &[usize]) -> bool {
         match self {

@@ -229,7 +229,9 @@ impl Word {
             let default = known(key).flatten().map(|default| short(key, default));
             Some((key.as_str()?.to_owned(), Entry { value: short(key, Setting::of(value)?), default }))
         };
-        let settings = settings.iter().filter_map(entry).filter(|(key, _)| !key.ends_with("init")).collect();
+        // Of initial values, only those of tables that others share are known.
+        let is_known = |(key, _): &(String, Entry)| !key.ends_with("init") || matches!(layer, Layer::Embedding(_));
+        let settings = settings.iter().filter_map(entry).filter(is_known).collect();
         Self { tag: layer.tag(), kind: Kind::of(layer), settings }
     }
 
@@ -273,8 +275,8 @@ impl Word {
     /// The settings that differ from their defaults, as a text that is equal for equal layers.
     pub fn key(&self) -> String {
         let said = self.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
-        // Whether a module is called or its parameters are used is no setting of the operation.
-        let said = said.filter(|(key, _)| *key != "functional");
+        // Neither how parameters start nor whether a module is called or its parameters are used is one of the operation.
+        let said = said.filter(|(key, _)| *key != "functional" && !key.ends_with("init"));
         let said: Vec<String> = said.map(|(key, entry)| format!("{key}={}", entry.value)).collect();
         format!("{} {}", self.tag, said.join(" "))
     }

@@ -11,7 +11,7 @@ use crate::scalar::{quoted, scalar};
 use crate::word::{ENABLED, Entry, Setting, Word};
 
 /// Largest number of characters in a line that is not broken.
-const WIDTH: usize = 136;
+pub const WIDTH: usize = 136;
 
 /// The sections `blocks` and `body` of `model`.
 pub fn model(folded: &Folded) -> String {

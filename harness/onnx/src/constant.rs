@@ -16,6 +16,11 @@ pub(crate) fn integers(name: String, values: &[i64]) -> Tensor {
     Tensor { dims: vec![values.len() as i64], data_type: Element::I64 as i32, name, raw_data }
 }
 
+/// One integer, without an axis.
+pub(crate) fn integer(name: String, value: i64) -> Tensor {
+    Tensor { dims: Vec::new(), ..integers(name, &[value]) }
+}
+
 /// The matrix `[out, n]` whose rows average the windows of PyTorch's adaptive pooling.
 pub(crate) fn averages(out: usize, n: usize) -> Vec<f32> {
     let mut matrix = vec![0.0; out * n];

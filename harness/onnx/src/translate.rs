@@ -228,6 +228,13 @@ impl Translation<'_> {
         name
     }
 
+    /// Adds one integer, without an axis, as an initializer of a node.
+    fn integer(&mut self, node: &Node, what: &str, value: usize) -> String {
+        let name = self.unique(&format!("{}/{what}", node.name));
+        self.initializers.push(constant::integer(name.clone(), value as i64));
+        name
+    }
+
     /// Adds real numbers as an initializer of a node.
     fn floats(&mut self, node: &Node, what: &str, shape: &[usize], values: &[f32]) -> String {
         let name = self.unique(&format!("{}/{what}", node.name));

@@ -225,7 +225,7 @@ impl Check<'_> {
             }
         }
         let own = loss.terms().any(|(_, term)| term.has_target());
-        if !own && loss.cross_entropies.is_empty() && loss.formulas.is_empty() {
+        if !own && loss.cross_entropies.is_empty() && loss.comparisons.is_empty() && loss.formulas.is_empty() {
             return self.error("loss", "no loss term depends on the labels", "add `softmax_cross_entropy: {}`");
         }
         let outputs = &self.recipe.model.outputs;

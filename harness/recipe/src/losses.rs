@@ -22,6 +22,7 @@ macro_rules! term {
 
 mod balanced_bce;
 mod bce;
+mod comparison;
 mod dice;
 mod expert_balance;
 mod expert_z;
@@ -43,6 +44,7 @@ mod weighted_l1;
 
 pub use balanced_bce::{BalancedBce, MineOver, TopK};
 pub use bce::{Bce, Binary};
+pub use comparison::Comparison;
 pub use dice::Dice;
 pub use expert_balance::ExpertBalance;
 pub use expert_z::ExpertZ;
@@ -84,6 +86,9 @@ macro_rules! losses {
             /// components.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub cross_entropies: IndexMap<String, SoftmaxCrossEntropy>,
+            /// Further comparisons with numbers, of networks with several outputs, by the names of their components.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub comparisons: IndexMap<String, Comparison>,
             /// Terms written as formulas, by the names of their components.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub formulas: IndexMap<String, FormulaTerm>,
@@ -165,7 +170,9 @@ impl Loss {
         let own = self.terms().filter_map(|(tag, term)| Some((format!("loss.{tag}"), term.prediction()?)));
         let further = self.cross_entropies.iter();
         let further = further.filter_map(|(name, term)| Some((further_path(name), term.prediction()?)));
-        own.chain(further).collect()
+        let compared = self.comparisons.iter();
+        let compared = compared.filter_map(|(name, term)| Some((comparison_path(name), term.prediction()?)));
+        own.chain(further).chain(compared).collect()
     }
 
     /// The labels that terms ignore, by the names of their inputs.
@@ -180,4 +187,9 @@ impl Loss {
 /// Path of one of [`Loss::cross_entropies`].
 pub(crate) fn further_path(name: &str) -> String {
     format!("loss.cross_entropies.{name}")
+}
+
+/// Path of one of [`Loss::comparisons`].
+pub(crate) fn comparison_path(name: &str) -> String {
+    format!("loss.comparisons.{name}")
 }

@@ -332,9 +332,7 @@ fn written(h: &mut Heads<'_, '_>) {
 /// Numbers that are compared with others.
 fn of_numbers(h: &mut Heads<'_, '_>) {
     let tag = h.d.tape.of(&["mse", "mae", "bce"]);
-    if h.has(tag) {
-        return written(h);
-    }
+    let further = h.has(tag) || h.d.tape.flag();
     h.rows(5);
     let mut given = vec![];
     if tag == "bce" && h.d.tape.flag() {
@@ -346,6 +344,9 @@ fn of_numbers(h: &mut Heads<'_, '_>) {
     let [output, target] = [h.output(), h.input()];
     let mut set = h.term(tag, [("prediction", json!(output)), ("target", json!(target))]);
     set.extend(given.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    if further {
+        return insert(&mut h.loss, "comparisons", &format!("of_{output}"), json!({ tag: set }));
+    }
     h.loss.insert(tag.to_owned(), json!(set));
 }
 

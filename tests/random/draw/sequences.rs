@@ -21,7 +21,7 @@ fn te(x: &[usize]) -> Option<[usize; 2]> {
     x.try_into().ok()
 }
 
-/// The layers from indices `[T]` to `[T, E]`, with what uses the input `unseen`.
+/// The layers from indices `[T]` to `[T, E]`, or from one of them to `[E]`, with what uses the input `unseen`.
 pub(super) fn embedding(d: &mut Drawing<'_>, x: &[usize]) -> Layers {
     let (rows, size) = (d.tape.between(4, 9), d.tape.of(&[8, 6, 16, 5]));
     let mut set = settings([("rows", json!(rows)), ("size", json!(size))]);
@@ -31,13 +31,15 @@ pub(super) fn embedding(d: &mut Drawing<'_>, x: &[usize]) -> Layers {
     if d.tape.flag() {
         set.insert("init".to_owned(), distribution(&mut d.tape, false));
     }
+    let column = (d.masked.is_none() && d.tape.rarely(5)).then(|| d.tape.below(x[0]));
+    set.extend(column.map(|place| ("column".to_owned(), json!(place))));
     let owner = d.tape.rarely(4).then(|| d.name("e"));
     set.extend(owner.iter().map(|owner| ("table".to_owned(), json!(owner))));
     let word = d.word("embedding", set);
     if let Some(name) = owner.as_deref().or(word["embedding"]["name"].as_str()) {
         d.embeddings.push((name.to_owned(), [rows, size]));
     }
-    let y = vec![x[0], size];
+    let y = if column.is_some() { vec![size] } else { vec![x[0], size] };
     let mut layers = vec![word];
     d.switched_off(&mut layers);
     if d.masked.is_some() {
@@ -123,7 +125,17 @@ fn attention(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
             set.insert(key.to_owned(), weights(&mut d.tape, false));
         }
     }
-    d.only("attention", set, x.to_vec())
+    if !d.tape.rarely(3) {
+        return d.only("attention", set, x.to_vec());
+    }
+    // To the tokens of a dense layer.
+    let (tap, from) = d.tap(x);
+    let dense = d.word("linear", settings([("out", json!(e))]));
+    let (other, name) = d.tap(x);
+    for key in ["key", "value"] {
+        set.insert(key.to_owned(), json!(if d.tape.flag() { &name } else { &from }));
+    }
+    Some((vec![tap, dense, other, json!({ "from": from }), d.word("attention", set)], x.to_vec()))
 }
 
 /// Experts on `[T, E]`, with the dense layer of their scores.

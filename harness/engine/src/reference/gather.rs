@@ -2,7 +2,7 @@
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
-use candle_core::{Device, FloatDType, Tensor};
+use candle_core::{D, Device, FloatDType, Tensor};
 use zoo_graph::ops::{Gather, Indices, ScatterAdd};
 use zoo_kernels::rows::expect_rows;
 
@@ -10,6 +10,9 @@ use zoo_kernels::rows::expect_rows;
 fn with_indices(indices: &Indices, operands: &[Tensor]) -> Result<[Tensor; 2], KernelError> {
     match (indices, operands) {
         (Indices::Operand, [first, indices]) => Ok([first.clone(), indices.clone()]),
+        (Indices::Column(place), [first, indices]) => {
+            Ok([first.clone(), indices.narrow(D::Minus1, *place, 1)?.squeeze(D::Minus1)?.contiguous()?])
+        }
         (Indices::Fixed(numbers), [first]) => Ok([first.clone(), Tensor::new(&numbers[..], &Device::Cpu)?]),
         _ => Err(KernelError::Arity { found: operands.len() }),
     }

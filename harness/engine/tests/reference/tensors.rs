@@ -122,6 +122,28 @@ fn rows_of_tables() {
     }
 }
 
+/// Rows by one column of the indices: rows without one of its numbers get no gradient.
+#[test]
+fn rows_of_tables_by_a_column() {
+    let indices = Tensor::new(&[[9u32, 4, 2], [7, 2, 8]], &Device::Cpu).unwrap();
+    let inputs = Inputs::new().with("tokens", indices);
+    let make = |dtype| {
+        let mut tiny = Tiny::new(dtype);
+        let table = tiny.noisy(&[5, 3]);
+        let tokens = tiny.graph.add_input("tokens", TensorType::plain([2, 3], DType::U32));
+        let y = tiny.add(Gather { indices: Indices::Column(1), padding: None }, &[table, tokens]);
+        tiny.probe(y);
+        tiny
+    };
+    check_loss(make(DType::F64), 1, &inputs, "gather by a column");
+    let mut tiny = make(DType::F32);
+    tiny.differentiate(1);
+    for found in both(&tiny, &inputs) {
+        let zeros: Vec<bool> = found[0].chunks(3).map(|row| row.iter().all(|value| *value == 0.0)).collect();
+        assert_eq!(zeros, [true, true, false, true, false], "{found:?}");
+    }
+}
+
 /// Rows whose numbers are part of the operator: the same row several times, and one that nobody reads.
 #[test]
 fn fixed_rows_of_tables() {
@@ -220,6 +242,29 @@ fn attention_of_every_form() {
         );
         expect(&body, [e, 1, t], &x, &[("qkv.weight", w.clone()), ("qkv.bias", b.clone())], &attended);
     }
+    // Keys and values of other tokens: here those twice as large, and their negatives.
+    let twice: Vec<f64> = tokens.iter().map(|x| 2.0 * x).collect();
+    let minus: Vec<f64> = tokens.iter().map(|x| -x).collect();
+    let projected = [(&tokens, 0), (&twice, 1), (&minus, 2)]
+        .map(|(of, part)| linear(of, &w[part * e * e..(part + 1) * e * e], &b[part * e..(part + 1) * e]));
+    let sample = |of: &[f64], n: usize| of[n * t * e..(n + 1) * t * e].to_vec();
+    let attended: Vec<f64> = (0..2)
+        .flat_map(|n| {
+            let [q, k, v] = projected.each_ref().map(|of| sample(of, n));
+            attention(&q, &k, &v, [t, heads, heads, d], causal)
+        })
+        .collect();
+    let body = format!(
+        "    - tokens\n    - tap: x\n    - scale: {{by: 2}}\n    - tap: k\n    - from: x\n    - scale: {{by: -1}}\n    - tap: v\n    - from: x\n    \
+         - attention: {{name: a, heads: {heads}, key: k, value: v, causal: true}}"
+    );
+    let parameters = [
+        ("a.in_proj_weight", w.clone()),
+        ("a.in_proj_bias", b.clone()),
+        ("a.out_proj.weight", out.clone()),
+        ("a.out_proj.bias", out_bias.clone()),
+    ];
+    expect(&body, [e, 1, t], &x, &parameters, &linear(&attended, &out, &out_bias));
     // Two heads of keys and values serve four of queries.
     let kv = 2;
     let width = (heads + 2 * kv) * d;

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub enum Indices {
     /// The last operand (u32), of any shape.
     Operand,
+    /// This place of the last axis of the last operand (u32): a column of a table of samples.
+    Column(usize),
     /// The same in every step.
     Fixed(Arc<[u32]>),
 }
@@ -59,13 +61,20 @@ impl Indices {
         rows: impl FnOnce(&TensorType) -> usize,
     ) -> Result<(&'t TensorType, Shape), OpError> {
         match self {
-            Self::Operand => {
+            Self::Operand | Self::Column(_) => {
                 let [x, indices] = operands(inputs, "two")?;
                 expect_float(first, x)?;
                 if indices.dtype != DType::U32 {
                     return Err(OpError::DType { operand: "indices", expected: "u32", found: indices.dtype });
                 }
-                Ok((x, indices.shape.clone()))
+                match (self, indices.shape.split_last()) {
+                    (Self::Column(place), Some((columns, rest))) if place < columns => Ok((x, Shape::from(rest))),
+                    (Self::Column(place), _) => {
+                        let message = format!("there is no column {place} of indices {}", indices.shape);
+                        Err(OpError::Attribute(message))
+                    }
+                    _ => Ok((x, indices.shape.clone())),
+                }
             }
             Self::Fixed(numbers) => {
                 let [x] = operands(inputs, "one")?;
@@ -82,7 +91,7 @@ impl Indices {
     /// As operands after another one.
     fn behind(&self, first: ValueId, grad: &Gradient<'_>) -> Vec<ValueId> {
         match self {
-            Self::Operand => vec![first, grad.operand(1)],
+            Self::Operand | Self::Column(_) => vec![first, grad.operand(1)],
             Self::Fixed(_) => vec![first],
         }
     }
@@ -126,7 +135,7 @@ impl Operator for Gather {
     }
 
     fn numbered(&self, inputs: &[&TensorType]) -> Option<(usize, usize)> {
-        matches!(self.indices, Indices::Operand).then(|| (1, inputs[0].shape[0]))
+        (!matches!(self.indices, Indices::Fixed(_))).then(|| (1, inputs[0].shape[0]))
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -163,6 +172,9 @@ impl Operator for ScatterAdd {
     fn rounding(&self, inputs: &[&TensorType]) -> Rounding<'_> {
         let indices = match &self.indices {
             Indices::Operand => inputs.get(1).map_or(1, |indices| indices.shape.numel()),
+            Indices::Column(_) => {
+                inputs.get(1).map_or(1, |indices| indices.shape.iter().rev().skip(1).product::<usize>().max(1))
+            }
             Indices::Fixed(numbers) => numbers.len(),
         };
         Rounding::Narrow(indices, Summed::All)
@@ -188,6 +200,9 @@ mod tests {
     fn shapes() {
         let table = TensorType::plain([10, 3], DType::F32);
         let tokens = TensorType::plain([2, 5], DType::U32);
+        let column = |place| Gather { indices: Indices::Column(place), padding: None };
+        assert_eq!(column(4).infer(&[&table, &tokens]).unwrap()[0].shape, [2, 3].into());
+        assert!(column(5).infer(&[&table, &tokens]).is_err());
         let (gather, add) = (Gather::BY_OPERAND, ScatterAdd { rows: 10, indices: Indices::Operand, padding: None });
         let rows = gather.infer(&[&table, &tokens]).unwrap().remove(0);
         assert_eq!(rows.shape[..], [2, 5, 3]);

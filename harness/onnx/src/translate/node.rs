@@ -83,14 +83,21 @@ impl Translation<'_> {
             Op::Slice(slice) => self.slice(node, slice),
             Op::Split(split) => self.split(node, split),
             Op::Gather(gather) => {
-                let fixed = match &gather.indices {
-                    Indices::Operand => None,
+                let mut inputs = self.operands(node);
+                match &gather.indices {
+                    Indices::Operand => {}
+                    Indices::Column(place) => {
+                        let (place, column) = (self.integer(node, "place", *place), self.unique(&node.name));
+                        let all = inputs.pop().into_iter().chain([place]).collect();
+                        let last = self.graph.ty(node.inputs[1]).shape.len().saturating_sub(1);
+                        self.push("Gather", &column, all, column.clone(), vec![Attribute::int("axis", last)]);
+                        inputs.push(column);
+                    }
                     Indices::Fixed(numbers) => {
                         let numbers: Vec<i64> = numbers.iter().map(|number| i64::from(*number)).collect();
-                        Some(self.integers(node, "indices", &numbers))
+                        inputs.push(self.integers(node, "indices", &numbers));
                     }
-                };
-                let inputs = self.operands(node).into_iter().chain(fixed).collect();
+                }
                 self.push("Gather", &node.name, inputs, self.result(node), vec![Attribute::int("axis", 0)]);
             }
             Op::Transpose(transpose) => {

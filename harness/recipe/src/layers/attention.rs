@@ -11,15 +11,19 @@ use crate::python::{At, Binding, Code, Piece, Var};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
-    /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`
+    /// Multi-head attention of tokens `[T, E]`, to each other or to those of taps, with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`
     /// `[3E, E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names,
     /// use `dot_product_attention`.
     pub struct Attention {
         /// Number of heads; E is divided among them.
         pub heads: Size,
+        /// Tap `[S, E]` of the keys; values must come from a tap too. By default, both are the tokens themselves.
+        pub key?: String,
+        /// Tap `[S, E]` of the values.
+        pub value?: String,
         /// Whether a token only sees itself and the preceding tokens.
         pub causal: bool = false,
-        /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
+        /// Tap or input `[S]` that is 0 for padding tokens, which are ignored.
         pub mask?: String,
         /// Share of the probabilities set to zero in training.
         #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
@@ -45,8 +49,14 @@ impl Word for Attention {
     const CHANCE: Option<&'static str> = Some("dropout");
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        if let Some(mask) = &mut self.mask {
-            *mask = at.tap("mask", mask)?;
+        if self.key.is_some() != self.value.is_some() {
+            at.error("", "either both keys and values come from taps, or neither");
+            return None;
+        }
+        for (key, tap) in [("key", &mut self.key), ("value", &mut self.value), ("mask", &mut self.mask)] {
+            if let Some(name) = tap {
+                *name = at.tap(key, name)?;
+            }
         }
         let zero = Some(Init::Constant(0.0));
         let xavier = Some(Init::XavierUniform(Xavier::default()));
@@ -64,7 +74,6 @@ impl Word for Attention {
         let in_bias = at.parameter("in_proj_bias", bias.clone(), &[3 * e], &self.init.bias())?;
         let out_weight = at.parameter("out_proj.weight", weight, &[e, e], &self.out_init.weight())?;
         let out_bias = at.parameter("out_proj.bias", bias, &[e], &self.out_init.bias())?;
-        let packed = at.add_part("in_proj", product.clone(), &[x, in_weight, in_bias])?;
         let heads = Heads {
             heads: self.heads.0,
             kv_heads: self.heads.0,
@@ -76,7 +85,25 @@ impl Word for Attention {
             masked: None,
             dropout: self.dropout,
         };
-        let operands = heads.packed(at, packed)?;
+        let operands = match (&self.key, &self.value) {
+            (Some(key), Some(value)) => {
+                let sources = [("q", x), ("k", at.tapped(key)?), ("v", at.tapped(value)?)];
+                let mut operands = [x; 3];
+                for (part, (name, source)) in sources.into_iter().enumerate() {
+                    let rows = ops::Slice { start: vec![part * e, 0], size: vec![e, e] };
+                    let weight = at.add_part(&format!("{name}_weight"), rows, &[in_weight])?;
+                    let rows = ops::Slice { start: vec![part * e], size: vec![e] };
+                    let bias = at.add_part(&format!("{name}_bias"), rows, &[in_bias])?;
+                    let projected = at.add_part(&format!("{name}_proj"), product.clone(), &[source, weight, bias])?;
+                    operands[part] = heads.apart(at, name, projected, heads.heads)?;
+                }
+                operands
+            }
+            _ => {
+                let packed = at.add_part("in_proj", product.clone(), &[x, in_weight, in_bias])?;
+                heads.packed(at, packed)?
+            }
+        };
         let attended = heads.attend(at, operands, Beside { mask, ..Beside::default() })?;
         let y = at.add_part("out_proj", product, &[attended, out_weight, out_bias])?;
         // PyTorch's module returns a pair; the second element is ignored.
@@ -92,7 +119,8 @@ impl Word for Attention {
         arguments.push(Code::text("batch_first=True"));
         let child = at.registered(Code::call("nn.MultiheadAttention", arguments))?;
         let x = at.x();
-        let mut operands = vec![Code::value(x), Code::value(x), Code::value(x)];
+        let [key, value] = [&self.key, &self.value].map(|tap| tap.as_ref().map_or(x, |tap| at.tap(tap)));
+        let mut operands = vec![Code::value(x), Code::value(key), Code::value(value)];
         if let Some(mask) = &self.mask {
             let mask = Code::of(at.tap(mask), " == 0");
             operands.push(Code::named("key_padding_mask", mask));
@@ -109,7 +137,7 @@ impl Word for Attention {
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {
-        let reads = self.mask.iter().map(String::as_str).collect();
+        let reads = [&self.key, &self.value, &self.mask].into_iter().flatten().map(String::as_str).collect();
         Step { reads, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }
 }

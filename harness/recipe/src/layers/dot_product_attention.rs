@@ -372,7 +372,7 @@ impl Heads {
     }
 
     /// `[n, .., heads, t, d]` of `[n, .., t, heads*d]`.
-    fn apart(&self, at: &mut Builder<'_, '_>, part: &str, x: ValueId, heads: usize) -> Result<ValueId, GraphError> {
+    pub fn apart(&self, at: &mut Builder<'_, '_>, part: &str, x: ValueId, heads: usize) -> Result<ValueId, GraphError> {
         let shape = at.shape(x).to_vec();
         let [leading @ .., t, width] = &shape[..] else {
             return Err(at.refuse("a sample is to be tokens, [T, E]".to_owned()));

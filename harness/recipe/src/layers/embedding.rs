@@ -20,6 +20,8 @@ zoo_settings::settings! {
         /// Full name of the module that the table belongs to, which several embeddings may share (encoder and decoder
         /// of BART and T5); by default this one.
         pub table?: String,
+        /// Takes one index of each sample alone, the one at this place: a column of a table of data. `[T]` to `[size]`.
+        pub column?: Count,
         /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where
         /// this row starts at 0).
         pub padding?: Count,
@@ -58,7 +60,8 @@ impl Word for Embedding {
             Some(Some(row)) => Some(row),
             Some(None) => return Err(at.refuse(format!("`padding` is not below {}, the number of rows", self.rows.0))),
         };
-        at.add(ops::Gather { padding, ..ops::Gather::BY_OPERAND }, &[table, x])
+        let indices = self.column.map_or(ops::Indices::Operand, |Count(place)| ops::Indices::Column(place));
+        at.add(ops::Gather { indices, padding }, &[table, x])
     }
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
@@ -72,7 +75,15 @@ impl Word for Embedding {
         }
         at.gives(size);
         at.table(rows);
-        at.module(Code::call("nn.Embedding", arguments))
+        let embedding = Code::call("nn.Embedding", arguments);
+        match self.column {
+            None => at.module(embedding),
+            Some(Count(place)) => {
+                let arguments = vec![Code::text("1"), Code::number(at.size("column", place))];
+                let column = at.function(Code::method(at.x(), "select", arguments));
+                at.module_on(column, embedding)
+            }
+        }
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {

@@ -12,11 +12,11 @@ zoo_settings::settings! {
     /// Continues with a learned tensor in place of the current value, the same for all samples: tokens in a branch of
     /// `concat`, a factor in `gate`, a shift in `residual`. Its name is the name of the parameter.
     pub struct Parameter {
-        /// Shape of the parameter.
-        #[schemars(length(min = 1, max = 8))]
+        /// Shape of the parameter; empty for a single number.
+        #[schemars(length(max = 8))]
         pub shape: Vec<Size>,
         /// Shape of the value, without the batch; by default that of the parameter, without a leading axis of one
-        /// element if it has several.
+        /// element if it has several, and with one if it has none.
         #[schemars(length(min = 1, max = 8))]
         pub to?: Vec<Size>,
         /// Initialisation of the parameter.
@@ -31,6 +31,7 @@ impl Parameter {
         let own = extents(&self.shape);
         let to = match (&self.to, &own[..]) {
             (Some(to), _) => extents(to),
+            (None, []) => vec![1],
             (None, [1, rest @ ..]) if !rest.is_empty() => rest.to_vec(),
             (None, _) => own.clone(),
         };
@@ -61,7 +62,8 @@ impl Word for Parameter {
             let size = |(index, extent): (usize, &usize)| Code::number(at.size(&format!("{key}[{index}]"), *extent));
             extents.iter().enumerate().map(size).collect::<Vec<_>>()
         };
-        let start = Code::call("torch.zeros", sizes(at, "shape", &own));
+        let extents = if own.is_empty() { vec![Code::text("()")] } else { sizes(at, "shape", &own) };
+        let start = Code::call("torch.zeros", extents);
         let mut pieces = at.parameter(start)?.pieces;
         if own != to && own != [&[1], &to[..]].concat() {
             let sizes = sizes(at, "to", &to);

@@ -3,7 +3,7 @@
 use super::section;
 use crate::Recipe;
 use crate::builder::{BuildOptions, Component, Routing, Terms};
-use crate::losses::further_path;
+use crate::losses::{comparison_path, further_path};
 use zoo_graph::{Graph, GraphError, Phase, ValueId, ops::WeightedSum};
 
 /// Adds the loss, and the inputs that it is compared with. The total comes first; its components follow if there are
@@ -32,6 +32,10 @@ pub(super) fn lower(
     }
     for (name, term) in &recipe.loss.cross_entropies {
         terms.scope = section(recipe, &further_path(name), Phase::Loss);
+        term.build_as(name, &mut terms)?;
+    }
+    for (name, term) in &recipe.loss.comparisons {
+        terms.scope = section(recipe, &comparison_path(name), Phase::Loss);
         term.build_as(name, &mut terms)?;
     }
     for (name, term) in &recipe.loss.formulas {

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::real;
 use crate::diagnostic::Diagnostic;
-use crate::losses::further_path;
+use crate::losses::{comparison_path, further_path};
 use crate::python::{Binding, Code, Judged, Piece};
 
 /// Adds the loss.
@@ -26,6 +26,10 @@ pub(in crate::emit) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic
     }
     for (name, term) in &recipe.loss.cross_entropies {
         judged.path = further_path(name);
+        judged.written(|judged| term.emit_as(name, judged))?;
+    }
+    for (name, term) in &recipe.loss.comparisons {
+        judged.path = comparison_path(name);
         judged.written(|judged| term.emit_as(name, judged))?;
     }
     for (name, term) in &recipe.loss.formulas {
