@@ -9,8 +9,11 @@ use crate::reader::{Reader, Seen};
 use crate::trace::{Argument, FunctionCall, Made};
 use crate::view::{self, View};
 
-/// Functions of parameters alone; where they have their axis, and the usual one.
-const OF_PARAMETERS: &[(&[&str], Option<(usize, Option<i64>)>)] = &[
+/// Where a function has its axis, and the usual one.
+type AxisArgument = (usize, Option<i64>);
+
+/// Functions of parameters alone.
+const OF_PARAMETERS: &[(&[&str], Option<AxisArgument>)] = &[
     (&["exp", "expm1", "log", "sqrt", "rsqrt", "square", "abs", "neg", "__neg__", "reciprocal"], None),
     (&["sigmoid", "tanh", "relu", "softplus", "silu", "gelu", "clamp", "pow", "__pow__", "sin", "cos"], None),
     (&["add", "__add__", "__radd__", "sub", "__sub__", "rsub", "__rsub__"], None),
