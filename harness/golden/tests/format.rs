@@ -161,7 +161,7 @@ fn a_recording_starts_with_the_state_of_its_optimizer() {
     let golden = Golden::read(&stem.with_extension("json")).unwrap();
     let [sum, gradient] =
         ["sum1", "grad"].map(|key| golden.samples(&format!("{key}/conv1.weight"), None, 432).unwrap());
-    for (place, sum) in sum.positions.iter().zip(&sum.values) {
+    for (place, sum) in sum.positions.iter().zip(sum.values) {
         let at = gradient.positions.iter().position(|known| known == place).unwrap();
         assert!((sum - 0.5 - gradient.values[at].powi(2)).abs() < 1e-12, "{sum}");
     }
