@@ -86,6 +86,15 @@ def test_what_was_changed_is_found(tmp_path, model, rules, first):
     assert any(key.startswith(first) for key in failed), failed[:5]
 
 
+@pytest.mark.parametrize(
+    ("expected", "found", "passes"), [(0.0, 0.0, True), (0.0, 1e-15, False), (0.0, 5e-16, True), (2.0, 2.0 + 1e-9, True), (2.0, 2.0 + 3e-9, False)]
+)
+def test_a_loss_of_zero_is_compared_too(expected, found, passes):
+    golden = Golden(LENET, {"losses_f64": [{"hinge": expected}]}, {})
+    error, allowed = golden.error_of_loss(1, "hinge", found)
+    assert (error <= allowed) == passes
+
+
 def test_what_is_no_program_is_said(tmp_path, capsys):
     with pytest.raises(ProofError, match="no emitted program"):
         Program.read(tmp_path)

@@ -40,8 +40,8 @@ TOLERANCE = 1e-9
 FINER = 2.0**-29
 """Rounding of f64 relative to that of f32."""
 
-ROUNDED = 2.0**-50
-"""What is below is rounding of numbers near one, such as sums of probabilities in a loss."""
+LEAST_LOSS = 2.0**-50 / TOLERANCE
+"""Losses below are compared as if they were this: 2^-50 is rounding of numbers near one, such as sums of probabilities."""
 
 BY_CHANCE = 1e-4
 """Rounding in f32 that tells of steps whose direction is chance, as of Lion along a gradient of zero."""
@@ -133,14 +133,12 @@ class Golden:
         recorded = self.document["losses_f64"]
         return recorded[step - 1].get(name) if step <= len(recorded) else None
 
-    def allowed_of_loss(self, step: int, name: str) -> float:
-        """How far a loss may be off: as for tensors, by the distance of the moved run where the golden says it."""
-        truth, moved = self.document["losses_f64"], self.document.get("losses_moved")
-        expected = truth[step - 1][name]
-        rounding = _ratio(ROUNDED, abs(expected))
-        if moved is None:
-            return max(TOLERANCE, rounding)
-        return max(TOLERANCE, rounding, CONDITIONED * _ratio(abs(moved[step - 1][name] - expected), abs(expected)))
+    def error_of_loss(self, step: int, name: str, value: float) -> tuple[float, float]:
+        """How far a loss is off, and how far it may be: as for tensors, by the distance of the moved run where the golden says it."""
+        expected, moved = self.document["losses_f64"][step - 1][name], self.document.get("losses_moved")
+        scale = max(abs(expected), LEAST_LOSS)
+        by_moving = 0.0 if moved is None else CONDITIONED * abs(moved[step - 1][name] - expected) / scale
+        return abs(value - expected) / scale, max(TOLERANCE, by_moving)
 
     def samples(self, key: str, tensor: torch.Tensor) -> np.ndarray:
         """The elements of a tensor that the golden stores, in its order."""
@@ -269,9 +267,8 @@ def values(program: Program, golden: Golden, steps: int) -> Comparison:
         with StillFunctions(), _Exact(torch.float64):
             losses = step.run()
         for name, value in losses.items():
-            if (expected := golden.loss(number, name)) is not None:
-                error = _ratio(abs(value - expected), abs(expected))
-                comparison.errors[f"loss/{name} of step {number}"] = (error, golden.allowed_of_loss(number, name))
+            if golden.loss(number, name) is not None:
+                comparison.errors[f"loss/{name} of step {number}"] = golden.error_of_loss(number, name, value)
         if number == 1:
             for hook in [*hooks, *kept]:
                 hook.remove()
