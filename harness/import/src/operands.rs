@@ -4,6 +4,7 @@ use zoo_recipe::Layer;
 
 use crate::Refusal;
 use crate::arguments::At;
+use crate::constant::Constant;
 use crate::cosine::Computed;
 use crate::operation::{Tensor, Unit, What};
 use crate::products::Place;
@@ -45,7 +46,20 @@ impl Reader<'_> {
                 self.is(value, seen);
                 return self.tensor(value, module, at, operator, units);
             }
-            Some(Seen::Repeated(_)) => return Err(refuse("it repeats a tensor", REPEATED)),
+            Some(Seen::Repeated(once)) => {
+                let once = *once;
+                let Some(shape) = self.made(value).filter(|made| made.is_real()).map(|made| made.shape.clone()) else {
+                    return Err(refuse("it repeats a tensor", REPEATED));
+                };
+                // Sums repeat axes of one element: here with zeros.
+                let x = self.tensor(once, module, at, operator, units)?;
+                let of_sample = shape.iter().skip(1).product();
+                let zeros = Constant::new(shape.clone(), std::iter::repeat_n(0.0, of_sample));
+                let zeros = self.constant_as_tensor(&zeros, shape.clone(), Place { module, at, operator }, units)?;
+                let sum = self.push(units, What::Add, vec![x, zeros], shape, at);
+                self.is(value, Seen::Of(sum, Vec::new()));
+                return Ok(sum);
+            }
             Some(Seen::Expanded(name, shape)) => {
                 let (name, shape) = (name.clone(), shape[1..].to_vec());
                 let base = self.parameter_as_tensor(&name, &shape, units, at);

@@ -108,6 +108,7 @@ fn inside<'n>(
         && let Some(mut items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
         && in_sequence(&items, &mut HashMap::new())
+        && (follow_each_other(module) || !body.beside.is_empty())
     {
         let mut returns = IndexMap::new();
         for (key, _) in &module.returns {
@@ -142,6 +143,28 @@ fn in_sequence(items: &[Item], last: &mut HashMap<String, usize>) -> bool {
         Item::Around { body, .. } | Item::Scope { body, .. } => in_sequence(body, last),
         Item::Layer { name: None, .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) => true,
         Item::Use { .. } | Item::Stack { .. } => true,
+    })
+}
+
+/// Whether each call of a layer needs what the call of it before gave, so that no order of branches changes theirs.
+fn follow_each_other(module: &Module) -> bool {
+    let results = module.body.iter().enumerate();
+    let producers: HashMap<Tensor, usize> =
+        results.flat_map(|(index, unit)| unit.results().into_iter().map(move |result| (result, index))).collect();
+    let needs = |index: usize, before: usize| {
+        let (mut open, mut known) = (vec![index], HashSet::new());
+        while let Some(index) = open.pop() {
+            let operands = module.body[index].operands().iter().filter_map(|operand| producers.get(operand).copied());
+            open.extend(operands.filter(|operand| *operand >= before && known.insert(*operand)));
+        }
+        known.contains(&before)
+    };
+    let mut last: HashMap<&str, usize> = HashMap::new();
+    module.body.iter().enumerate().all(|(index, unit)| match unit {
+        Unit::Operation(Operation { name: Some(name), .. }) => {
+            last.insert(name, index).is_none_or(|before| needs(index, before))
+        }
+        Unit::Operation(_) | Unit::Module(_) => true,
     })
 }
 

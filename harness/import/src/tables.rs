@@ -22,7 +22,7 @@ const MOST_LOOKS: usize = 2000;
 /// The layer of these elements, row-major; `None` if they are many and no known formula gives them.
 pub(crate) fn layer(values: &[f64], shape: &[usize], each: bool) -> Option<Layer> {
     let whole = Table { extents: shape.to_vec(), values: values.to_vec() };
-    if values.is_empty() || values.len() > MOST_ELEMENTS || values.iter().any(|value| !value.is_finite()) {
+    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
     let repeated: Vec<bool> = (0..shape.len()).map(|axis| whole.repeats(axis)).collect();
@@ -32,6 +32,9 @@ pub(crate) fn layer(values: &[f64], shape: &[usize], each: bool) -> Option<Layer
     let sizes = |extents: &[usize]| extents.iter().map(|extent| Size(*extent)).collect::<Vec<_>>();
     let (own_shape, to) = (sizes(&extents), (extents != shape).then(|| sizes(shape)));
     let written = Layer { shape: own_shape, values: None, formula: None, to, each };
+    if own.values.len() > MOST_ELEMENTS {
+        return None;
+    }
     if own.values.len() <= MOST_NUMBERS {
         return Some(Layer { values: Some(own.values), ..written });
     }

@@ -168,6 +168,44 @@ fn constants_are_values() {
 }
 
 #[test]
+fn a_layer_is_called_in_the_order_of_the_network() {
+    let mut trace = network(
+        &[],
+        &[
+            ("torch.relu", json!([value(1)]), &[8, 6, 6]),
+            ("torch.tanh", json!([value(1)]), &[8, 6, 6]),
+            ("torch.tanh", json!([value(3)]), &[8, 6, 6]),
+            ("torch.relu", json!([value(4)]), &[8, 6, 6]),
+            ("torch.add", json!([value(2), value(5)]), &[8, 6, 6]),
+        ],
+    );
+    trace["modules"]["act"] = json!({"class": "torch.nn.modules.activation.ReLU"});
+    for (call, place, [from, to]) in [(0, 1usize, [1, 2]), (1, 4, [4, 5])] {
+        let body = json!([trace["root"]["body"][place]]);
+        trace["root"]["body"][place] = json!({
+            "module": "act", "call": call, "at": "nets.py:9", "args": [value(from)], "kwargs": {}, "body": body,
+            "outputs": {"": value(to)},
+        });
+    }
+    // The longer branch, which comes second, would be the first of a sum.
+    let text = layers(&trace);
+    assert!(text.starts_with("- tap: ") && text.contains("- relu: {name: act}\n- tap: "), "{text}");
+}
+
+#[test]
+fn repeated_tensors_are_sums_with_zeros() {
+    let text = layers(&network(
+        &[],
+        &[
+            ("torch.Tensor.mean", json!([value(1), [2, 3], true]), &[8, 1, 1]),
+            ("torch.Tensor.expand", json!([value(2), {"batch": "61"}, 8, 6, 6]), &[8, 6, 6]),
+            ("torch.relu", json!([value(3)]), &[8, 6, 6]),
+        ],
+    ));
+    assert!(text.contains("constant: {shape: [1, 1, 1], values: [0], to: [8, 6, 6], each: true}"), "{text}");
+}
+
+#[test]
 fn stacked_tensors_are_added() {
     let mut trace = network(
         &[],
