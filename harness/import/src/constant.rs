@@ -12,6 +12,8 @@ pub struct Constant {
     pub shape: Vec<usize>,
     /// Whether its elements are booleans.
     pub is_bool: bool,
+    /// Whether its elements are whole numbers, such as rows of a table.
+    pub is_whole: bool,
     /// Its elements, row-major, booleans as 0 and 1: each value with the number of times that it follows itself.
     runs: Vec<(f64, usize)>,
 }
@@ -40,7 +42,7 @@ impl<'de> Deserialize<'de> for Constant {
             runs.push((value, times));
         }
         match left {
-            0 => Ok(Self { shape, is_bool: dtype == "bool", runs }),
+            0 => Ok(Self { shape, is_bool: dtype == "bool", is_whole: dtype.contains("int"), runs }),
             _ => Err(D::Error::custom(format!("a constant of shape {shape:?} lacks {left} values"))),
         }
     }
@@ -66,13 +68,13 @@ impl Constant {
 
     /// Of these values.
     pub fn new(shape: Vec<usize>, values: impl Iterator<Item = f64>) -> Self {
-        Self { shape, is_bool: false, runs: values.map(|value| (value, 1)).collect() }
+        Self { shape, is_bool: false, is_whole: false, runs: values.map(|value| (value, 1)).collect() }
     }
 
     /// Times a number.
     pub fn times(&self, by: f64) -> Self {
         let runs = self.runs.iter().map(|(value, times)| (value * by, *times));
-        Self { shape: self.shape.clone(), is_bool: false, runs: runs.collect() }
+        Self { shape: self.shape.clone(), is_bool: false, is_whole: false, runs: runs.collect() }
     }
 
     /// The number that all its elements are.
@@ -84,19 +86,24 @@ impl Constant {
     /// This number wherever an element is not 0.
     pub fn filled(&self, by: f64) -> Self {
         let fill = |(value, times): &(f64, usize)| (if *value == 0.0 { 0.0 } else { by }, *times);
-        Self { shape: self.shape.clone(), is_bool: false, runs: self.runs.iter().map(fill).collect() }
+        Self { shape: self.shape.clone(), is_bool: false, is_whole: false, runs: self.runs.iter().map(fill).collect() }
     }
 
     /// The same as booleans: what is not 0 is true.
     pub fn as_bool(self) -> Self {
-        Self { is_bool: true, ..self }
+        Self { is_bool: true, is_whole: false, ..self }
     }
 
     /// What a mask of booleans, 1 for what is seen, adds to scores; itself if it is added as it is.
     pub fn added(&self) -> Self {
         let add = |(value, times): &(f64, usize)| (if *value == 0.0 { f64::NEG_INFINITY } else { 0.0 }, *times);
         match self.is_bool {
-            true => Self { shape: self.shape.clone(), is_bool: false, runs: self.runs.iter().map(add).collect() },
+            true => Self {
+                shape: self.shape.clone(),
+                is_bool: false,
+                is_whole: false,
+                runs: self.runs.iter().map(add).collect(),
+            },
             false => self.clone(),
         }
     }

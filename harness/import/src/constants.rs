@@ -119,7 +119,10 @@ impl Reader<'_> {
         units: &mut Vec<Unit>,
     ) -> Result<Option<ModuleCall>, Refusal> {
         let given = || call.args.iter().chain(call.kwargs.values());
-        let of_samples = |constant: &&Constant| constant.shape.len() > 1 && constant.shape[0] == self.trace.batch;
+        // Rows of a table are for the table to take.
+        let of_samples = |constant: &&Constant| {
+            !constant.is_whole && constant.shape.len() > 1 && constant.shape[0] == self.trace.batch
+        };
         let found = given().find_map(|one| Some((one, self.trace.constant(one).filter(of_samples)?)));
         let computes = call.outputs.values().any(|output| !output.values().is_empty());
         let Some((argument, constant)) = found.filter(|_| computes && given().all(|one| one.values().is_empty()))

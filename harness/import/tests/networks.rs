@@ -179,6 +179,30 @@ fn modules_of_a_class_that_lack_a_layer_or_read_another_tap_are_one_block() {
 }
 
 #[test]
+fn a_table_that_is_given_fixed_rows_alone_takes_them() {
+    let mut tracing = Tracing::new();
+    tracing.parameters.insert("words.weight".to_owned(), json!({"shape": [9, 8]}));
+    tracing.parameters.insert("place.weight".to_owned(), json!({"shape": [16, 8]}));
+    let shape = [BATCH, 4, 8];
+    let mut table = |path: &str, argument: Value| {
+        let args = json!([argument, {"parameter": format!("{path}.weight")}]);
+        let (value, call) = tracing.function("torch.nn.functional.embedding", args, &shape);
+        let mut module = tracing.module(path, "torch.nn.modules.sparse.Embedding", 0, value, json!([call]));
+        module["args"] = json!([argument]);
+        (value, module)
+    };
+    let (word, words) = table("words", json!({"value": 0}));
+    let (place, places) = table("place", json!({"constant": 0}));
+    let (sum, add) = tracing.function("torch.Tensor.add", json!([{"value": word}, {"value": place}]), &shape);
+    let bytes = tracing.finish(9, 4, vec![words, places, add], sum);
+    let mut trace: Value = serde_json::from_slice(&bytes).unwrap();
+    trace["inputs"]["image"] = json!({"value": 0, "shape": [BATCH, 4], "dtype": "int64"});
+    trace["constants"] = json!([{"shape": [BATCH, 4], "dtype": "int64", "values": "0*244"}]);
+    let text = text(&serde_json::to_vec(&trace).unwrap());
+    assert!(text.contains("- positions: {name: place, rows: 16, step: 0}\n"), "{text}");
+}
+
+#[test]
 fn a_parameter_that_nothing_uses_is_unused() {
     let mut trace: Value = serde_json::from_slice(&network(&[(8, 1)], 8)).unwrap();
     trace["parameters"]["head.weight"] = json!({"shape": [8, 8]});
