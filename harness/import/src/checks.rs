@@ -51,6 +51,7 @@ impl Reader<'_> {
                     .parse()
                     .ok()
                     .filter(|short: &f64| (short - rate).abs() <= 2.0 * f64::EPSILON * rate.abs())
+                    .filter(|short| short.to_string().len() + 4 < rate.to_string().len())
                     .unwrap_or(rate),
             }),
         }

@@ -153,13 +153,15 @@ fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
         if !same_kind || pairs.is_empty() {
             continue;
         }
+        let covers = both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none());
         // Where a layer is missing, its argument may have any value.
-        if pairs.iter().all(|(ours, theirs)| ours == theirs) && varies(&column.values) == varies(&arg.values) {
+        let may_be = covers || varies(&column.values) == varies(&arg.values);
+        if may_be && pairs.iter().all(|(ours, theirs)| ours == theirs) {
             arg.values = both.map(|(ours, theirs)| ours.clone().or_else(|| theirs.clone())).collect();
             arg.uses += 1;
             return Setting::Text(format!("$#{index}"));
         }
-        if !both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none()) {
+        if !covers {
             continue;
         }
         if let (true, Some(factor)) = ((column.channels || is_extent) && varies(&column.values), ratio(&pairs)) {

@@ -427,6 +427,10 @@ impl Body<'_> {
             let Some(items) = self.branch(fork, *operand)? else { return Ok(None) };
             branches.push(items);
         }
+        let starts_elsewhere = |items: &Vec<Item>| matches!(items.first(), Some(Item::From(_)));
+        if branches.iter().any(starts_elsewhere) && !matches!(operation.what, What::Concat(_)) {
+            return Ok(None);
+        }
         Ok(Some(match (&operation.what, &mut branches[..]) {
             (What::Add, [first, second]) => {
                 let (first, second) = (std::mem::take(first), std::mem::take(second));
