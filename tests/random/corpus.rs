@@ -20,6 +20,7 @@ pub const NOT_IN_CORPUS: &[(&str, &str)] = &[
     ("Layer.again", "a module that is called twice is imported as two calls of a block"),
     ("Layer.crop", "imported as slices"),
     ("Layer.cumsum", "the corpus was drawn before: by hand in harness/engine/tests"),
+    ("Layer.grid", "the corpus was drawn before: recipes drawn at random have it"),
     ("Layer.matmul", "the corpus was drawn before: harness/import/tests"),
     ("Layer.parameter", "the same"),
     ("Layer.constant", "the corpus was drawn before: recipes drawn at random have it"),

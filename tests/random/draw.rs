@@ -134,7 +134,8 @@ impl Drawing<'_> {
 
     /// Sometimes adds one of the layers again, switched off: nothing of it matters, neither its name nor its shapes.
     fn switched_off(&mut self, layers: &mut Vec<Value>) {
-        const NEVER: [&str; 9] = ["tap", "from", "map", "add", "subtract", "mul", "again", "unused", "scope"];
+        const NEVER: [&str; 9] =
+            ["constant", "tap", "from", "map", "add", "subtract", "mul", "again", "unused", "scope"];
         if !self.tape.rarely(5) {
             return;
         }

@@ -157,6 +157,19 @@ fn block(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
         declare(d, &name, &mut Map::new(), &body);
         return d.only("block", settings([("use", json!(name)), ("returns", returns)]), y);
     }
+    if d.tape.rarely(4) {
+        let (tapped, tap) = d.tap(x);
+        let (name, mut args, mut body, y) = new_block(d, x, true);
+        body.push(json!({ "add": "skip" }));
+        declare(d, &name, &mut args, &body);
+        let mut set = settings([("use", json!(name)), ("inputs", json!({ "skip": tap }))]);
+        if !args.is_empty() {
+            set.insert("args".to_owned(), json!(args));
+        }
+        let (mut layers, y) = d.only("block", set, y)?;
+        layers.insert(0, tapped);
+        return Some((layers, y));
+    }
     let (name, mut args, body, y) = new_block(d, x, false);
     declare(d, &name, &mut args, &body);
     let mut set = settings([("use", json!(name))]);

@@ -345,8 +345,12 @@ fn matmul(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
 
 fn parameter(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
     let y: Vec<usize> = x.iter().map(|extent| if d.tape.rarely(3) { 1 } else { *extent }).collect();
-    let mut set = initial(d);
     let flat = d.tape.flag();
+    // Of one axis, a parameter has no fan.
+    let mut set = match flat {
+        true => settings([("init", json!({ "normal": { "std": d.tape.number(0.05, 0.5) } }))]),
+        false => initial(d),
+    };
     let shape = if flat { vec![y.iter().product()] } else { [&[1], &y[..]].concat() };
     if flat || d.tape.flag() {
         set.insert("to".to_owned(), json!(y));
@@ -372,7 +376,7 @@ fn constant(d: &mut Drawing<'_>, x: &[usize]) -> Option<Layers> {
         set.insert("to".to_owned(), json!(x));
     }
     if d.tape.flag() {
-        set.insert("each".to_owned(), json!(true));
+        set.insert("each".to_owned(), json!(d.tape.flag()));
     }
     let (tapped, name) = d.tap(x);
     Some((vec![tapped, json!({ "constant": set }), json!({ "add": name })], x.to_vec()))

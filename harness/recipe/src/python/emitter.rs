@@ -9,7 +9,6 @@ use super::code::{Binding, Code, Piece, Var};
 use super::dialect::Dialect;
 use super::mindspore;
 use super::number::{Kind, Number};
-use super::taps::Home;
 use super::usage::{Child, ROOT, Statement, Usage, Value};
 use crate::values::{Expression, Scalar};
 

@@ -3,16 +3,7 @@
 use super::code::Var;
 use super::emitter::Emitter;
 use super::number::{Kind, Number};
-use super::usage::Value;
-
-/// Where the value of a tap is.
-#[derive(Clone)]
-pub(super) struct Home {
-    /// Keys and prefixes of the classes around the value.
-    pub frames: Vec<(String, String)>,
-    /// The value in the innermost.
-    pub var: Var,
-}
+use super::usage::{Home, Value};
 
 impl Emitter<'_> {
     /// Keeps a value under the name of a tap.

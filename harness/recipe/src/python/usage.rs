@@ -321,3 +321,12 @@ fn row(children: &[Child], statements: &[Statement], inside: &str, x: Var, y: Va
     }
     (before == y).then_some(items)
 }
+
+/// Where the value of a tap is.
+#[derive(Clone)]
+pub(super) struct Home {
+    /// Keys and prefixes of the classes around the value.
+    pub frames: Vec<(String, String)>,
+    /// The value in the innermost.
+    pub var: Var,
+}
