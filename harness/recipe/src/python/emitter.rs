@@ -9,7 +9,7 @@ use super::code::{Binding, Code, Piece, Var};
 use super::dialect::Dialect;
 use super::mindspore;
 use super::number::{Kind, Number};
-use super::usage::{Child, ROOT, Statement, Usage, Value};
+use super::usage::{Child, Home, ROOT, Statement, Usage, Value};
 use crate::values::{Expression, Scalar};
 
 /// Class key, by which uses of one class are known, and the name of a tap inside it.
