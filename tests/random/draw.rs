@@ -134,7 +134,7 @@ impl Drawing<'_> {
 
     /// Sometimes adds one of the layers again, switched off: nothing of it matters, neither its name nor its shapes.
     fn switched_off(&mut self, layers: &mut Vec<Value>) {
-        const NEVER: [&str; 9] =
+        const NEVER: [&str; 10] =
             ["constant", "tap", "from", "map", "add", "subtract", "mul", "again", "unused", "scope"];
         if !self.tape.rarely(5) {
             return;
