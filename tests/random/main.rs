@@ -151,7 +151,7 @@ fn what_failed_once_holds() {
 /// Bounds are no wider than they need be: a small error in a tile of any result of any node is found.
 #[test]
 fn a_planted_error_is_found() {
-    let (first, count) = (number("RANDOM_SEED", 0), number("RANDOM_CASES", 20));
+    let (first, count) = (number("RANDOM_SEED", 0), number("RANDOM_CASES", 60));
     let prover = Prover::new();
     let (mut found, mut missed) = (0, Vec::new());
     for case in first..first + count {
@@ -166,7 +166,8 @@ fn a_planted_error_is_found() {
         }
     }
     println!("{found} found, {} missed: {missed:#?}", missed.len());
-    // One percent of what cancellation leaves is less than its rounding.
+    // One percent of what cancellation leaves is less than its rounding: of 60 recipes, because the one or two of a single
+    // recipe are no share.
     assert!(found > 1000 && missed.len() * 1000 <= found, "{missed:#?}");
 }
 
