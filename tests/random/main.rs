@@ -166,8 +166,8 @@ fn a_planted_error_is_found() {
         }
     }
     println!("{found} found, {} missed: {missed:#?}", missed.len());
-    // One percent of what cancellation leaves is less than its rounding: of 60 recipes, because the one or two of a single
-    // recipe are no share.
+    // One percent of what cancellation leaves is less than its rounding: of 60 recipes, because the one or two of a
+    // single recipe are no share.
     assert!(found > 1000 && missed.len() * 1000 <= found, "{missed:#?}");
 }
 

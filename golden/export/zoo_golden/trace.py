@@ -336,7 +336,8 @@ class _Recorder(TorchFunctionMode):
                 raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}{_advice(name, at)}") from error
             if func is not torch.Tensor.view:
                 raise
-            # Not all functions keep the order of channels-last maps on the device meta. Real numbers tell whether it is a view.
+            # Not all functions keep the order of channels-last maps on the device meta. Real numbers tell whether it is
+            # a view.
             result = args[0].reshape(*args[1:], **kwargs)
         results = list(named_tensors(result))
         if version is not None and first._version != version:

@@ -8,6 +8,9 @@ use crate::item::{Item, each_list, size};
 use crate::slots::outline;
 use crate::word::{ENABLED, Entry, Kind, Setting, Word};
 
+/// Most pairs of items that are compared for one block, so that long modules stay quick.
+const MOST_PAIRS: usize = 20_000;
+
 /// What a list becomes if it has all layers of another one, too.
 struct Aligned {
     /// The layers of both, as the first list has them.
@@ -27,29 +30,13 @@ pub fn union(first: &[Item], second: &[Item]) -> Option<Vec<Item>> {
 
 /// Whether nothing that may be missing has the name of something else in a list: of another kind of layer for the same.
 fn has_own_names(items: &[Item]) -> bool {
-    let mut all_own = true;
-    each_list(&mut items.to_vec(), &mut |list| {
-        let mut names = HashMap::new();
-        for item in list.iter() {
-            let name = match item {
-                Item::Layer { name, .. } => name.as_deref(),
-                Item::Module { name, .. } | Item::Use { name, .. } => Some(name.as_str()),
-                Item::Tap(_)
-                | Item::From(_)
-                | Item::Join(..)
-                | Item::Again { .. }
-                | Item::Residual { .. }
-                | Item::Concat { .. }
-                | Item::Around { .. }
-                | Item::Scope { .. }
-                | Item::Stack { .. } => None,
-            };
-            let is_optional = enabled(item).is_some();
-            let before = name.and_then(|name| names.insert(name.to_owned(), is_optional));
-            all_own &= before.is_none_or(|before| !before && !is_optional);
-        }
-    });
-    all_own
+    let mut names = HashMap::new();
+    items.iter().all(|item| {
+        let (name, switch) = named(item);
+        let before = name.and_then(|name| names.insert(name, switch.is_some()));
+        before.is_none_or(|before| !before && switch.is_none())
+            && item.lists().into_iter().all(|list| has_own_names(list))
+    })
 }
 
 /// A list with all layers of `whole`, of which those that it lacks are disabled; `None` if it has others, or if its
@@ -65,6 +52,9 @@ pub fn completed(items: &[Item], whole: &[Item]) -> Option<Vec<Item>> {
 fn align(first: &[Item], second: &[Item], known: &HashSet<String>) -> Option<Aligned> {
     if outline(first) == outline(second) {
         return Some(Aligned { union: first.to_vec(), whole: second.to_vec(), common: size(first) });
+    }
+    if first.len().saturating_mul(second.len()) > MOST_PAIRS {
+        return None;
     }
     let pairs: Vec<Vec<Option<(Item, Item, usize)>>> =
         first.iter().map(|a| second.iter().map(|b| pair(a, b, known)).collect()).collect();
@@ -217,11 +207,11 @@ fn with_first(mut stack: Item, other: &Item) -> Item {
     stack
 }
 
-/// Whether an item that may be missing is there.
-fn enabled(item: &Item) -> Option<&Entry> {
+/// The name of an item, and whether it is there if it may be missing.
+fn named(item: &Item) -> (Option<&str>, Option<&Entry>) {
     match item {
-        Item::Layer { word, .. } => word.settings.get(ENABLED),
-        Item::Module { enabled, .. } | Item::Use { enabled, .. } => enabled.as_ref(),
+        Item::Layer { word, name } => (name.as_deref(), word.settings.get(ENABLED)),
+        Item::Module { name, enabled, .. } | Item::Use { name, enabled, .. } => (Some(name), enabled.as_ref()),
         Item::Tap(_)
         | Item::From(_)
         | Item::Join(..)
@@ -230,8 +220,12 @@ fn enabled(item: &Item) -> Option<&Entry> {
         | Item::Concat { .. }
         | Item::Around { .. }
         | Item::Scope { .. }
-        | Item::Stack { .. } => None,
+        | Item::Stack { .. } => (None, None),
     }
+}
+
+fn enabled(item: &Item) -> Option<&Entry> {
+    named(item).1
 }
 
 /// An item that may be missing elsewhere.
@@ -312,22 +306,12 @@ fn renamed(items: &mut [Item], whole: &[Item], same: &mut HashMap<String, String
                 _ if is_off => true,
                 (item, whole) => {
                     present = None;
-                    match (item, whole) {
-                        (
-                            Item::Residual { main, shortcut },
-                            Item::Residual { main: whole, shortcut: whole_shortcut },
-                        ) => renamed(main, whole, same) && renamed(shortcut, whole_shortcut, same),
-                        (Item::Scope { body, .. }, Item::Scope { body: whole, .. })
-                        | (Item::Around { body, .. }, Item::Around { body: whole, .. }) => renamed(body, whole, same),
-                        // Taps of a module are its own.
-                        (Item::Module { body, .. }, Item::Module { body: whole, .. }) => {
-                            renamed(body, whole, &mut HashMap::new())
-                        }
-                        (Item::Concat { branches, .. }, Item::Concat { branches: wholes, .. }) => {
-                            branches.iter_mut().zip(wholes).all(|(branch, whole)| renamed(branch, whole, same))
-                        }
-                        _ => true,
-                    }
+                    // Taps of a module are its own.
+                    let mut inside = HashMap::new();
+                    let same = if matches!(item, Item::Module { .. }) { &mut inside } else { &mut *same };
+                    let (lists, wholes) = (item.lists_mut(), whole.lists());
+                    lists.len() == wholes.len()
+                        && lists.into_iter().zip(wholes).all(|(list, whole)| renamed(list, whole, same))
                 }
             }
         })

@@ -110,8 +110,8 @@ impl Reader<'_> {
                 ));
             }
         }
-        // A hint, beside the mask that it describes. Whether weights are returned, and averaged over heads, only matters
-        // if they are used. The width is that of the matrix.
+        // A hint, beside the mask that it describes. Whether weights are returned, and averaged over heads, only
+        // matters if they are used. The width is that of the matrix.
         for key in ["is_causal", "need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);
         }

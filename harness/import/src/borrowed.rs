@@ -15,20 +15,13 @@ pub fn borrowed(items: &[Item]) -> Vec<String> {
         }
     };
     for item in items {
-        match item {
-            Item::From(name) | Item::Join(_, name) => reads(name),
-            Item::Use { inputs, .. } => inputs.values().for_each(&mut reads),
-            Item::Residual { main, shortcut } => {
-                [main, shortcut].into_iter().for_each(|list| borrowed(list).iter().for_each(&mut reads));
-            }
-            Item::Concat { branches, .. } => {
-                branches.iter().for_each(|list| borrowed(list).iter().for_each(&mut reads));
-            }
-            Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => {
-                borrowed(body).iter().for_each(&mut reads);
-            }
-            Item::Layer { .. } | Item::Tap(_) | Item::Again { .. } | Item::Stack { .. } => {}
+        if let Item::From(name) | Item::Join(_, name) = item {
+            reads(name);
         }
+        if let Item::Use { inputs, .. } = item {
+            inputs.values().for_each(&mut reads);
+        }
+        item.lists().into_iter().for_each(|list| borrowed(list).iter().for_each(&mut reads));
     }
     found
 }
@@ -37,18 +30,16 @@ pub fn borrowed(items: &[Item]) -> Vec<String> {
 fn own(items: &[Item]) -> HashSet<String> {
     let mut found = HashSet::new();
     for item in items {
-        match item {
-            Item::Tap(name) | Item::Use { name, .. } | Item::Stack { name, .. } | Item::Module { name, .. } => {
-                found.insert(name.clone());
-            }
-            Item::Residual { main, shortcut } => found.extend([own(main), own(shortcut)].into_iter().flatten()),
-            Item::Concat { branches, .. } => found.extend(branches.iter().flat_map(|list| own(list))),
-            Item::Around { body, .. } => found.extend(own(body)),
-            Item::Scope { name, body } => {
-                found.insert(name.clone());
-                found.extend(own(body));
-            }
-            Item::Layer { .. } | Item::From(_) | Item::Join(..) | Item::Again { .. } => {}
+        if let Item::Tap(name)
+        | Item::Use { name, .. }
+        | Item::Stack { name, .. }
+        | Item::Module { name, .. }
+        | Item::Scope { name, .. } = item
+        {
+            found.insert(name.clone());
+        }
+        if !matches!(item, Item::Module { .. }) {
+            found.extend(item.lists().into_iter().flat_map(|list| own(list)));
         }
     }
     found
@@ -69,22 +60,17 @@ pub fn rename(items: &mut [Item], names: &HashMap<&str, &str>) {
         }
     };
     for item in items {
-        match item {
-            Item::From(name) | Item::Join(_, name) => new(name),
-            Item::Use { inputs, .. } => inputs.values_mut().for_each(new),
-            Item::Residual { main, shortcut } => {
-                rename(main, names);
-                rename(shortcut, names);
-            }
-            Item::Concat { branches, .. } => branches.iter_mut().for_each(|list| rename(list, names)),
-            Item::Around { body, .. } | Item::Scope { body, .. } => rename(body, names),
-            Item::Module { body, .. } => {
-                let own = own(body);
-                let outer = names.iter().filter(|(name, _)| !own.contains(**name)).map(|(name, other)| (*name, *other));
-                rename(body, &outer.collect());
-            }
-            Item::Layer { .. } | Item::Tap(_) | Item::Again { .. } | Item::Stack { .. } => {}
+        if let Item::From(name) | Item::Join(_, name) = item {
+            new(name);
         }
+        if let Item::Use { inputs, .. } = item {
+            inputs.values_mut().for_each(new);
+        }
+        // Taps of a module are its own.
+        let own = if let Item::Module { body, .. } = item { own(body) } else { HashSet::new() };
+        let outer = names.iter().filter(|(name, _)| !own.contains(**name)).map(|(name, other)| (*name, *other));
+        let outer = outer.collect();
+        item.lists_mut().into_iter().for_each(|list| rename(list, &outer));
     }
 }
 

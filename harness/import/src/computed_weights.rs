@@ -118,20 +118,6 @@ impl Reader<'_> {
         }
     }
 
-    /// The call with other arguments, and another result.
-    fn again_with(
-        &mut self,
-        at: &mut At<'_>,
-        function: &str,
-        args: Vec<Argument>,
-        kwargs: IndexMap<String, Argument>,
-        made: &Made,
-    ) -> Result<(), Refusal> {
-        let outputs = IndexMap::from([(String::new(), made.clone())]);
-        let call = FunctionCall { function: function.to_owned(), args, kwargs, outputs, ..at.call.clone() };
-        self.function(&mut At::new(at.module, &call, at.units))
-    }
-
     fn of_parameters_alone(&mut self, at: &mut At<'_>, name: &str) -> Result<Option<()>, Refusal> {
         let Some((_, axis)) = OF_PARAMETERS.iter().find(|(names, _)| names.contains(&name)) else { return Ok(None) };
         let (made, n) = (at.made()?.clone(), self.trace.batch);
@@ -175,7 +161,7 @@ impl Reader<'_> {
         let value = self.new_value(Seen::Unsaid("it is computed here"));
         let result = Made { value, shape: [&[n], &made.shape[..]].concat(), dtype: made.dtype.clone() };
         self.made.insert(value, result.clone());
-        self.again_with(at, &at.call.function.clone(), args, kwargs, &result)?;
+        self.calls(at, &at.call.function.clone(), args, kwargs, &result)?;
         let base = self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)?;
         self.is(made.value, Seen::Same(base, Vec::new()));
         Ok(Some(()))
@@ -201,7 +187,7 @@ impl Reader<'_> {
             views.push(View::Reshape([&[n], &vec![1; missing][..], own].concat()));
             args.push(self.stands_for(base, views, &made));
         }
-        self.again_with(at, &at.call.function.clone(), args, at.call.kwargs.clone(), &made).map(Some)
+        self.calls(at, &at.call.function.clone(), args, at.call.kwargs.clone(), &made).map(Some)
     }
 
     /// A product of matrices, of which the second is of parameters alone.
@@ -233,6 +219,6 @@ impl Reader<'_> {
         let call = FunctionCall { outputs: IndexMap::from([(String::new(), product)]), ..at.call.clone() };
         self.rows_times(&mut At::new(at.module, &call, at.units), rows, (matrix, views))?;
         let args = vec![Argument::Value(value), bias];
-        self.again_with(at, "torch.add", args, IndexMap::new(), &made).map(Some)
+        self.calls(at, "torch.add", args, IndexMap::new(), &made).map(Some)
     }
 }

@@ -1,5 +1,6 @@
 //! The table of supported torch functions and their readers.
 
+use indexmap::IndexMap;
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
 
@@ -7,6 +8,7 @@ use crate::Refusal;
 use crate::arguments::At;
 use crate::operation::{Tensor, Unit, What};
 use crate::reader::Reader;
+use crate::trace::{Argument, FunctionCall, Made};
 use crate::word::Word;
 
 /// Adds the operations of a call.
@@ -236,6 +238,20 @@ pub(crate) fn is_inside(name: &str, module: &str) -> bool {
 }
 
 impl Reader<'_> {
+    /// Reads a call as one of another function, of other arguments, with another result.
+    pub(crate) fn calls(
+        &mut self,
+        at: &mut At<'_>,
+        function: &str,
+        args: Vec<Argument>,
+        kwargs: IndexMap<String, Argument>,
+        made: &Made,
+    ) -> Result<(), Refusal> {
+        let outputs = IndexMap::from([(String::new(), made.clone())]);
+        let call = FunctionCall { function: function.to_owned(), args, kwargs, outputs, ..at.call.clone() };
+        self.function(&mut At::new(at.module, &call, at.units))
+    }
+
     /// Adds the operation of a function.
     pub(crate) fn function(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let name = at.call.name();

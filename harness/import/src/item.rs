@@ -112,6 +112,38 @@ pub enum Item {
 }
 
 impl Item {
+    /// The lists of layers inside it.
+    pub fn lists(&self) -> Vec<&Vec<Self>> {
+        match self {
+            Self::Residual { main, shortcut } => vec![main, shortcut],
+            Self::Concat { branches, .. } => branches.iter().collect(),
+            Self::Around { body, .. } | Self::Scope { body, .. } | Self::Module { body, .. } => vec![body],
+            Self::Layer { .. }
+            | Self::Tap(_)
+            | Self::From(_)
+            | Self::Join(..)
+            | Self::Again { .. }
+            | Self::Use { .. }
+            | Self::Stack { .. } => Vec::new(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn lists_mut(&mut self) -> Vec<&mut Vec<Self>> {
+        match self {
+            Self::Residual { main, shortcut } => vec![main, shortcut],
+            Self::Concat { branches, .. } => branches.iter_mut().collect(),
+            Self::Around { body, .. } | Self::Scope { body, .. } | Self::Module { body, .. } => vec![body],
+            Self::Layer { .. }
+            | Self::Tap(_)
+            | Self::From(_)
+            | Self::Join(..)
+            | Self::Again { .. }
+            | Self::Use { .. }
+            | Self::Stack { .. } => Vec::new(),
+        }
+    }
+
     /// Whether it joins branches, and can have the name of a module of which it is all.
     pub fn is_join(&self) -> bool {
         match self {
@@ -132,34 +164,11 @@ impl Item {
 
 /// Calls `visit` with every list of layers, those inside before those around them.
 pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
-    for item in items.iter_mut() {
-        match item {
-            Item::Residual { main, shortcut } => {
-                each_list(main, visit);
-                each_list(shortcut, visit);
-            }
-            Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_list(branch, visit)),
-            Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => each_list(body, visit),
-            Item::Layer { .. }
-            | Item::Tap(_)
-            | Item::From(_)
-            | Item::Join(..)
-            | Item::Again { .. }
-            | Item::Use { .. }
-            | Item::Stack { .. } => {}
-        }
-    }
+    items.iter_mut().flat_map(Item::lists_mut).for_each(|list| each_list(list, visit));
     visit(items);
 }
 
 /// Number of written layers.
 pub fn size(items: &[Item]) -> usize {
-    let one = |item: &Item| match item {
-        Item::Layer { .. } | Item::Use { .. } | Item::Stack { .. } | Item::Join(..) => 1,
-        Item::Tap(_) | Item::From(_) | Item::Again { .. } => 1,
-        Item::Residual { main, shortcut } => 1 + size(main) + size(shortcut),
-        Item::Concat { branches, .. } => 1 + branches.iter().map(|branch| size(branch)).sum::<usize>(),
-        Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => 1 + size(body),
-    };
-    items.iter().map(one).sum()
+    items.iter().map(|item| 1 + item.lists().into_iter().map(|list| size(list)).sum::<usize>()).sum()
 }

@@ -13,7 +13,7 @@ use crate::cosine::Computed;
 use crate::operation::{Tensor, What};
 use crate::reader::{Reader, Seen};
 use crate::rows::normalised;
-use crate::trace::{Argument, FunctionCall, Made};
+use crate::trace::{Argument, Made};
 use crate::view::View;
 use crate::word::Word;
 
@@ -138,15 +138,8 @@ impl Reader<'_> {
         let shape = (0..rank).map(|axis| extent(&first, axis).max(extent(&second, axis))).collect();
         let value = self.new_value(Seen::Unsaid("it is computed here"));
         let product = Made { value, shape, dtype: made.dtype.clone() };
-        let call = |name: &str, args: [&Argument; 2], made: &Made| FunctionCall {
-            function: name.to_owned(),
-            args: args.map(Clone::clone).to_vec(),
-            kwargs: IndexMap::new(),
-            outputs: IndexMap::from([(String::new(), made.clone())]),
-            ..at.call.clone()
-        };
-        let calls = [call("torch.mul", [a, b], &product), call("torch.add", [sum, &Argument::Value(value)], made)];
-        calls.iter().try_for_each(|call| self.function(&mut At::new(at.module, call, at.units)))
+        self.calls(at, "torch.mul", vec![a.clone(), b.clone()], IndexMap::new(), &product)?;
+        self.calls(at, "torch.add", vec![sum.clone(), Argument::Value(value)], IndexMap::new(), made)
     }
 
     pub(crate) fn conv_transpose(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

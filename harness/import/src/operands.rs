@@ -152,7 +152,8 @@ impl Reader<'_> {
     }
 
     /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one
-    /// axis of the argument, or samples another axis than the first. With the views that make what the function gives of its result `[n, .., width]`.
+    /// axis of the argument, or samples another axis than the first. With the views that make what the function gives
+    /// of its result `[n, .., width]`.
     pub(crate) fn rows(
         &mut self,
         at: &mut At<'_>,

@@ -9,7 +9,7 @@ use crate::joins::along;
 use crate::operation::What;
 use crate::products::Place;
 use crate::reader::{Reader, Seen};
-use crate::trace::{Argument, FunctionCall, Made};
+use crate::trace::{Argument, Made};
 
 pub(crate) const SIDES: &str = "`parameter` is a value, and `concat` joins values";
 
@@ -43,10 +43,7 @@ impl Reader<'_> {
                 }
                 (Argument::Parameter(name), None) => {
                     let to = of_size(self.trace.shape(name).iter().product());
-                    {
-                        let line = at.call.at.clone();
-                        self.parameter_as_tensor(name, &to, at.units, &line)
-                    }
+                    self.parameter_as_tensor(name, &to, at.units, &at.call.at)
                 }
                 _ => return Err(at.unknown_form("other")),
             };
@@ -68,17 +65,8 @@ impl Reader<'_> {
         let made = at.made()?;
         let value = self.new_value(Seen::Unsaid("it is computed here"));
         let product = Made { value, ..made.clone() };
-        let call = |name: &str, args: [&Argument; 2], made: &Made| FunctionCall {
-            function: name.to_owned(),
-            args: args.map(Clone::clone).to_vec(),
-            kwargs: IndexMap::new(),
-            outputs: IndexMap::from([(String::new(), made.clone())]),
-            ..at.call.clone()
-        };
-        let calls = [
-            call("torch.nn.functional.linear", [x, weight], &product),
-            call("torch.add", [&Argument::Value(value), bias], made),
-        ];
-        calls.iter().try_for_each(|call| self.function(&mut At::new(at.module, call, at.units))).map(Some)
+        let linear = "torch.nn.functional.linear";
+        self.calls(at, linear, vec![x.clone(), weight.clone()], IndexMap::new(), &product)?;
+        self.calls(at, "torch.add", vec![Argument::Value(value), bias.clone()], IndexMap::new(), made).map(Some)
     }
 }

@@ -275,7 +275,8 @@ impl Word {
     /// The settings that differ from their defaults, as a text that is equal for equal layers.
     pub fn key(&self) -> String {
         let said = self.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
-        // Neither how parameters start nor whether a module is called or its parameters are used is one of the operation.
+        // Neither how parameters start nor whether a module is called or its parameters are used is one of the
+        // operation.
         let said = said.filter(|(key, _)| *key != "functional" && !key.ends_with("init"));
         let said: Vec<String> = said.map(|(key, entry)| format!("{key}={}", entry.value)).collect();
         format!("{} {}", self.tag, said.join(" "))

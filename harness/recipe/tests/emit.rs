@@ -188,8 +188,8 @@ fn modules_are_called_again() {
     insta::assert_snapshot!(classes_of("", body));
 }
 
-/// Comparisons and numbers of Python would be computed in 32 bits in a network of 64; expressions get brackets where they
-/// stand in others.
+/// Comparisons and numbers of Python would be computed in 32 bits in a network of 64; expressions get brackets where
+/// they stand in others.
 #[test]
 fn formulas_keep_types_and_order() {
     for (formulas, written) in [

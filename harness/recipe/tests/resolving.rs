@@ -270,6 +270,12 @@ fn a_block_reads_taps_under_names_of_its_own() {
     let unknown = wrong("    - block: {name: up, use: up, inputs: {skip: frist}}");
     let path = "model.body[1].block.inputs.skip";
     assert_eq!(unknown, [(path.to_owned(), "there is no tap or input `frist` before this layer".to_owned())]);
+    // A mistake in one of several leaves nothing behind.
+    let both = wrong("    - block: {use: up, inputs: {skip: first, other: frist}}\n    - add: skip");
+    let messages: Vec<&str> = both.iter().map(|(_, message)| message.as_str()).collect();
+    let unknown =
+        ["there is no tap or input `frist` before this layer", "there is no tap or input `skip` before this layer"];
+    assert_eq!(messages, unknown);
     // After the block, the name is nobody's.
     let after = wrong("    - block: {use: up, inputs: {skip: first}}\n    - add: skip");
     assert_eq!(after[0].1, "there is no tap or input `skip` before this layer");

@@ -113,7 +113,8 @@ fn parameters() -> [(&'static str, Vec<f64>); 3] {
         .map(|(name, count)| (name, noise(count, count as u64)))
 }
 
-/// The layer token by token: `weight` of a score among those of a token, `bias` of the choice, `most` tokens of an expert.
+/// The layer token by token: `weight` of a score among those of a token, `bias` of the choice, `most` tokens of an
+/// expert.
 fn by_token(
     x: &[f64],
     weight: impl Fn(f64, &[f64]) -> f64,

@@ -112,8 +112,8 @@ fn untouched(graph: &Graph) -> Vec<String> {
     graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
 }
 
-/// The rule for initial values of a variable in a recorded golden; see `golden/README.md`. What an optimizer keeps starts
-/// at zero without one.
+/// The rule for initial values of a variable in a recorded golden; see `golden/README.md`. What an optimizer keeps
+/// starts at zero without one.
 fn start(variable: &Variable, shape: &[usize]) -> Option<Init> {
     let tenth = f64::from(0.1f32);
     Some(match variable.role {

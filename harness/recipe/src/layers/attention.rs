@@ -11,9 +11,9 @@ use crate::python::{At, Binding, Code, Piece, Var};
 use crate::values::{Size, WeightInit};
 
 zoo_settings::settings! {
-    /// Multi-head attention of tokens `[T, E]`, to each other or to those of taps, with the parameters of PyTorch's MultiheadAttention: `in_proj_weight`
-    /// `[3E, E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names,
-    /// use `dot_product_attention`.
+    /// Multi-head attention of tokens `[T, E]`, to each other or to those of taps, with the parameters of PyTorch's
+    /// MultiheadAttention: `in_proj_weight` `[3E, E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks
+    /// whose dense layers have other names, use `dot_product_attention`.
     pub struct Attention {
         /// Number of heads; E is divided among them.
         pub heads: Size,

@@ -184,8 +184,8 @@ impl<'a> Emitter<'a> {
         var
     }
 
-    /// Leaves a class after its last value: registers it under `path` in the class around it, and calls it. `returns` are
-    /// taps inside that it returns before anything else.
+    /// Leaves a class after its last value: registers it under `path` in the class around it, and calls it. `returns`
+    /// are taps inside that it returns before anything else.
     pub(super) fn leave(
         &mut self,
         path: &str,

@@ -1,7 +1,7 @@
 //! Formulas as expressions of PyTorch.
 //!
-//! Comparisons and whole numbers have types of their own there, and what is computed from them and from numbers of Python
-//! has 32 bits whatever the type of the values. So they become numbers in the type of an operand before that.
+//! Comparisons and whole numbers have types of their own there, and what is computed from them and from numbers of
+//! Python has 32 bits whatever the type of the values. So they become numbers in the type of an operand before that.
 
 use zoo_graph::formula::{Binary, Fold, Formula, Term, TermId, Unary};
 

@@ -147,7 +147,8 @@ pub(crate) fn method(
     Ok(out)
 }
 
-/// Refuses initial values that follow from the axes of a parameter that has not got them; a bias has those of its weight.
+/// Refuses initial values that follow from the axes of a parameter that has not got them; a bias has those of its
+/// weight.
 fn expect_axes(graph: &Graph) -> Result<(), String> {
     for (_, variable) in graph.parameters() {
         let by_axes = match variable.init {

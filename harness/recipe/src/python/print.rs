@@ -11,8 +11,8 @@ use super::number::{Kind, Number, plain};
 use super::repeat::progression;
 use super::usage::{Child, Usage};
 
-/// The lines of a class. `doc` is its docstring, `defined` are the functions of the program, `more` are lines at the end
-/// of its constructor and methods after it.
+/// The lines of a class. `doc` is its docstring, `defined` are the functions of the program, `more` are lines at the
+/// end of its constructor and methods after it.
 pub(crate) fn class(
     frame: &'static Frame,
     class: &Class,

@@ -99,18 +99,21 @@ impl<'p, 'a> Place<'p, 'a> {
         Some(full)
     }
 
-    /// Gives taps to the layers inside this one, under their names there.
+    /// Gives taps to the layers inside this one, under their names there: all, or none if one is a mistake.
     pub(crate) fn lend(&mut self, inputs: &IndexMap<String, String>) -> Option<()> {
+        let mut lent = Vec::new();
         for (name, tap) in inputs {
             let path = self.at("inputs").key(name);
             let outer = self.expander.find_tap(tap, &path, self.scope)?;
             let full = self.expander.name_within(name, &path, &self.inside())?;
             if self.expander.taps.contains(&full) || self.expander.lent.contains_key(&full) {
-                self.error("inputs", format!("a tap or input `{name}` already exists"));
+                let hint = "choose another name, here and in the block, or read that one without `inputs`";
+                self.error("inputs", format!("a tap or input `{name}` already exists")).hint = Some(hint.to_owned());
                 return None;
             }
-            self.expander.lent.insert(full, (outer, false));
+            lent.push((full, (outer, false)));
         }
+        self.expander.lent.extend(lent);
         Some(())
     }
 
