@@ -59,6 +59,8 @@ fn align(first: &[Item], second: &[Item], known: &HashSet<String>) -> Option<Ali
     let pairs: Vec<Vec<Option<(Item, Item, usize)>>> =
         first.iter().map(|a| second.iter().map(|b| pair(a, b, known)).collect()).collect();
     let (rows, columns) = (first.len(), second.len());
+    let off: Vec<Option<Item>> = first.iter().map(disabled).collect();
+    let may_lack: Vec<bool> = second.iter().map(|item| disabled(item).is_some()).collect();
     // By how many items of each are left, the most that both have in common.
     let mut most = vec![vec![None; columns + 1]; rows + 1];
     most[rows][columns] = Some(0);
@@ -66,8 +68,8 @@ fn align(first: &[Item], second: &[Item], known: &HashSet<String>) -> Option<Ali
         for j in (0..=columns).rev() {
             let both = (i < rows && j < columns).then(|| pairs[i][j].as_ref()).flatten();
             let both = both.and_then(|(_, _, common)| Some(most[i + 1][j + 1]? + common));
-            let skipped = (i < rows && disabled(&first[i]).is_some()).then(|| most[i + 1][j]).flatten();
-            let added = (j < columns && disabled(&second[j]).is_some()).then(|| most[i][j + 1]).flatten();
+            let skipped = (i < rows && off[i].is_some()).then(|| most[i + 1][j]).flatten();
+            let added = (j < columns && may_lack[j]).then(|| most[i][j + 1]).flatten();
             most[i][j] = most[i][j].max(both).max(skipped).max(added);
         }
     }
@@ -86,10 +88,10 @@ fn align(first: &[Item], second: &[Item], known: &HashSet<String>) -> Option<Ali
             (i, j) = (i + 1, j + 1);
         } else if i < rows
             && most[i + 1][j] == here
-            && let Some(off) = disabled(&first[i])
+            && let Some(off) = &off[i]
         {
             union.push(optional(&first[i]));
-            whole.push(off);
+            whole.push(off.clone());
             i += 1;
         } else {
             union.push(optional(second.get(j)?));

@@ -145,7 +145,8 @@ fn grouped(parts: Vec<Part>) -> Vec<Group> {
             // Any layers make a `Sequential`.
             let union = union(whole, &part.body).filter(|_| part.class != "Sequential")?;
             let is_whole = |part: &Part| completed(&part.body, &union).is_some();
-            (is_whole(&part) && parts.iter().all(is_whole)).then(|| {
+            let is_known = outline(whole) == outline(&union);
+            (is_whole(&part) && (is_known || parts.iter().all(is_whole))).then(|| {
                 *whole = union;
                 parts
             })
