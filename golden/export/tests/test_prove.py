@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from zoo_golden.prove import MISSING, Golden, Program, ProofError, main, values
+from zoo_golden.prove import MISSING, Comparison, Golden, Program, ProofError, judged, main, values
 
 LENET = Path(__file__).parents[3] / "golden/lenet/step.json"
 
@@ -82,7 +84,9 @@ def test_an_honest_program_passes_in_every_stage(tmp_path):
 )
 def test_what_was_changed_is_found(tmp_path, model, rules, first):
     changed = program(tmp_path, MODEL.replace(*model) if model else MODEL, RULES.replace(*rules) if rules else RULES)
-    failed = values(changed, Golden.read(LENET), 3).failed()
+    comparison, close = judged(changed, Golden.read(LENET), 3)
+    failed = comparison.failed()
+    assert close == []
     assert any(key.startswith(first) for key in failed), failed[:5]
 
 
@@ -93,6 +97,21 @@ def test_a_loss_of_zero_is_compared_too(expected, found, passes):
     golden = Golden(LENET, {"losses_f64": [{"hinge": expected}]}, {})
     error, allowed = golden.error_of_loss(1, "hinge", found)
     assert (error <= allowed) == passes
+
+
+@pytest.mark.parametrize(("found", "passes"), [(0.0, True), (1e-15, True), (1e-12, False)])
+def test_a_tensor_of_zeros_may_be_rounding_of_the_others(found, passes):
+    entries = {"grad/a": {"shape": [2], "l2": 0.0}, "grad/b": {"shape": [2], "l2": 1.0}}
+    comparison = Comparison()
+    comparison.add(Golden(LENET, {"tensors": entries}, {"grad/a": np.zeros(2)}), "grad/a", torch.tensor([found, 0.0]))
+    assert (not comparison.failed()) == passes
+
+
+@pytest.mark.parametrize(("moved", "passes"), [(1.0, False), (1.0 + 5e-8, False), (1.0 + 2e-7, True)])
+def test_what_rounding_moves_may_differ_as_far(moved, passes):
+    comparison = Comparison({"param1/a": (1e-6, 1e-9)}, found={"param1/a": (np.array([1.0]), 1.0)})
+    comparison.loosen(Comparison(found={"param1/a": (np.array([moved]), 1.0)}))
+    assert (not comparison.failed()) == passes
 
 
 def test_what_is_no_program_is_said(tmp_path, capsys):
