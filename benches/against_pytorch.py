@@ -1,10 +1,10 @@
 """python benches/against_pytorch.py RECIPE... [--batch N] [--image N | --tokens N] [--threads N]: compares steps with PyTorch.
 
-Needs torch and torchvision; for BERT, GPT-2 and LAMB also transformers and timm. In each round, `zoo bench`, PyTorch in
+Needs torch and torchvision; for BERT, GPT-2, Llama, Qwen3 and LAMB also transformers and timm. In each round, `zoo bench`, PyTorch in
 its default layout and PyTorch in channels_last (for images) do the same work (forward, loss, backward and update in f32) in
-fresh processes, so that a busy machine slows all three. Transformers use fused attention, and AdamW is torch's fused one.
-Prints the median over the rounds of the median step time, the largest resident memory, and the ratio of zoo to the
-faster layout of PyTorch.
+fresh processes, so that a busy machine slows all three. Transformers use fused attention, and AdamW is torch's fused one;
+llama and qwen3_moe are the modules of golden/export and those of transformers. Prints the median over the rounds of the median step time, the largest resident memory, and the ratio of zoo to the
+faster layout or form of PyTorch.
 """
 
 import argparse
@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYOUTS = ("contiguous", "channels_last")
-OF_TOKENS = ("bert_base", "gpt2", "gpt_shakespeare")
+FORMS = ("written out", "transformers")
+OF_TOKENS = {"bert_base": LAYOUTS[:1], "gpt2": LAYOUTS[:1], "gpt_shakespeare": LAYOUTS[:1], "llama": FORMS, "qwen3_moe": FORMS}
 WARM_UP = 2
 IMAGE = 224
 
@@ -37,7 +38,7 @@ def parse() -> argparse.Namespace:
     add("--steps", type=int, default=10, help="measured steps of a round")
     add("--rounds", type=int, default=3)
     add("--zoo", type=Path, default=ROOT / "target/release/zoo", help="the command")
-    add("--layout", choices=LAYOUTS, help=argparse.SUPPRESS)
+    add("--layout", choices=LAYOUTS + FORMS, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -160,6 +161,80 @@ def character_gpt(options: argparse.Namespace, torch) -> Work:
     return Work(network, inputs, lambda n, i: n(i["tokens"]), language.loss, optimizer, 1.0)
 
 
+LLAMA = {"width": 512, "hidden": 1376, "heads": 8, "kv_heads": 4}
+LAYERS = 8
+LARGER = {
+    "llama": [
+        f"model.blocks.decoder_layer.args={json.dumps(LLAMA)}",
+        f"model.body[0].scope.body[0].embedding.size={LLAMA['width']}",
+        f"model.body[0].scope.body[1].scope.body[0].stack.repeat={LAYERS}",
+    ]
+}
+"""The sizes in which recipes are compared, if it is another one than theirs."""
+
+
+def llama(options: argparse.Namespace, torch) -> Work:
+    """A Llama of eight layers of 512."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from zoo_golden import language
+
+    if options.layout == FORMS[0]:
+        return decoder(language.Llama(layers=LAYERS, **LLAMA), language.loss, options, torch)
+    config = LlamaConfig(
+        vocab_size=512,
+        hidden_size=LLAMA["width"],
+        intermediate_size=LLAMA["hidden"],
+        num_hidden_layers=LAYERS,
+        num_attention_heads=LLAMA["heads"],
+        num_key_value_heads=LLAMA["kv_heads"],
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    loss = language.loss
+    return decoder(LlamaForCausalLM(config), lambda outputs, *rest: loss(outputs.logits, *rest), options, torch)
+
+
+def qwen3_moe(options: argparse.Namespace, torch) -> Work:
+    """The mixture of experts of the recipe."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+    from zoo_golden import language, qwen3
+
+    if options.layout == FORMS[0]:
+        return decoder(qwen3.qwen3_moe(), qwen3.balanced_loss, options, torch)
+    config = Qwen3MoeConfig(
+        vocab_size=512,
+        hidden_size=64,
+        moe_intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=True,
+        use_cache=False,
+        output_router_logits=True,
+    )
+
+    def loss(outputs, inputs, network):
+        even = outputs.aux_loss
+        return {"loss": language.loss(outputs.logits, inputs, network)["loss"] + 0.001 * even}
+
+    return decoder(Qwen3MoeForCausalLM(config), loss, options, torch)
+
+
+def decoder(network: Any, loss: Callable, options: argparse.Namespace, torch) -> Work:
+    """A language model with 512 tokens and fused AdamW."""
+    from zoo_golden import language
+
+    inputs = {name: torch.randint(512, (options.batch, options.tokens)) for name in ("tokens", "label")}
+    optimizer = torch.optim.AdamW(language.decayed(network, 0.01), lr=1e-6, betas=(0.9, 0.99), fused=True)
+    return Work(network, inputs, lambda n, i: n(i["tokens"]), loss, optimizer, 1.0)
+
+
 def airbench(options: argparse.Namespace, torch) -> Work:
     """airbench94, all of it trained but the whitening filters."""
     import torch.nn.functional as F
@@ -181,6 +256,8 @@ MAKE = {
     "db_resnet": detector,
     "gpt2": gpt2,
     "gpt_shakespeare": character_gpt,
+    "llama": llama,
+    "qwen3_moe": qwen3_moe,
     "siammask": tracker,
     "unet_medical": segmenter,
 }
@@ -219,7 +296,7 @@ def answer(command: list[str]) -> dict:
 def compare(recipe: str, options: argparse.Namespace) -> None:
     size = []
     of_tokens = recipe in OF_TOKENS
-    layouts = LAYOUTS[:1] if of_tokens else LAYOUTS
+    layouts = OF_TOKENS.get(recipe, LAYOUTS)
     for name in ("batch", "tokens" if of_tokens else "image", "threads", "steps"):
         if getattr(options, name) is not None:
             size += [f"--{name}", str(getattr(options, name))]
@@ -228,6 +305,7 @@ def compare(recipe: str, options: argparse.Namespace) -> None:
         zoo += ["--set", "train.parts=[]"]  # the backbone trains too
     if options.classes != 1000:
         zoo += ["--set", f"model.classes={options.classes}"]
+    zoo += [word for larger in LARGER.get(recipe, []) for word in ("--set", larger)]
     commands = {"zoo": zoo}
     for layout in layouts:
         commands[layout] = [sys.executable, __file__, recipe, *size, "--classes", str(options.classes), "--layout", layout]
