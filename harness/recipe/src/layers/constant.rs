@@ -38,6 +38,13 @@ zoo_settings::settings! {
     }
 }
 
+/// In Python. Programs are also proven in f64, and run in the precision of their device.
+const TYPE: &str = r#"
+def type_beside(x: Tensor) -> torch.dtype:
+    """The type of numbers beside a value: its own, or the usual one beside indices."""
+    return x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+"#;
+
 impl Constant {
     /// Shapes of the numbers and of the value, without the batch.
     fn shapes(&self) -> [Vec<usize>; 2] {
@@ -182,14 +189,16 @@ impl Word for Constant {
 
     fn emit(&self, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
         let ([own, to], x) = (self.shapes(), at.x());
+        at.helper(TYPE);
         let device = Code::named("device", Code::of(x, ".device"));
+        let ty = Code::named("dtype", Code::applied("type_beside", x, vec![]));
         let sizes = |extents: &[usize]| extents.iter().map(|extent| Code::count(*extent)).collect::<Vec<_>>();
         let mut code = match (&self.values, &self.formula) {
             (Some(values), _) => {
                 let numbers = values.iter().enumerate();
                 let numbers =
                     numbers.map(|(n, value)| Code::number(at.real(&format!("values[{n}]"), *value))).collect();
-                let mut code = Code::call("torch.tensor", vec![Code::list(numbers), device]);
+                let mut code = Code::call("torch.tensor", vec![Code::list(numbers), ty, device]);
                 if own.len() > 1 {
                     code.pieces.extend([Piece::Text(".reshape".into()), Piece::List("(", sizes(&own), ")")]);
                 }
@@ -202,7 +211,7 @@ impl Word for Constant {
                 for axis in axes {
                     let behind = own.len() - 1 - axis;
                     let view = if behind == 0 { String::new() } else { format!("[:{}]", ", None".repeat(behind)) };
-                    let mut code = Code::call("torch.arange", vec![Code::real(own[axis] as f64), device.clone()]);
+                    let mut code = Code::call("torch.arange", vec![Code::count(own[axis]), ty.clone(), device.clone()]);
                     code.pieces.push(Piece::Text(view));
                     let index = at.function(code);
                     at.shaped(index, &[&own[axis..=axis], &vec![1; behind]].concat());

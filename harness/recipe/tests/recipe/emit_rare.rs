@@ -100,6 +100,17 @@ fn a_normed_weight_may_have_a_bias_of_parts() {
     expect(&text, &["if hasattr(module, \"weight_g\"):"]);
 }
 
+/// Programs are proven in f64.
+#[test]
+fn constants_have_the_type_of_the_value_beside() {
+    let constants = "constant: {shape: [3, 1, 1], values: [0.1, 0.2, 0.3], to: [3, 8, 8]}, tap: a, from: x, \
+                     constant: {shape: [1, 1, 8], formula: sin(k), to: [3, 8, 8]}, tap: b";
+    let text = model("", &format!("tap: x, {constants}, from: x, add: a, add: b"));
+    let lines = ["def type_beside(x: Tensor)", "torch.tensor([0.1, 0.2, 0.3], dtype=type_beside(x), device=x.device)"];
+    expect(&text, &lines);
+    expect(&text, &["torch.arange(8, dtype=type_beside(x), device=x.device)"]);
+}
+
 /// Python takes no comma behind a generator.
 #[test]
 fn generators_have_no_comma() {
