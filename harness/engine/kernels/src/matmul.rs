@@ -1,8 +1,8 @@
 //! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
 //!
-//! A task computes some rows of one product. It copies of B panels of 32 columns, and its part of A where need be, so
-//! that a tile reads neighbours: of B at most `DEPTH` terms at a time, which the first-level cache holds while all
-//! rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at
+//! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A where
+//! need be, so that a tile reads neighbours: of B at most `DEPTH` terms at a time, which the first-level cache holds
+//! while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at
 //! most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
 
 mod tiles;
@@ -12,6 +12,7 @@ use crate::half::HalfType;
 use crate::isa::Isa;
 use crate::micro::amx::Amx;
 use crate::micro::product::{Left, Right, Sum, run};
+use crate::micro::vectors_together;
 use crate::parallel::pieces;
 use crate::parts::Parts;
 use crate::simd::{pixels_mut, vectorised};
@@ -36,11 +37,13 @@ const TASKS: usize = 8;
 /// Products of two numbers that a task computes at least, if they belong to small matrices: some microseconds.
 const GRAIN: usize = 1 << 19;
 
-/// Columns of a panel.
-const PANEL: usize = 2 * LANES;
-
 /// f32 lanes of a vector.
 const LANES: usize = crate::C0;
+
+/// Columns of a panel: those of a tile.
+fn panel_columns(isa: Isa) -> usize {
+    vectors_together(isa) * LANES
+}
 
 thread_local! {
     static SCRATCH: RefCell<[AlignedBuf; 3]> = RefCell::default();
@@ -81,7 +84,7 @@ impl Extents {
         if places.0.len() * self.blocks(on_tiles) == 1 || places.shared().is_none() {
             return 0;
         }
-        on_tiles.map_or(self.n.next_multiple_of(PANEL) * self.k, OnTiles::laid_out_len)
+        on_tiles.map_or_else(|| self.n.next_multiple_of(panel_columns(isa)) * self.k, OnTiles::laid_out_len)
     }
 
     /// How tiles compute a product of operands of this format or, without one, of f32, if they do.
@@ -144,7 +147,7 @@ pub fn products(
     let mut rest = result;
     for &[of_a, of_b] in places.0 {
         let (a, b) = (&a[of_a * m * k..][..m * k], &b[of_b * k * n..][..k * n]);
-        let unit = if on_tiles.is_some() { PANEL } else { 1 };
+        let unit = if on_tiles.is_some() { tiles::ROWS } else { 1 };
         for rows in pieces(m.div_ceil(unit), blocks) {
             let rows = rows.start * unit..(rows.end * unit).min(m);
             let (out, others) = rest.split_at_mut(rows.len() * n);
@@ -184,37 +187,37 @@ fn compute(
     [of_a, of_b, last]: &mut [AlignedBuf; 3],
     out: &mut [f32],
 ) {
-    let (n, count) = (extents.n, rows.len());
-    let whole = n / PANEL;
-    let width = n % PANEL;
+    let (n, count, of_panel) = (extents.n, rows.len(), panel_columns(isa));
+    let whole = n / of_panel;
+    let width = n % of_panel;
     // The columns behind the last whole panel are summed aside, where vectors may be wider than they are.
-    last.grow(count * PANEL);
+    last.grow(count * of_panel);
     for terms in extents.depths() {
         let left = copy_rows(extents, a, rows.clone(), terms.clone(), of_a);
-        for panel in 0..n.div_ceil(PANEL) {
+        for panel in 0..n.div_ceil(of_panel) {
             let right = match b {
                 RightMatrix::LaidOut(panels) => {
-                    &panels[terms.start * n.next_multiple_of(PANEL) + panel * PANEL * terms.len()..]
+                    &panels[terms.start * n.next_multiple_of(of_panel) + panel * of_panel * terms.len()..]
                 }
                 RightMatrix::Given(b) => {
-                    of_b.grow(PANEL * DEPTH);
-                    copy_panel(isa, extents, b, panel, terms.clone(), &mut of_b[..PANEL * terms.len()]);
+                    of_b.grow(of_panel * DEPTH);
+                    copy_panel(isa, extents, b, panel, terms.clone(), &mut of_b[..of_panel * terms.len()]);
                     &of_b[..]
                 }
             };
-            let right = Right { data: &right[..PANEL * terms.len()], row_pitch: PANEL };
+            let right = Right { data: &right[..of_panel * terms.len()], row_pitch: of_panel };
             let (data, row_pitch, columns) = if panel < whole {
-                (&mut out[panel * PANEL..], n, PANEL)
+                (&mut out[panel * of_panel..], n, of_panel)
             } else {
-                (&mut last[..], PANEL, width.next_multiple_of(LANES))
+                (&mut last[..], of_panel, width.next_multiple_of(LANES))
             };
             let sum = Sum { data, row_pitch, accumulate: terms.start > 0 };
             run(isa, left, right, sum, [count, columns, terms.len()]);
         }
     }
     if width > 0 {
-        for (row, values) in out.chunks_exact_mut(n).zip(last.chunks_exact(PANEL)) {
-            row[whole * PANEL..].copy_from_slice(&values[..width]);
+        for (row, values) in out.chunks_exact_mut(n).zip(last.chunks_exact(of_panel)) {
+            row[whole * of_panel..].copy_from_slice(&values[..width]);
         }
     }
 }
@@ -250,24 +253,25 @@ fn copy_rows<'s>(
 
 /// Some terms of a panel of B, `[term][column]`, zero beyond the last column.
 fn copy_panel(isa: Isa, extents: Extents, b: &[f32], panel: usize, terms: Range<usize>, copy: &mut [f32]) {
-    let Extents { n, k, .. } = extents;
-    let columns = panel * PANEL..((panel + 1) * PANEL).min(n);
-    if extents.transpose_b {
-        return transpose_panel(isa, k, b, columns, terms, copy);
-    }
-    if columns.len() == PANEL {
-        return copy_columns(isa, n, &b[terms.start * n + columns.start..], copy);
+    let (Extents { n, k, .. }, of_panel) = (extents, panel_columns(isa));
+    let columns = panel * of_panel..((panel + 1) * of_panel).min(n);
+    match (extents.transpose_b, of_panel == LANES) {
+        (true, true) => return transpose_panel::<1>(isa, k, b, columns, terms, copy),
+        (true, false) => return transpose_panel::<2>(isa, k, b, columns, terms, copy),
+        (false, _) if columns.len() < of_panel => {}
+        (false, true) => return copy_columns::<LANES>(isa, n, &b[terms.start * n + columns.start..], copy),
+        (false, false) => return copy_columns::<{ 2 * LANES }>(isa, n, &b[terms.start * n + columns.start..], copy),
     }
     copy.fill(0.0);
-    for (term, copy) in terms.zip(copy.chunks_exact_mut(PANEL)) {
+    for (term, copy) in terms.zip(copy.chunks_exact_mut(of_panel)) {
         copy[..columns.len()].copy_from_slice(&b[term * n..][columns.clone()]);
     }
 }
 
 vectorised! {
     /// The first columns of each row of `pitch` elements, as many as a panel has: vectors, not calls of memcpy.
-    fn copy_columns(_simd, pitch: usize, b: &[f32], copy: &mut [f32]) -> () {
-        for (copy, row) in copy.as_chunks_mut::<PANEL>().0.iter_mut().zip(b.chunks(pitch)) {
+    fn copy_columns [const C: usize,] [C] (_simd, pitch: usize, b: &[f32], copy: &mut [f32]) -> () {
+        for (copy, row) in copy.as_chunks_mut::<C>().0.iter_mut().zip(b.chunks(pitch)) {
             if let Some(row) = row.first_chunk() {
                 *copy = *row;
             }
@@ -277,13 +281,12 @@ vectorised! {
 
 vectorised! {
     /// The same of `[column][term]`, with rows of `pitch` elements: a block of 16 columns and 16 terms at a time.
-    fn transpose_panel(
+    fn transpose_panel [const VECTORS: usize,] [VECTORS] (
         simd, pitch: usize, b: &[f32], columns: Range<usize>, terms: Range<usize>, copy: &mut [f32],
     ) -> () {
-        let vectors = PANEL / LANES;
         for first in terms.clone().step_by(LANES) {
             let block = first..(first + LANES).min(terms.end);
-            for vector in 0..vectors {
+            for vector in 0..VECTORS {
                 let column = columns.start + vector * LANES;
                 let whole = column + LANES <= columns.end && block.len() == LANES;
                 let rows = if whole {
@@ -298,8 +301,8 @@ vectorised! {
                         simd.load(&row)
                     })
                 };
-                let to = pixels_mut(&mut copy[(first - terms.start) * PANEL..]);
-                for (to, value) in to.iter().skip(vector).step_by(vectors).zip(simd.transpose(rows)).take(block.len()) {
+                let to = pixels_mut(&mut copy[(first - terms.start) * VECTORS * LANES..]);
+                for (to, value) in to.iter().skip(vector).step_by(VECTORS).zip(simd.transpose(rows)).take(block.len()) {
                     simd.store(value, to);
                 }
             }
@@ -309,12 +312,13 @@ vectorised! {
 
 /// All panels of B.
 fn lay_out(isa: Isa, extents: Extents, b: &[f32], panels: &mut [f32]) {
-    let padded = extents.n.next_multiple_of(PANEL);
+    let of_panel = panel_columns(isa);
+    let padded = extents.n.next_multiple_of(of_panel);
     let mut rest = panels;
     for terms in extents.depths() {
         let (part, others) = rest.split_at_mut(padded * terms.len());
         rest = others;
-        part.par_chunks_exact_mut(PANEL * terms.len())
+        part.par_chunks_exact_mut(of_panel * terms.len())
             .enumerate()
             .for_each(|(panel, copy)| copy_panel(isa, extents, b, panel, terms.clone(), copy));
     }

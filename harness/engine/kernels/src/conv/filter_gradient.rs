@@ -12,7 +12,8 @@ use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
 use crate::half::HalfType;
 use crate::isa::Isa;
-use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, blocks_together, run, widest};
+use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, run, widest};
+use crate::micro::vectors_together;
 use crate::parallel::{piece, pieces};
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -214,7 +215,7 @@ impl<'a> FilterGradient<'a> {
         let reach = Reach::new([output.h, output.w], shape.stride, &offsets);
         let in_blocks = source.c1().div_ceil(cut.in_chunks);
         let frame = Frame::new(reach, &maps, &source, in_blocks, cut.step[1]);
-        let together = blocks_together(isa);
+        let together = vectors_together(isa);
         let lanes = [layout.lanes(), source.lanes(source.c1() - 1)];
         let pitch = maps.pixel_pitch(&source).elements();
         let reads = lanes.map(|lanes| {

@@ -4,7 +4,7 @@
 //! second-level cache holds, `[16 rows][32 terms][part][row][term]`; B to panels of 32 columns,
 //! `[panel][32 terms][part][16 columns][pair of terms][column]`.
 
-use super::{Extents, LANES, PANEL, RightMatrix};
+use super::{Extents, LANES, RightMatrix};
 use crate::aligned::AlignedBuf;
 use crate::isa::Isa;
 use crate::micro::amx::{Amx, DEPTH, Left, MAX_TILES, Right, SIDE, Steps, Sums, TILE};
@@ -23,9 +23,10 @@ const LEFT_LEN: usize = 512 << 10;
 const MANY_ROWS: usize = 160;
 
 /// Rows that tiles compute together.
-const ROWS: usize = MAX_TILES * SIDE;
+pub(super) const ROWS: usize = MAX_TILES * SIDE;
 
-const _: () = assert!(MAX_TILES * SIDE == PANEL, "a panel has the columns of all tiles");
+/// Columns of a panel: those of all tiles.
+const PANEL: usize = MAX_TILES * SIDE;
 
 thread_local! {
     static SCRATCH: RefCell<[AlignedBuf; 2]> = RefCell::default();

@@ -239,8 +239,35 @@ unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd:
     // SAFETY: the contract of this function.
     unsafe {
         let mut acc = [[simd.splat(0.0); O]; P];
+        if simd.registers() < 32 {
+            // One channel block after another, as of `vectors_together`.
+            for o in 0..O {
+                let sums = sum::<V, S, P, 1>(simd, tile, [tile.weights[o]]);
+                for p in 0..P {
+                    acc[p][o] = sums[p][0];
+                }
+            }
+        } else {
+            acc = sum::<V, S, P, O>(simd, tile, std::array::from_fn(|o| tile.weights[o]));
+        }
+        finish(simd, tile, acc);
+    }
+}
+
+/// The sums of some channel blocks, whose weights are given.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn sum<V: Simd, const S: usize, const P: usize, const O: usize>(
+    simd: V,
+    tile: &Tile<'_>,
+    mut weights: [*const f32; O],
+) -> [[V::F32; O]; P] {
+    // SAFETY: the contract of this function.
+    unsafe {
+        let mut acc = [[simd.splat(0.0); O]; P];
         let mut source = tile.source;
-        let mut weights = tile.weights;
         let taps = tile.taps.as_ptr_range();
         let mut block = 1;
         // Loops that test at their end: the accumulators then stay in registers from the first to the last.
@@ -279,7 +306,7 @@ unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd:
             source = source.add(tile.block_pitch);
             weights = weights.map(|w| w.add(tile.weight_pitch));
         }
-        finish(simd, tile, acc);
+        acc
     }
 }
 
@@ -400,9 +427,9 @@ fn dense_tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] 
         #[cfg(target_arch = "x86_64")]
         (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, _) => tiles!(avx2, 2, [1 2 3]),
+        (Level::Avx2, _) => tiles!(avx2, 2, [1 2 3 4 5 6]),
         (_, 1) => tiles!(portable, 1, [1 2 3]),
-        _ => tiles!(portable, 2, [1]),
+        _ => tiles!(portable, 2, [1 2 3]),
     }
 }
 

@@ -91,11 +91,6 @@ pub(crate) fn widest(isa: Isa, blocks: usize) -> usize {
     tiles(isa, PixelPitch::Sixteen, blocks).len()
 }
 
-/// Most channel blocks that are worked on together.
-pub(crate) fn blocks_together(isa: Isa) -> usize {
-    if isa.level() >= Level::Avx512 { MAX_BLOCKS } else { 1 }
-}
-
 /// `filters[o][at + rows[a]..][..16] = or += sum over pixels of source[pixel][a] * gradients[o][pixel][..16]`.
 ///
 /// `source` starts at the first of the consecutive values of pixel position 0; there is one for each row.

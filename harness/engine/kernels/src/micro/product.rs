@@ -1,13 +1,10 @@
 //! The tile of matrix products: rows of the result times vectors of 16 columns.
 
-use super::{LANES, compile_tile, load, store};
+use super::{LANES, compile_tile, load, store, vectors_together};
 use crate::isa::{Isa, Level};
 use crate::parallel::pieces;
 use crate::prefetch;
 use crate::simd::Simd;
-
-/// Most vectors of columns that a tile computes together.
-const MAX_VECTORS: usize = 2;
 
 /// A matrix that is read element by element.
 #[derive(Clone, Copy)]
@@ -57,9 +54,9 @@ type TileFn = unsafe fn(&Tile);
 /// Rows of the largest tile of any instruction set.
 pub(crate) const MAX_TILE_ROWS: usize = 14;
 
-/// Rows that a tile of two vectors has at most: a good number of rows to work on at a time.
+/// Rows that a tile has at most: a good number of rows to work on at a time.
 pub(crate) fn tile_rows(isa: Isa) -> usize {
-    tiles(isa, MAX_VECTORS).len()
+    tiles(isa, vectors_together(isa)).len()
 }
 
 /// `sum = left * right`, or `sum += left * right`, for `rows` x `columns` elements with `depth` terms each.
@@ -73,7 +70,7 @@ pub(crate) fn run(isa: Isa, left: Left<'_>, right: Right<'_>, sum: Sum<'_>, [row
     assert!((depth - 1) * right.row_pitch + columns <= right.data.len(), "right matrix too short");
     assert!((rows - 1) * sum.row_pitch + columns <= sum.data.len(), "result too short");
     let vectors = columns / LANES;
-    for pair in pieces(vectors, vectors.div_ceil(MAX_VECTORS)) {
+    for pair in pieces(vectors, vectors.div_ceil(vectors_together(isa))) {
         let tiles = tiles(isa, pair.len());
         for piece in pieces(rows, rows.div_ceil(tiles.len())) {
             // SAFETY: the piece lies within the rows and the pair within the columns, so the accesses of the tile stay
@@ -151,11 +148,8 @@ fn tiles(isa: Isa, vectors: usize) -> &'static [TileFn] {
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512 | Level::Amx, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
         #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
-        #[cfg(target_arch = "x86_64")]
-        (Level::Avx2, _) => tiles!(avx2, 2, [1 2 3]),
-        (_, 1) => tiles!(portable, 1, [1 2 3]),
-        _ => tiles!(portable, 2, [1]),
+        (Level::Avx2, _) => tiles!(avx2, 1, [1 2 3 4 5 6]),
+        (Level::Portable, _) => tiles!(portable, 1, [1 2 3]),
     }
 }
 

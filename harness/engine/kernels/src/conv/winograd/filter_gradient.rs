@@ -13,7 +13,8 @@ use crate::conv::ConvShape;
 use crate::conv::weights::PackedLayout;
 use crate::isa::Isa;
 use crate::micro::correlate::PixelPitch;
-use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, blocks_together, run, widest};
+use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, run, widest};
+use crate::micro::vectors_together;
 use crate::parallel::{piece, pieces};
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -144,7 +145,7 @@ impl Gradient<'_> {
         source.grow(inputs * PRODUCTS * step * columns * C0);
         gradient.grow(outputs * PRODUCTS * step * columns * C0);
         sums.grow(inputs * outputs * PRODUCTS * MATRIX);
-        let together = blocks_together(self.isa);
+        let together = vectors_together(self.isa);
         // Input channels of a tile: of an input block that is not the last and of the last, for one output block and for
         // two.
         let last = self.source.c1() - 1;
