@@ -16,6 +16,7 @@ try:
 
     from zoo_golden import Input, cross_entropy, export, gain_rules, image, labels
     from zoo_golden.compare import compare
+    from zoo_golden.conditions import fill
     from zoo_golden.document import Recording
     from zoo_golden.exporter import _Exact
     from zoo_golden.goldens import main, parse
@@ -39,6 +40,14 @@ class Branches(nn.Module):
     def forward(self, x):
         features = self.relu(self.bn(self.conv(x)))
         return {"logits": self.fc(features.mean((2, 3))), "rest": (self.relu(features - 1),)}
+
+
+class Conditions(unittest.TestCase):
+    def test_a_parameter_may_be_a_number(self):
+        network = nn.Module()
+        network.scale = nn.Parameter(torch.tensor(2.0))
+        self.assertEqual(list(fill(network, "", lambda name: 1.0)), ["scale"])
+        self.assertNotEqual(network.scale.item(), 2.0)
 
 
 def logits_entropy(outputs, inputs, network):

@@ -42,7 +42,7 @@ def fill(network: nn.Module, salt: str, gain: Gain) -> dict:
             if names[parameter] != name:
                 continue
             init[name], values = _parameter(module, local, tuple(parameter.shape), salt + name, gain(name))
-            parameter.copy_(torch.from_numpy(values))
+            parameter.copy_(torch.as_tensor(values))
         for local, value in (("running_mean", 0.0), ("running_var", 1.0)):
             buffer = getattr(module, local, None)
             if buffer is not None:

@@ -109,7 +109,7 @@ class Golden:
         values = dict(network.named_parameters()) | dict(network.named_buffers())
         for name, rule in self.document["init"].items():
             if (tensor := values.get(name)) is not None:
-                tensor.copy_(torch.from_numpy(self._start(name, rule, tuple(tensor.shape))))
+                tensor.copy_(torch.as_tensor(self._start(name, rule, tuple(tensor.shape))))
         for name, tensor in values.items():
             # Statistics that no rule gives.
             if (stored := self.data.get(f"init/{name}")) is not None:
