@@ -169,13 +169,17 @@ fn parse(command: &str, folder: &Path) -> Result<(), String> {
     }
 }
 
-/// A line as it is compared: where figures vary, words with a digit are all the same, and blanks do not count.
+/// A line as it is compared: where figures vary, figures and names of tensors (words with a digit or with parts, as
+/// `fc.bias`: another tensor may be the worst one) are all the same, and blanks do not count.
 fn compared(line: &str, figures_vary: bool) -> String {
     if !figures_vary {
         return line.trim_end().to_owned();
     }
-    let words =
-        line.split_whitespace().map(|word| if word.contains(|c: char| c.is_ascii_digit()) { "#" } else { word });
+    let varies = |word: &str| {
+        word.contains(|c: char| c.is_ascii_digit())
+            || word.contains('.') && word.split('.').all(|part| !part.is_empty())
+    };
+    let words = line.split_whitespace().map(|word| if varies(word) { "#" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
 
