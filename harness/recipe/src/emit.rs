@@ -191,7 +191,8 @@ pub fn model(dialect: Dialect, recipe: &Recipe, resolved: &ResolvedModel) -> Res
             if !methods.is_empty() {
                 more.push("        self.initialize()".to_owned());
             }
-            more.extend(written.ties.iter().map(|(name, other)| format!("        self.{name} = self.{other}")));
+            let at = |path| dialect.frame().at_path("self", path);
+            more.extend(written.ties.iter().map(|(name, other)| format!("        {} = {}", at(name), at(other))));
         }
         body.extend(print::class(dialect.frame(), class, &doc, root, &defined, (&more, &methods)));
     }

@@ -76,14 +76,7 @@ impl Word for Embedding {
         at.gives(size);
         at.table(rows);
         let embedding = Code::call("nn.Embedding", arguments);
-        match self.column {
-            None => at.module(embedding),
-            Some(Count(place)) => {
-                let arguments = vec![Code::text("1"), Code::number(at.size("column", place))];
-                let column = at.function(Code::method(at.x(), "select", arguments));
-                at.module_on(column, embedding)
-            }
-        }
+        self.emit_call(embedding, at)
     }
 
     fn describe(&self, _: &'static str) -> Description<'_> {
@@ -101,6 +94,17 @@ impl Embedding {
         }
         arguments.extend(self.padding.map(|row| Code::named("padding_idx", Code::count(row.0))));
         at.gives(Number::count(self.size.0));
-        at.module(Code::call("nn.Embedding", arguments))
+        self.emit_call(Code::call("nn.Embedding", arguments), at)
+    }
+
+    fn emit_call(&self, embedding: Code, at: &mut At<'_, '_>) -> Result<Var, Diagnostic> {
+        match self.column {
+            None => at.module(embedding),
+            Some(Count(place)) => {
+                let arguments = vec![Code::text("1"), Code::number(at.size("column", place))];
+                let column = at.function(Code::method(at.x(), "select", arguments));
+                at.module_on(column, embedding)
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::code::{Binding, Code, Piece};
 use super::initial::{self, Style};
+use super::names::is_identifier;
 use super::{mindspore, names};
 
 /// A framework.
@@ -60,6 +61,18 @@ const MINDSPORE: Frame = Frame {
     find: "get_sub_cell",
     add_parameter: "insert_param_to_cell",
 };
+
+impl Frame {
+    /// A part of a module, whose name may be a number.
+    pub(super) fn part(&self, owner: &str, name: &str) -> String {
+        if is_identifier(name) { format!("{owner}.{name}") } else { format!("{owner}.{}(\"{name}\")", self.find) }
+    }
+
+    /// What stands at a path in a module.
+    pub(crate) fn at_path(&self, owner: &str, path: &str) -> String {
+        path.split('.').fold(owner.to_owned(), |owner, name| self.part(&owner, name))
+    }
+}
 
 impl Dialect {
     /// Its words.

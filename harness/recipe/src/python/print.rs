@@ -210,7 +210,7 @@ impl<'c> Tree<'c> {
     fn assign_all(&self, text: &str, owner: &str, indent: usize, out: &mut Vec<String>) {
         for (index, (name, node)) in self.nodes.iter().enumerate() {
             let later = self.nodes[..index].iter().any(|(other, _)| other == name);
-            node.assign(self.frame, (&self.place(text, name), name, later), owner, indent, out);
+            node.assign(self.frame, (&self.frame.part(text, name), name, later), owner, indent, out);
         }
     }
 
@@ -221,7 +221,7 @@ impl<'c> Tree<'c> {
             return format!("self.{}(f\"{path}{}\")", self.frame.find, counter(repeat.start));
         }
         let mut parts = path.split('.');
-        let mut text = self.place("self", parts.next().unwrap_or_default());
+        let mut text = self.frame.part("self", parts.next().unwrap_or_default());
         let mut tree = self;
         let mut name = path.split('.').next().unwrap_or_default();
         for part in parts {
@@ -232,11 +232,11 @@ impl<'c> Tree<'c> {
                     tree = inner;
                 }
                 Some(Node::Space(inner)) => {
-                    text = self.place(&text, part);
+                    text = self.frame.part(&text, part);
                     tree = inner;
                 }
                 // Inside a module: its attribute.
-                Some(Node::Leaf(_)) | None => text = self.place(&text, part),
+                Some(Node::Leaf(_)) | None => text = self.frame.part(&text, part),
             }
             name = part;
         }
@@ -274,10 +274,6 @@ impl<'c> Tree<'c> {
                 Code::call(self.frame.dict.unwrap_or_default(), vec![tight(vec![Piece::List("{", items(false), "}")])])
             }
         }
-    }
-
-    fn place(&self, owner: &str, name: &str) -> String {
-        if is_identifier(name) { format!("{owner}.{name}") } else { format!("{owner}.{}(\"{name}\")", self.frame.find) }
     }
 }
 

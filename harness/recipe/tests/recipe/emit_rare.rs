@@ -68,6 +68,18 @@ fn embeddings_share_a_table() {
     expect(&text, &["self.m.weight = self.shared.weight", "self.m(x)"]);
 }
 
+/// It reads a column as others do, and may be in a list of layers.
+#[test]
+fn a_shared_table_has_columns_and_numbered_modules() {
+    let embedding = "embedding: {rows: 9, size: 4, table: shared, column: 2}";
+    let model = format!(
+        "inputs: {{tokens: {{indices: [6]}}}}, classes: 5, body: [sequential: {{name: s, body: [{embedding}]}}, linear: \
+         {{name: fc, out: 5}}]"
+    );
+    let text = written(&recipe(&model, USUAL));
+    expect(&text, &["x.select(1, 2)", "self.s.get_submodule(\"0\").weight = self.shared.weight"]);
+}
+
 #[test]
 fn parameters_without_a_layer_are_there() {
     let text = model("", "unused: {parameters: {old: [5], head.weight: [2, 3]}}, conv: {name: c, out: 4, kernel: 1}");
