@@ -107,6 +107,16 @@ def test_a_tensor_of_zeros_may_be_rounding_of_the_others(found, passes):
     assert (not comparison.failed()) == passes
 
 
+@pytest.mark.parametrize(("gradient", "passes"), [(0.0, False), (1e-15, True), (1e-12, False)])
+def test_an_update_of_a_gradient_that_is_rounding_is_not_compared(gradient, passes):
+    entries = {"grad/a": {"shape": [1], "l2": 0.0}, "grad/b": {"shape": [1], "l2": 1.0}, "param1/a": {"shape": [1], "l2": 1.0}}
+    golden = Golden(LENET, {"tensors": entries}, {"grad/a": np.zeros(1), "param1/a": np.ones(1)})
+    comparison = Comparison()
+    comparison.add(golden, "grad/a", torch.tensor([gradient], dtype=torch.float64))
+    comparison.add(golden, "param1/a", torch.tensor([2.0], dtype=torch.float64))
+    assert (not comparison.failed()) == passes
+
+
 @pytest.mark.parametrize(("moved", "passes"), [(1.0, False), (1.0 + 5e-8, False), (1.0 + 2e-7, True)])
 def test_what_rounding_moves_may_differ_as_far(moved, passes):
     comparison = Comparison({"param1/a": (1e-6, 1e-9)}, found={"param1/a": (np.array([1.0]), 1.0)})
