@@ -58,7 +58,7 @@ def classifier(options: argparse.Namespace, torch) -> Work:
     import steps
     import torch.nn.functional as F
     import torchvision
-    from zoo_golden.__main__ import parse as conditions_of
+    from zoo_golden.goldens import parse as conditions_of
     from zoo_golden.networks import load
 
     recipe = options.recipes[0]
