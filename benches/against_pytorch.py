@@ -1,10 +1,10 @@
 """python benches/against_pytorch.py RECIPE... [--batch N] [--image N | --tokens N] [--threads N]: compares steps with PyTorch.
 
-Needs torch and torchvision; for BERT, GPT-2, Llama, Qwen3 and LAMB also transformers and timm. In each round, `zoo bench`, PyTorch in
-its default layout and PyTorch in channels_last (for images) do the same work (forward, loss, backward and update in f32) in
-fresh processes, so that a busy machine slows all three. Transformers use fused attention, and AdamW is torch's fused one;
-llama and qwen3_moe are the modules of golden/export and those of transformers. Prints the median over the rounds of the median step time, the largest resident memory, and the ratio of zoo to the
-faster layout or form of PyTorch.
+Needs torch and torchvision; for language models and LAMB also transformers and timm. In each round, `zoo bench`, PyTorch
+in its default layout and PyTorch in channels_last (for images) do the same work (forward, loss, backward and update in
+f32) in fresh processes, so that a busy machine slows all three. Transformers use fused attention, and AdamW is torch's
+fused one; llama and qwen3_moe are the modules of golden/export, and those of transformers. Prints the median over the
+rounds of the median step time, the largest resident memory, and the ratio of zoo to the faster layout or form.
 """
 
 import argparse
@@ -170,60 +170,30 @@ LARGER = {
         f"model.body[0].scope.body[1].scope.body[0].stack.repeat={LAYERS}",
     ]
 }
-"""The sizes in which recipes are compared, if it is another one than theirs."""
+"""Sizes in which recipes are compared, if they are not their own."""
 
 
 def llama(options: argparse.Namespace, torch) -> Work:
     """A Llama of eight layers of 512."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-    from zoo_golden import language
+    from zoo_golden.language import Llama, llama_of_transformers, loss
 
     if options.layout == FORMS[0]:
-        return decoder(language.Llama(layers=LAYERS, **LLAMA), language.loss, options, torch)
-    config = LlamaConfig(
-        vocab_size=512,
-        hidden_size=LLAMA["width"],
-        intermediate_size=LLAMA["hidden"],
-        num_hidden_layers=LAYERS,
-        num_attention_heads=LLAMA["heads"],
-        num_key_value_heads=LLAMA["kv_heads"],
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
-        use_cache=False,
-    )
-    loss = language.loss
-    return decoder(LlamaForCausalLM(config), lambda outputs, *rest: loss(outputs.logits, *rest), options, torch)
+        return decoder(Llama(layers=LAYERS, **LLAMA), loss, options, torch)
+    network = llama_of_transformers(layers=LAYERS, **LLAMA)
+    return decoder(network, lambda outputs, *rest: loss(outputs.logits, *rest), options, torch)
 
 
 def qwen3_moe(options: argparse.Namespace, torch) -> Work:
     """The mixture of experts of the recipe."""
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
     from zoo_golden import language, qwen3
 
     if options.layout == FORMS[0]:
         return decoder(qwen3.qwen3_moe(), qwen3.balanced_loss, options, torch)
-    config = Qwen3MoeConfig(
-        vocab_size=512,
-        hidden_size=64,
-        moe_intermediate_size=48,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        num_experts=8,
-        num_experts_per_tok=2,
-        norm_topk_prob=True,
-        rms_norm_eps=1e-6,
-        tie_word_embeddings=True,
-        use_cache=False,
-        output_router_logits=True,
-    )
 
     def loss(outputs, inputs, network):
-        even = outputs.aux_loss
-        return {"loss": language.loss(outputs.logits, inputs, network)["loss"] + 0.001 * even}
+        return {"loss": language.loss(outputs.logits, inputs, network)["loss"] + 0.001 * outputs.aux_loss}
 
-    return decoder(Qwen3MoeForCausalLM(config), loss, options, torch)
+    return decoder(qwen3.qwen3_moe_of_transformers(), loss, options, torch)
 
 
 def decoder(network: Any, loss: Callable, options: argparse.Namespace, torch) -> Work:

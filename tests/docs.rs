@@ -169,16 +169,15 @@ fn parse(command: &str, folder: &Path) -> Result<(), String> {
     }
 }
 
-/// A line as it is compared: where figures vary, figures and names of tensors (words with a digit or with parts, as
-/// `fc.bias`: another tensor may be the worst one) are all the same, and blanks do not count.
+/// A line as it is compared: where figures vary, words with a digit are all the same, in lines that have some also words
+/// with parts (`fc.bias`: another tensor may be the worst one), and blanks do not count.
 fn compared(line: &str, figures_vary: bool) -> String {
     if !figures_vary {
         return line.trim_end().to_owned();
     }
-    let varies = |word: &str| {
-        word.contains(|c: char| c.is_ascii_digit())
-            || word.contains('.') && word.split('.').all(|part| !part.is_empty())
-    };
+    let has_digit = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let has_parts = |word: &str| word.contains('.') && word.split('.').all(|part| !part.is_empty());
+    let varies = |word: &str| has_digit(word) || has_digit(line) && has_parts(word);
     let words = line.split_whitespace().map(|word| if varies(word) { "#" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }

@@ -4,10 +4,10 @@ import unittest
 
 try:
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+    from transformers import GPT2Config, GPT2LMHeadModel
 
-    from zoo_golden.language import Gpt, Llama
-    from zoo_golden.qwen3 import balance, qwen3_moe
+    from zoo_golden.language import Gpt, Llama, llama_of_transformers
+    from zoo_golden.qwen3 import balance, qwen3_moe, qwen3_moe_of_transformers
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
 
@@ -23,41 +23,15 @@ class Transformers(unittest.TestCase):
 
     def test_llama(self):
         ours = Llama(vocabulary=60, layers=2)
-        config = LlamaConfig(
-            vocab_size=60,
-            hidden_size=64,
-            intermediate_size=172,
-            num_hidden_layers=2,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            rms_norm_eps=1e-5,
-            rope_theta=10000.0,
-            tie_word_embeddings=True,
-        )
-        self.compare(ours, LlamaForCausalLM(config), ours.state_dict())
+        self.compare(ours, llama_of_transformers(vocabulary=60, layers=2), ours.state_dict())
 
     def test_qwen3_moe(self):
         ours = qwen3_moe()
-        config = Qwen3MoeConfig(
-            vocab_size=512,
-            hidden_size=64,
-            moe_intermediate_size=48,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=32,
-            num_experts=8,
-            num_experts_per_tok=2,
-            norm_topk_prob=True,
-            rms_norm_eps=1e-6,
-            rope_theta=1e6,
-            tie_word_embeddings=True,
-        )
-        theirs = Qwen3MoeForCausalLM(config)
+        theirs = qwen3_moe_of_transformers()
         self.compare(ours, theirs, ours.state_dict())
         tokens = torch.arange(32).reshape(2, 16)
         ours(tokens)
-        even = theirs(tokens, output_router_logits=True).aux_loss
+        even = theirs(tokens).aux_loss
         torch.testing.assert_close(balance(ours), even, rtol=1e-6, atol=0)
 
     def test_gpt2(self):

@@ -227,6 +227,25 @@ class Llama(Decoder):
                 nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * layers) if hasattr(module, "narrow") else 0.02)
 
 
+def llama_of_transformers(vocabulary: int = 512, layers: int = 5, heads: int = 8, kv_heads: int = 4, width: int = 64, hidden: int = 172) -> nn.Module:
+    """`Llama` as transformers has it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        rms_norm_eps=1e-5,
+        rope_theta=10000.0,
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config)
+
+
 def loss(outputs, inputs, network):
     """Cross entropy, mean over all tokens."""
     return {"loss": F.cross_entropy(outputs.flatten(0, 1), inputs["label"].flatten())}

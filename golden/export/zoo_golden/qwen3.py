@@ -93,6 +93,30 @@ def qwen3_moe() -> Qwen3:
     return Qwen3(mlp=partial(Mixture, hidden=48, experts=8, top=2))
 
 
+def qwen3_moe_of_transformers() -> nn.Module:
+    """`qwen3_moe` as transformers has it, with `aux_loss` beside the logits."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    config = Qwen3MoeConfig(
+        vocab_size=512,
+        hidden_size=64,
+        moe_intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        rms_norm_eps=1e-6,
+        rope_theta=1e6,
+        tie_word_embeddings=True,
+        use_cache=False,
+        output_router_logits=True,
+    )
+    return Qwen3MoeForCausalLM(config)
+
+
 def balance(network: nn.Module) -> torch.Tensor:
     """Number of experts times the sum over them of (share of tokens that use it) * (mean of its softmax), over the tokens of
     all layers: `load_balancing_loss_func` of transformers."""

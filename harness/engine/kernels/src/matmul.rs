@@ -2,8 +2,8 @@
 //!
 //! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A where
 //! need be, so that a tile reads neighbours: of B at most `DEPTH` terms at a time, which the first-level cache holds
-//! while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at
-//! most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
+//! while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run
+//! over at most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
 
 mod tiles;
 

@@ -67,6 +67,11 @@ fn report(files: &[(&str, &[u8])], sets: &[&str]) -> String {
         Ok(loaded) => loaded.warnings.to_string(),
         Err(diagnostics) => diagnostics.to_string(),
     };
+    without_folder(&text)
+}
+
+/// A report without the folder of its files.
+pub fn without_folder(text: &str) -> String {
     let folder = std::env::temp_dir().display().to_string();
     let shorten = |line: &str| {
         let mut line = line.to_owned();

@@ -1,5 +1,6 @@
 //! Blocks that are taken from other recipes and from files of blocks.
 
+use crate::diagnostics::without_folder;
 use std::fs;
 
 use tempfile::TempDir;
@@ -59,16 +60,7 @@ fn recipe(files: &[(&str, &str)], profile: Option<&str>) -> Recipe {
 
 fn report(files: &[(&str, &str)]) -> String {
     let text = load(files, None).map_or_else(|diagnostics| diagnostics.to_string(), |_| String::new());
-    let folder = std::env::temp_dir().display().to_string();
-    let shorten = |line: &str| {
-        let mut line = line.to_owned();
-        while let Some(start) = line.find(&folder) {
-            let end = start + line[start..].find(".tmp").unwrap() + ".tmpXXXXXX/".len();
-            line.replace_range(start..end, "");
-        }
-        line.trim_end().to_owned()
-    };
-    text.lines().map(shorten).collect::<Vec<_>>().join("\n")
+    without_folder(&text)
 }
 
 #[test]
