@@ -114,7 +114,7 @@ impl Drawing<'_> {
         for n in 0..table.len() {
             let (_, draw) = table[(first + table.len() - n) % table.len()];
             let before = (self.taps.len(), self.embeddings.len(), self.callable.len(), self.modules.len());
-            let (blocks, beside) = (self.blocks.clone(), self.beside.len());
+            let (blocks, beside, experts) = (self.blocks.clone(), self.beside.len(), self.experts.len());
             if let Some((mut layers, y)) = draw(self, x)
                 && y.iter().product::<usize>() <= MOST
                 && accept(&y)
@@ -128,6 +128,7 @@ impl Drawing<'_> {
             self.modules.truncate(before.3);
             self.blocks = blocks;
             self.beside.truncate(beside);
+            self.experts.truncate(experts);
         }
         (vec![json!("relu")], x.to_vec())
     }
