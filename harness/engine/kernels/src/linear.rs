@@ -90,7 +90,7 @@ pub fn forward(
                 for terms in pieces(inputs, inputs.div_ceil(DEPTH)) {
                     let rows = weights.chunks_exact(inputs).map(|row| &row[terms.clone()]);
                     let (copy, extent) = copy_rows(rows, terms.len(), scratch);
-                    let left = Left { data: copy, row_pitch: extent[1], column_pitch: 1 };
+                    let left = Left::Strided { data: copy, row_pitch: extent[1], column_pitch: 1 };
                     let right = Right { data: &transposed[terms.start * padded..], row_pitch: padded };
                     let sum = Sum { data: &mut sums, row_pitch: padded, accumulate: terms.start > 0 };
                     run(isa, left, right, sum, [extent[0], padded, terms.len()]);
@@ -132,7 +132,8 @@ pub fn input_gradient(isa: Isa, layer: Linear, dy: &[f32], weights: &[f32], work
                 for terms in pieces(outputs, outputs.div_ceil(ROWS)) {
                     let rows = terms.clone().map(|output| &weights[output * inputs..][columns.clone()]);
                     let (copy, extent) = copy_rows(rows, columns.len(), scratch);
-                    let left = Left { data: &transposed[terms.start * batch..], row_pitch: 1, column_pitch: batch };
+                    let left =
+                        Left::Strided { data: &transposed[terms.start * batch..], row_pitch: 1, column_pitch: batch };
                     let right = Right { data: copy, row_pitch: extent[1] };
                     let sum = Sum { data: &mut sums, row_pitch: padded, accumulate: terms.start > 0 };
                     run(isa, left, right, sum, [batch, padded, terms.len()]);
@@ -177,7 +178,7 @@ pub fn weight_gradient(isa: Isa, layer: Linear, dy: &[f32], x: &[f32], workspace
             let (to, row_pitch) =
                 if width == PANEL { (&mut dw[panel * PANEL..], inputs) } else { (&mut last[..], PANEL) };
             for terms in pieces(batch, batch.div_ceil(DEPTH)) {
-                let left = Left { data: &dy[terms.start * outputs..], row_pitch: 1, column_pitch: outputs };
+                let left = Left::Strided { data: &dy[terms.start * outputs..], row_pitch: 1, column_pitch: outputs };
                 let right = Right { data: &right[terms.start * PANEL..], row_pitch: PANEL };
                 let sum = Sum { data: &mut *to, row_pitch, accumulate: terms.start > 0 };
                 run(isa, left, right, sum, [rows, PANEL, terms.len()]);

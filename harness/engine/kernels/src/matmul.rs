@@ -1,9 +1,9 @@
 //! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
 //!
-//! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A where
-//! need be, so that a tile reads neighbours: of B at most `DEPTH` terms at a time, which the first-level cache holds
-//! while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run
-//! over at most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
+//! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A tile by
+//! tile, so that a tile reads neighbours: of B a panel of at most `PANEL` elements at a time, which the first-level cache
+//! holds while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run
+//! over the terms of a panel before they are added to the result; how work is cut depends on the shape only.
 
 mod tiles;
 
@@ -11,7 +11,7 @@ use crate::aligned::AlignedBuf;
 use crate::half::HalfType;
 use crate::isa::Isa;
 use crate::micro::amx::Amx;
-use crate::micro::product::{Left, Right, Sum, run};
+use crate::micro::product::{Left, Right, Sum, pack, run};
 use crate::micro::vectors_together;
 use crate::parallel::pieces;
 use crate::parts::Parts;
@@ -22,14 +22,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use tiles::OnTiles;
 
-/// Terms that are summed before the sum is added to the result.
-const DEPTH: usize = 256;
+/// Elements of a panel of B, 32 KiB: with as many terms as it has, their sum is added to the result.
+const PANEL: usize = 8192;
 
-/// Rows of a task, for sums of [`DEPTH`] terms: they stay in the second-level cache.
+/// Rows of a task, for sums of as many terms: they stay in the second-level cache.
 const ROWS: usize = 224;
-
-/// Rows a multiple of so many elements apart, 2 KiB, lie in one or two sets of a cache.
-const FAR: usize = 512;
 
 /// Tasks that a product is cut into for several threads.
 const TASKS: usize = 8;
@@ -43,6 +40,11 @@ const LANES: usize = crate::C0;
 /// Columns of a panel: those of a tile.
 fn panel_columns(isa: Isa) -> usize {
     vectors_together(isa) * LANES
+}
+
+/// Terms that are summed before the sum is added to the result.
+fn depth(isa: Isa) -> usize {
+    PANEL / panel_columns(isa)
 }
 
 thread_local! {
@@ -81,7 +83,7 @@ impl Extents {
     #[must_use]
     pub fn workspace_len(&self, isa: Isa, operands: Option<HalfType>, places: Places<'_>) -> usize {
         let on_tiles = self.on_tiles(isa, operands);
-        if places.0.len() * self.blocks(on_tiles) == 1 || places.shared().is_none() {
+        if places.0.len() * self.blocks(isa, on_tiles) == 1 || places.shared().is_none() {
             return 0;
         }
         on_tiles.map_or_else(|| self.n.next_multiple_of(panel_columns(isa)) * self.k, OnTiles::laid_out_len)
@@ -94,10 +96,10 @@ impl Extents {
     }
 
     /// Tasks of a product: as many as the cache asks for, and some for several threads if these have enough to do.
-    fn blocks(&self, on_tiles: Option<OnTiles>) -> usize {
+    fn blocks(&self, isa: Isa, on_tiles: Option<OnTiles>) -> usize {
         on_tiles.map_or_else(
             || {
-                let fitting = self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH));
+                let fitting = self.m.div_ceil(ROWS * depth(isa) / self.k.min(depth(isa)));
                 let worthwhile = self.m.saturating_mul(self.n).saturating_mul(self.k) / GRAIN;
                 fitting.max(worthwhile.min(TASKS).min(self.m))
             },
@@ -105,8 +107,8 @@ impl Extents {
         )
     }
 
-    fn depths(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
-        pieces(self.k, self.k.div_ceil(DEPTH))
+    fn depths(&self, isa: Isa) -> impl ExactSizeIterator<Item = Range<usize>> {
+        pieces(self.k, self.k.div_ceil(depth(isa)))
     }
 }
 
@@ -134,7 +136,7 @@ pub fn products(
     assert_eq!(workspace.len(), extents.workspace_len(isa, operands, places), "workspace");
     assert!(bias.is_none_or(|bias| bias.len() == n), "bias");
     let on_tiles = extents.on_tiles(isa, operands);
-    let blocks = extents.blocks(on_tiles);
+    let blocks = extents.blocks(isa, on_tiles);
     if !workspace.is_empty() {
         let shared = &b[places.shared().unwrap_or(0) * k * n..][..k * n];
         match on_tiles {
@@ -192,15 +194,15 @@ fn compute(
     let width = n % of_panel;
     // The columns behind the last whole panel are summed aside, where vectors may be wider than they are.
     last.grow(count * of_panel);
-    for terms in extents.depths() {
-        let left = copy_rows(extents, a, rows.clone(), terms.clone(), of_a);
+    for terms in extents.depths(isa) {
+        let left = pack_rows(isa, extents, a, rows.clone(), terms.clone(), of_a);
         for panel in 0..n.div_ceil(of_panel) {
             let right = match b {
                 RightMatrix::LaidOut(panels) => {
                     &panels[terms.start * n.next_multiple_of(of_panel) + panel * of_panel * terms.len()..]
                 }
                 RightMatrix::Given(b) => {
-                    of_b.grow(of_panel * DEPTH);
+                    of_b.grow(PANEL);
                     copy_panel(isa, extents, b, panel, terms.clone(), &mut of_b[..of_panel * terms.len()]);
                     &of_b[..]
                 }
@@ -222,33 +224,22 @@ fn compute(
     }
 }
 
-/// Some rows and terms of A. Rows that would push each other out of the first-level cache are copied to another
-/// distance.
-fn copy_rows<'s>(
+/// Some rows and terms of A, for tiles.
+fn pack_rows<'s>(
+    isa: Isa,
     extents: Extents,
-    a: &'s [f32],
+    a: &[f32],
     rows: Range<usize>,
     terms: Range<usize>,
     scratch: &'s mut AlignedBuf,
 ) -> Left<'s> {
-    let Extents { m, k, .. } = extents;
-    let (count, depth) = (rows.len(), terms.len());
-    if extents.transpose_a {
-        scratch.grow(count * depth);
-        for (term, copy) in terms.zip(scratch.chunks_exact_mut(count)) {
-            copy.copy_from_slice(&a[term * m..][rows.clone()]);
-        }
-        return Left { data: scratch, row_pitch: 1, column_pitch: count };
-    }
-    if !k.is_multiple_of(FAR) {
-        return Left { data: &a[rows.start * k + terms.start..], row_pitch: k, column_pitch: 1 };
-    }
-    let pitch = depth + LANES;
-    scratch.grow(count * pitch);
-    for (row, copy) in rows.zip(scratch.chunks_exact_mut(pitch)) {
-        copy[..depth].copy_from_slice(&a[row * k..][terms.clone()]);
-    }
-    Left { data: scratch, row_pitch: pitch, column_pitch: 1 }
+    let Extents { m, k, transpose_a, .. } = extents;
+    let [count, depth] = [rows.len(), terms.len()];
+    scratch.grow(count * depth + LANES);
+    let (first, pitch) =
+        if transpose_a { (terms.start * m + rows.start, m) } else { (rows.start * k + terms.start, k) };
+    pack(isa, &a[first..], pitch, transpose_a, [count, depth], scratch);
+    Left::Packed(scratch)
 }
 
 /// Some terms of a panel of B, `[term][column]`, zero beyond the last column.
@@ -315,7 +306,7 @@ fn lay_out(isa: Isa, extents: Extents, b: &[f32], panels: &mut [f32]) {
     let of_panel = panel_columns(isa);
     let padded = extents.n.next_multiple_of(of_panel);
     let mut rest = panels;
-    for terms in extents.depths() {
+    for terms in extents.depths(isa) {
         let (part, others) = rest.split_at_mut(padded * terms.len());
         rest = others;
         part.par_chunks_exact_mut(of_panel * terms.len())

@@ -4,17 +4,36 @@ use super::{LANES, compile_tile, load, store, vectors_together};
 use crate::isa::{Isa, Level};
 use crate::parallel::pieces;
 use crate::prefetch;
-use crate::simd::Simd;
+use crate::simd::{Simd, vectorised};
+use std::array;
+use std::cell::Cell;
+use std::ops::Range;
 
 /// A matrix that is read element by element.
 #[derive(Clone, Copy)]
-pub(crate) struct Left<'a> {
+pub(crate) enum Left<'a> {
     /// Elements, from that of row 0 and column 0.
-    pub(crate) data: &'a [f32],
-    /// Distance of neighbouring rows.
-    pub(crate) row_pitch: usize,
-    /// Distance of neighbouring columns.
-    pub(crate) column_pitch: usize,
+    Strided {
+        data: &'a [f32],
+        /// Distance of neighbouring rows.
+        row_pitch: usize,
+        /// Distance of neighbouring columns.
+        column_pitch: usize,
+    },
+    /// As [`pack`] lays it out, so that a tile reads neighbours, at distances that its code knows.
+    Packed(&'a [f32]),
+}
+
+impl Left<'_> {
+    /// Whether the matrix has so many rows and columns.
+    fn holds(self, rows: usize, depth: usize) -> bool {
+        match self {
+            Self::Strided { data, row_pitch, column_pitch } => {
+                (rows - 1) * row_pitch + (depth - 1) * column_pitch < data.len()
+            }
+            Self::Packed(data) => rows * depth <= data.len(),
+        }
+    }
 }
 
 /// A matrix that is read by vectors: its columns are neighbours.
@@ -40,7 +59,8 @@ pub(crate) struct Sum<'a> {
 struct Tile {
     isa: Isa,
     left: *const f32,
-    left_pitch: [usize; 2],
+    /// Distances of rows and of columns, if the left matrix is not packed.
+    left_pitch: Option<[usize; 2]>,
     right: *const f32,
     right_pitch: usize,
     depth: usize,
@@ -48,6 +68,9 @@ struct Tile {
     sum_pitch: usize,
     accumulate: bool,
 }
+
+/// Terms between two turns of the innermost loop.
+const UNROLLED: usize = 4;
 
 type TileFn = unsafe fn(&Tile);
 
@@ -59,27 +82,98 @@ pub(crate) fn tile_rows(isa: Isa) -> usize {
     tiles(isa, vectors_together(isa)).len()
 }
 
+/// The rows of each tile.
+fn pieces_of_tiles(isa: Isa, rows: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    pieces(rows, rows.div_ceil(tile_rows(isa)))
+}
+
+/// Lays a matrix of which columns are neighbours, or rows if it is `transposed`, out for [`run`]: tile by tile, of a tile
+/// column by column. `packed` has room for [`LANES`] more.
+pub(crate) fn pack(
+    isa: Isa,
+    data: &[f32],
+    pitch: usize,
+    transposed: bool,
+    [rows, depth]: [usize; 2],
+    packed: &mut [f32],
+) {
+    for tile in pieces_of_tiles(isa, rows) {
+        let packed = &mut packed[tile.start * depth..][..tile.len() * depth + LANES];
+        if transposed {
+            pack_columns(isa, &data[tile.start..], pitch, tile.len(), packed);
+        } else {
+            pack_rows(isa, &data[tile.start * pitch..], pitch, [tile.len(), depth], packed);
+        }
+    }
+}
+
+vectorised! {
+    /// The first elements of each stretch of `pitch` elements, by vectors of which the next one overwrites the rest.
+    fn pack_columns [] [] (_simd, data: &[f32], pitch: usize, rows: usize, packed: &mut [f32]) -> () {
+        let count = (packed.len() - LANES) / rows;
+        for (term, from) in data.chunks(pitch).take(count).enumerate() {
+            let to = &mut packed[term * rows..];
+            match (from.first_chunk::<LANES>(), to.first_chunk_mut::<LANES>()) {
+                (Some(from), Some(to)) => *to = *from,
+                _ => to[..rows].copy_from_slice(&from[..rows]),
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// The transpose of rows `pitch` elements apart: 16 columns at a time.
+    fn pack_rows [] [] (simd, data: &[f32], pitch: usize, extents: [usize; 2], packed: &mut [f32]) -> () {
+        let [rows, depth] = extents;
+        for first in (0..depth).step_by(LANES) {
+            let count = LANES.min(depth - first);
+            let block = array::from_fn(|row| {
+                let from = if row < rows { &data[row * pitch + first..] } else { &[][..] };
+                match from.first_chunk() {
+                    Some(from) => simd.load(from),
+                    None => {
+                        let mut values = [0.0; LANES];
+                        let count = count.min(from.len());
+                        values[..count].copy_from_slice(&from[..count]);
+                        simd.load(&values)
+                    }
+                }
+            });
+            for (term, value) in (first..depth).zip(simd.transpose(block)) {
+                if let Some(to) = packed[term * rows..].first_chunk_mut() {
+                    simd.store(value, Cell::from_mut(to));
+                }
+            }
+        }
+    }
+}
+
 /// `sum = left * right`, or `sum += left * right`, for `rows` x `columns` elements with `depth` terms each.
 ///
 /// # Panics
 /// If `columns` is not a multiple of 16, an extent is zero, or a slice is too short: a defect of the caller.
 pub(crate) fn run(isa: Isa, left: Left<'_>, right: Right<'_>, sum: Sum<'_>, [rows, columns, depth]: [usize; 3]) {
     assert!(rows > 0 && columns > 0 && columns.is_multiple_of(LANES) && depth > 0);
-    let left_end = (rows - 1) * left.row_pitch + (depth - 1) * left.column_pitch + 1;
-    assert!(left_end <= left.data.len(), "left matrix too short");
+    assert!(left.holds(rows, depth), "left matrix too short");
     assert!((depth - 1) * right.row_pitch + columns <= right.data.len(), "right matrix too short");
     assert!((rows - 1) * sum.row_pitch + columns <= sum.data.len(), "result too short");
     let vectors = columns / LANES;
     for pair in pieces(vectors, vectors.div_ceil(vectors_together(isa))) {
         let tiles = tiles(isa, pair.len());
-        for piece in pieces(rows, rows.div_ceil(tiles.len())) {
+        for piece in pieces_of_tiles(isa, rows) {
             // SAFETY: the piece lies within the rows and the pair within the columns, so the accesses of the tile stay
             // below the ends asserted above. The functions are of an instruction set whose presence `isa` proves.
             unsafe {
+                let (first, left_pitch) = match left {
+                    Left::Strided { data, row_pitch, column_pitch } => {
+                        (data.as_ptr().add(piece.start * row_pitch), Some([row_pitch, column_pitch]))
+                    }
+                    Left::Packed(data) => (data.as_ptr().add(piece.start * depth), None),
+                };
                 let tile = Tile {
                     isa,
-                    left: left.data.as_ptr().add(piece.start * left.row_pitch),
-                    left_pitch: [left.row_pitch, left.column_pitch],
+                    left: first,
+                    left_pitch,
                     right: right.data.as_ptr().add(pair.start * LANES),
                     right_pitch: right.row_pitch,
                     depth,
@@ -108,30 +202,69 @@ unsafe fn compute<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile)
                 prefetch::to_write(tile.sum.add(p * tile.sum_pitch + o * LANES));
             }
         }
-        let mut k = 0;
-        loop {
-            let right = tile.right.add(k * tile.right_pitch);
-            let left = tile.left.add(k * tile.left_pitch[1]);
-            let mut row = [simd.splat(0.0); O];
-            for o in 0..O {
-                row[o] = load(simd, right.add(o * LANES));
-            }
-            for p in 0..P {
-                let value = simd.splat(*left.add(p * tile.left_pitch[0]));
-                for o in 0..O {
-                    acc[p][o] = simd.mul_add(value, row[o], acc[p][o]);
-                }
-            }
-            k += 1;
-            if k == tile.depth {
-                break;
-            }
+        match tile.left_pitch {
+            Some(pitch) => sum_up(simd, tile, pitch, &mut acc),
+            None => sum_up(simd, tile, [1, P], &mut acc),
         }
         for p in 0..P {
             for o in 0..O {
                 let to = tile.sum.add(p * tile.sum_pitch + o * LANES);
                 let sum = if tile.accumulate { simd.add(load(simd, to), acc[p][o]) } else { acc[p][o] };
                 store(simd, sum, to);
+            }
+        }
+    }
+}
+
+/// Adds the products of all terms to the sums of a tile; the distances of rows and of columns are those of the left matrix.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn sum_up<V: Simd, const P: usize, const O: usize>(
+    simd: V,
+    tile: &Tile,
+    [row_pitch, column_pitch]: [usize; 2],
+    acc: &mut [[V::F32; O]; P],
+) {
+    let whole = tile.depth / UNROLLED * UNROLLED;
+    // SAFETY: the contract of this function.
+    unsafe {
+        for k in (0..whole).step_by(UNROLLED) {
+            for term in k..k + UNROLLED {
+                add(simd, tile, term, [row_pitch, column_pitch], acc);
+            }
+        }
+        for term in whole..tile.depth {
+            add(simd, tile, term, [row_pitch, column_pitch], acc);
+        }
+    }
+}
+
+/// Adds the products of one term.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn add<V: Simd, const P: usize, const O: usize>(
+    simd: V,
+    tile: &Tile,
+    term: usize,
+    [row_pitch, column_pitch]: [usize; 2],
+    acc: &mut [[V::F32; O]; P],
+) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        let right = tile.right.add(term * tile.right_pitch);
+        let left = tile.left.add(term * column_pitch);
+        let mut row = [simd.splat(0.0); O];
+        for o in 0..O {
+            row[o] = load(simd, right.add(o * LANES));
+        }
+        for p in 0..P {
+            let value = simd.splat(*left.add(p * row_pitch));
+            for o in 0..O {
+                acc[p][o] = simd.mul_add(value, row[o], acc[p][o]);
             }
         }
     }
