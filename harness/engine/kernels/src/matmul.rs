@@ -1,9 +1,10 @@
 //! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
 //!
-//! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A tile by
-//! tile, so that a tile reads neighbours: of B a panel of at most `PANEL` elements at a time, which the first-level cache
-//! holds while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run
-//! over the terms of a panel before they are added to the result; how work is cut depends on the shape only.
+//! A task computes some rows of one product. It copies of B panels with the columns of a tile, and its part of A tile
+//! by tile, so that a tile reads neighbours: of B a panel of at most `PANEL` elements at a time, which the first-level
+//! cache holds while all rows of the task pass by. Where several tasks read the same B, it is laid out once, before
+//! them. Sums run over the terms of a panel before they are added to the result; how work is cut depends on the shape
+//! only.
 
 mod tiles;
 

@@ -69,6 +69,9 @@ struct Tile {
     accumulate: bool,
 }
 
+/// Rows whose transpose is half the work.
+const HALF: usize = LANES / 2;
+
 /// Terms between two turns of the innermost loop.
 const UNROLLED: usize = 4;
 
@@ -87,8 +90,8 @@ fn pieces_of_tiles(isa: Isa, rows: usize) -> impl ExactSizeIterator<Item = Range
     pieces(rows, rows.div_ceil(tile_rows(isa)))
 }
 
-/// Lays a matrix of which columns are neighbours, or rows if it is `transposed`, out for [`run`]: tile by tile, of a tile
-/// column by column. `packed` has room for [`LANES`] more.
+/// Lays a matrix of which columns are neighbours, or rows if it is `transposed`, out for [`run`]: tile by tile, of a
+/// tile column by column. `packed` has room for [`LANES`] more.
 pub(crate) fn pack(
     isa: Isa,
     data: &[f32],
@@ -102,7 +105,12 @@ pub(crate) fn pack(
         if transposed {
             pack_columns(isa, &data[tile.start..], pitch, tile.len(), packed);
         } else {
-            pack_rows(isa, &data[tile.start * pitch..], pitch, [tile.len(), depth], packed);
+            let (data, extents) = (&data[tile.start * pitch..], [tile.len(), depth]);
+            if tile.len() > HALF {
+                pack_rows::<LANES>(isa, data, pitch, extents, packed)
+            } else {
+                pack_rows::<HALF>(isa, data, pitch, extents, packed)
+            }
         }
     }
 }
@@ -122,12 +130,17 @@ vectorised! {
 }
 
 vectorised! {
-    /// The transpose of rows `pitch` elements apart: 16 columns at a time.
-    fn pack_rows [] [] (simd, data: &[f32], pitch: usize, extents: [usize; 2], packed: &mut [f32]) -> () {
+    /// The transpose of at most `MOST` rows `pitch` elements apart: 16 columns at a time.
+    fn pack_rows [const MOST: usize,] [MOST] (
+        simd, data: &[f32], pitch: usize, extents: [usize; 2], packed: &mut [f32]
+    ) -> () {
         let [rows, depth] = extents;
         for first in (0..depth).step_by(LANES) {
             let count = LANES.min(depth - first);
             let block = array::from_fn(|row| {
+                if row >= MOST {
+                    return simd.splat(0.0);
+                }
                 let from = if row < rows { &data[row * pitch + first..] } else { &[][..] };
                 match from.first_chunk() {
                     Some(from) => simd.load(from),
@@ -216,7 +229,8 @@ unsafe fn compute<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile)
     }
 }
 
-/// Adds the products of all terms to the sums of a tile; the distances of rows and of columns are those of the left matrix.
+/// Adds the products of all terms to the sums of a tile; the distances of rows and of columns are those of the left
+/// matrix.
 ///
 /// # Safety
 /// As [`compute`].
