@@ -36,6 +36,7 @@ class Branches(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.fc = nn.Linear(8, 5)
         self.unused = nn.Linear(2, 2)
+        self.unused_norm = nn.BatchNorm2d(2, affine=False)
 
     def forward(self, x):
         features = self.relu(self.bn(self.conv(x)))
@@ -103,6 +104,7 @@ class Format(unittest.TestCase):
         golden, data = self.export()
         self.assertEqual(golden["parameters_without_gradient"], ["unused.bias", "unused.weight"])
         self.assertFalse([key for key in data if "unused" in key and not key.startswith("init_head/")])
+        self.assertFalse([key for key in (*golden["tensors"], *golden["init"]) if "unused_norm" in key])
 
     def test_a_bias_before_a_normalisation_is_degenerate(self):
         golden, _ = self.export()

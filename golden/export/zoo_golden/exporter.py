@@ -74,6 +74,7 @@ def export(
     turned: outputs of modules, `block.attn#0`, whose second axis are the samples; they are recorded with samples first.
     """
     init = fill(network, salt, gain)
+    buffers = StateBuffers(network)
     conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm, exact, turned)
     runs = Runs(*conditions, moved_runs=moved_runs, last_place=last_place)
     recording = Recording(samples)
@@ -86,6 +87,8 @@ def export(
         runs.update()
         if step in (1, _STEPS):
             runs.record_state(recording, step, dict(network.named_parameters()))
+    unused = {name for name, _ in buffers.now()} - {name for name, _ in runs.buffers[0].now()}
+    init = {name: rule for name, rule in init.items() if name not in unused}
     without_gradient = sorted(n for n, p in runs.truth.network.named_parameters() if p.grad is None)
     del runs
     recording.mark_degenerate()
@@ -214,7 +217,8 @@ class Run:
 
 class StateBuffers:
     """Which buffers are state, as running statistics: the floating-point ones of normalisations, and those that a step changes. The others
-    are constants, as tables of positions, and no part of a golden."""
+    are constants, as tables of positions, and no part of a golden; neither are statistics of a layer that a step in training leaves out.
+    """
 
     def __init__(self, network: nn.Module):
         """`network` before the step."""
@@ -224,8 +228,12 @@ class StateBuffers:
     def now(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Names and values after the step."""
         versions = dict(self._versions())
+        started = versions != self.before
         for path, module in self.network.named_modules():
-            normalises = getattr(module, "running_mean", None) is not None
+            # What changes running statistics in place says so of its counter alone.
+            counter = f"{path}.num_batches_tracked".removeprefix(".")
+            unused = started and module.training and counter in versions and versions[counter] == self.before.get(counter)
+            normalises = getattr(module, "running_mean", None) is not None and not unused
             for name, buffer in module.named_buffers(path, recurse=False):
                 if buffer.is_floating_point() and (normalises or versions[name] != self.before.get(name)):
                     yield name, buffer
