@@ -100,21 +100,22 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// Adds a function of at most one value to each lane.
+    /// Adds a function of at most one value to each lane. Without `zip`, whose parts are calls where a crate has several
+    /// codegen units.
     #[inline(always)]
     fn add<T: Copy + Into<f64>>(&mut self, values: &[T], f: &impl Fn(f64) -> f64) {
-        let mut x = [0.0; LANES];
-        for (x, value) in x.iter_mut().zip(values) {
-            *x = f((*value).into());
+        let mut of = [0.0; LANES];
+        for (lane, value) in values.iter().enumerate() {
+            of[lane] = f((*value).into());
         }
-        for (sum, x) in self.sum.iter_mut().zip(&x) {
-            *sum += x;
+        for (lane, x) in of.iter().enumerate() {
+            self.sum[lane] += x;
         }
-        for (squares, x) in self.squares.iter_mut().zip(&x) {
-            *squares += x * x;
+        for (lane, x) in of.iter().enumerate() {
+            self.squares[lane] += x * x;
         }
-        for (absmax, x) in self.absmax.iter_mut().zip(&x) {
-            *absmax = if x.abs() > *absmax { x.abs() } else { *absmax };
+        for (lane, x) in of.iter().enumerate() {
+            self.absmax[lane] = if x.abs() > self.absmax[lane] { x.abs() } else { self.absmax[lane] };
         }
     }
 }
