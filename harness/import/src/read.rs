@@ -113,6 +113,8 @@ impl Reader<'_> {
             }
         }
         let mut body = Vec::new();
+        let is_again = usize::from(call.call > 0);
+        self.inside_again += is_again;
         for inner in &call.body {
             match inner {
                 Call::Module(inner) => self.module(path, inner, &mut body)?,
@@ -121,6 +123,7 @@ impl Reader<'_> {
                 }
             }
         }
+        self.inside_again -= is_again;
         let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
         if body.is_empty()
             && !given.is_empty()
@@ -278,12 +281,14 @@ impl Reader<'_> {
             return Err(refuse_module(self.trace, call, "it has no tensor as its argument").into());
         }
         let is_same = self.remember((path, path), sketch(&module), module.output);
-        if call.call > 0 && (!is_same || module.returns.len() > 1) {
+        // What is called again as a whole may have modules that give several tensors.
+        if call.call > 0 && (!is_same || module.returns.len() > 1 && self.inside_again == 0) {
             let what = match is_same {
                 true => "it is called again, and gives several tensors",
                 false => "it is called again, and computes something else, or with other tensors beside its first",
             };
-            return Err(Refusal { nearest: AGAIN.to_owned(), ..refuse_module(self.trace, call, what) }.into());
+            let refusal = Refusal { nearest: AGAIN.to_owned(), ..refuse_module(self.trace, call, what) };
+            self.unwritten.get_or_insert(refusal);
         }
         units.push(Unit::Module(module));
         Ok(())

@@ -112,6 +112,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) distances: HashMap<String, (DistanceBias, Tensor)>,
     /// As [`crate::operation::Network::again`].
     pub(crate) again: HashMap<(String, Tensor), usize>,
+    /// Modules that are called again around the one that is read.
+    pub(crate) inside_again: usize,
     /// What gets gradients.
     pub(crate) gradients: Gradients,
     /// By tensor of the trace, how it is computed if it is part of no layer.
@@ -139,6 +141,7 @@ impl<'t> Reader<'t> {
             known: HashMap::new(),
             distances: HashMap::new(),
             again: HashMap::new(),
+            inside_again: 0,
             gradients: Gradients::default(),
             plain: HashMap::new(),
             next: 0,

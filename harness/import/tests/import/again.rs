@@ -103,3 +103,22 @@ fn the_layer_of_a_module_is_not_its_module() {
     let text = imported(&trace).unwrap();
     assert!(!text.contains("again") && text.contains("name: ."), "{text}");
 }
+
+/// A network inside that gives all its maps, of which the module around it takes the last: both images see it so.
+#[test]
+fn what_is_called_again_may_have_modules_that_give_several_tensors() {
+    let pair = |call: usize, from: usize| {
+        let mut inside = block(call, from);
+        inside["outputs"] = json!({"0": {"value": from + 1}, "1": {"value": from + 2}});
+        module("pair", call, from, from + 2, vec![inside])
+    };
+    let text = network(vec![pair(0, 0), pair(1, 2)]).to_string().replace("\"block", "\"pair.block");
+    let mut trace: Value = serde_json::from_str(&text).unwrap();
+    trace["modules"]["pair"] = json!({"class": "nets.Pair"});
+    let text = imported(&trace).unwrap();
+    assert!(text.contains("- again: pair\n"), "{text}");
+    let mut trace = network(vec![pair(0, 0), pair(1, 2)]);
+    trace["root"]["body"] = [pair(0, 0), pair(1, 2)].iter().map(|pair| pair["body"][0].clone()).collect();
+    let Err(ImportError::Refused(refusal)) = imported(&trace) else { panic!() };
+    assert!(refusal.what.contains("gives several tensors"), "{refusal}");
+}
