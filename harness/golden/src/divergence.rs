@@ -4,15 +4,19 @@ use crate::{
     bound::Bound,
     compare::{Distance, LOSS_FLOOR},
     golden::Golden,
+    manifest::TensorFacts,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
     run::Run,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use zoo_graph::{Graph, GraphError, NodeId, Phase, Source, ValueId};
 use zoo_recipe::Recipe;
 
 /// Most suspects in a report.
 const MOST_SUSPECTS: usize = 12;
+
+/// Part of the updates that rounding changes, from which a report says so.
+const MUCH: f64 = 0.25;
 
 /// Report if layers do not fit each other: nothing can be computed, so the forward pass fails.
 pub(crate) fn impossible(mut report: Report, error: GraphError) -> Report {
@@ -84,8 +88,22 @@ pub(crate) fn first_divergence(report: &Report, recipe: &Recipe, bound: &Bound, 
         let hint = "the first step is right and later ones are not: look at momentum, and at what the first step leaves \
                     behind (optimizer slots, running statistics)";
         divergence.hints.push(hint.into());
+        divergence.hints.extend(rounding_hint(&golden.manifest.tensors));
     }
     Some(divergence)
+}
+
+/// Said where rounding changes the reference's own updates by much: then three steps prove little.
+fn rounding_hint(tensors: &BTreeMap<String, TensorFacts>) -> Option<String> {
+    let updates = tensors.iter().filter(|(key, _)| key.starts_with("param3/"));
+    let mut errors: Vec<f64> = updates.filter_map(|(_, facts)| facts.delta_f32_rel).collect();
+    errors.sort_by(f64::total_cmp);
+    let median = errors.get(errors.len() / 2).copied().filter(|median| *median >= MUCH)?;
+    Some(format!(
+        "rounding alone changes the reference's updates of three steps by {:.0} % (median): with so few values for each \
+         mean of a normalisation, take a larger batch or larger inputs",
+        100.0 * median
+    ))
 }
 
 /// Finds the node, the line of the recipe and the suspects of a divergence in the step.
@@ -162,4 +180,28 @@ pub(crate) fn loss_hints(found: Option<f64>, golden: &Golden) -> Vec<String> {
         .filter(|(_, truth)| same(**truth))
         .map(|(name, _)| format!("the loss found is the reference's `{name}`"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Updates of three steps that rounding changes by these parts of them.
+    fn updates(errors: &[f64]) -> BTreeMap<String, TensorFacts> {
+        let facts = |error: &f64| {
+            let text = format!(
+                r#"{{"shape": [1], "mean": 1.0, "std": 0.0, "absmax": 1.0, "l2": 1.0, "delta_f32_rel": {error}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        errors.iter().enumerate().map(|(i, error)| (format!("param3/{i}"), facts(error))).collect()
+    }
+
+    #[test]
+    fn updates_that_are_rounding_are_said_to_be() {
+        let hint = rounding_hint(&updates(&[0.01, 0.89, 0.9])).unwrap();
+        assert!(hint.starts_with("rounding alone changes the reference's updates of three steps by 89 % (median)"));
+        assert_eq!(rounding_hint(&updates(&[0.01, 0.02, 0.9])), None);
+        assert_eq!(rounding_hint(&updates(&[])), None);
+    }
 }
