@@ -34,15 +34,10 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
         return Err(program.refuse("train.init_from", message));
     }
     if stored(program) {
-        let listed = |part: &crate::values::Part| part.modules.iter().map(|module| format!("\"{module}\"")).collect();
-        let names: Vec<String> = parts
-            .iter()
-            .filter(|part| part.statistics == Statistics::Stored)
-            .flat_map(listed as fn(_) -> Vec<_>)
-            .collect();
-        program.add(
-            &STORED.replace("NAMES", &format!("({}{})", names.join(", "), if names.len() == 1 { "," } else { "" })),
-        );
+        let of_stored = parts.iter().filter(|part| part.statistics == Statistics::Stored);
+        let names = of_stored.flat_map(|part| &part.modules);
+        let text = format!("{}\n{STORED}", listed("STORED", names));
+        program.add(&text);
     }
     if !change(program) {
         return Ok(());
@@ -66,14 +61,20 @@ pub(super) fn write(program: &mut Program<'_>) -> Result<(), Diagnostic> {
     }
     if leak(program) {
         let leaking = program.recipe.train.parts.iter().filter(|part| part.leaks).flat_map(|part| &part.modules);
-        let names = Code::list(leaking.map(|module| Code::text(format!("\"{module}\""))).collect());
-        let mut text = Vec::new();
-        names.lines(0, "LEAKS = ", "", &mut text);
-        program.add(&format!("{}\n{LEAKS}", text.join("\n")));
+        let text = format!("{}\n{LEAKS}", listed("LEAKS", leaking));
+        program.add(&text);
         freeze = freeze.replace("!= is_trained(name, epoch)", "!= (is_trained(name, epoch) or leaks(name))");
     }
     program.add(&freeze);
     Ok(())
+}
+
+/// A list of modules with a name, on as many lines as it needs.
+fn listed<'m>(name: &str, modules: impl Iterator<Item = &'m String>) -> String {
+    let mut lines = Vec::new();
+    let names = modules.map(|module| Code::text(format!("\"{module}\""))).collect();
+    Code::list(names).lines(0, &format!("{name} = "), "", &mut lines);
+    lines.join("\n")
 }
 
 /// Whether gradients of parts that are not trained are kept.
@@ -127,11 +128,13 @@ const RESET: &str = "            parameter.grad = None
     return changed
 ";
 
-const STORED: &str = r#"
+const STORED: &str = r#""""Parts whose normalisations use their running statistics."""
+
+
 def keep_statistics(network: nn.Module) -> None:
-    """Makes the normalisations of some parts use their running statistics."""
+    """Makes the normalisations of these parts use their running statistics."""
     for name, module in network.named_modules():
-        inside = any(f"{name}.".startswith(f"{part}.") for part in NAMES)
+        inside = any(f"{name}.".startswith(f"{part}.") for part in STORED)
         if inside and isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
 "#;
