@@ -74,7 +74,6 @@ def export(
     turned: outputs of modules, `block.attn#0`, whose second axis are the samples; they are recorded with samples first.
     """
     init = fill(network, salt, gain)
-    buffers = StateBuffers(network)
     conditions = (network, loss, forward, inputs, optimizer, clip_grad_norm, exact, turned)
     runs = Runs(*conditions, moved_runs=moved_runs, last_place=last_place)
     recording = Recording(samples)
@@ -87,8 +86,8 @@ def export(
         runs.update()
         if step in (1, _STEPS):
             runs.record_state(recording, step, dict(network.named_parameters()))
-    unused = {name for name, _ in buffers.now()} - {name for name, _ in runs.buffers[0].now()}
-    init = {name: rule for name, rule in init.items() if name not in unused}
+    left_out = dict(network.named_buffers()).keys() - {name for name, _ in runs.buffers[0].now()}
+    init = {name: rule for name, rule in init.items() if name not in left_out}
     without_gradient = sorted(n for n, p in runs.truth.network.named_parameters() if p.grad is None)
     del runs
     recording.mark_degenerate()
@@ -216,8 +215,9 @@ class Run:
 
 
 class StateBuffers:
-    """Which buffers are state, as running statistics: the floating-point ones of normalisations, and those that a step changes. The others
-    are constants, as tables of positions, and no part of a golden; neither are statistics of a layer that a step in training leaves out.
+    """Which buffers are state, as running statistics: the floating-point ones of normalisations, and those that a step
+    changes. The others are no part of a golden: constants, as tables of positions, and statistics of layers that a step
+    in training leaves out.
     """
 
     def __init__(self, network: nn.Module):

@@ -1,7 +1,8 @@
 //! Modules and parameters that a network uses several times.
 
 use serde_json::{Value, json};
-use zoo_import::{ImportError, Trace, import};
+use zoo_import::{ImportError, Trace, compare, import};
+use zoo_recipe::{Library, LoadOptions};
 
 const BATCH: usize = 61;
 const MAPS: &[usize] = &[BATCH, 8, 6, 6];
@@ -121,4 +122,28 @@ fn what_is_called_again_may_have_modules_that_give_several_tensors() {
     trace["root"]["body"] = [pair(0, 0), pair(1, 2)].iter().map(|pair| pair["body"][0].clone()).collect();
     let Err(ImportError::Refused(refusal)) = imported(&trace) else { panic!() };
     assert!(refusal.what.contains("gives several tensors"), "{refusal}");
+    // A recipe can say so all the same, and is compared.
+    assert!(equals(&trace, "relu"));
+    assert!(!equals(&trace, "tanh"));
+}
+
+/// Whether the trace is the network that calls `block` twice, with this activation.
+fn equals(trace: &Value, activation: &str) -> bool {
+    let text = format!(
+        "name: net\nmodel:\n  inputs: {{image: [8, 6, 6]}}\n  classes: 8\n  blocks:\n    pair: {{body: [conv: {{name: \
+         conv, out: 8, kernel: 1, bias: false}}, tap: p0, {activation}: {{name: act}}, tap: p1]}}\n  body: [block: {{name: \
+         block, use: pair, returns: {{\"0\": p0, \"1\": p1}}}}, again: block]\ndata: {{source: {{characters: \
+         {{}}}}}}\nloss: {{softmax_cross_entropy: {{}}}}\noptimizer: sgd\nschedule: {{constant: {{base_lr: \
+         0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
+    );
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("net.yaml"), text).unwrap();
+    let recipe = Library::new([folder.path()]).load("net", &LoadOptions::default());
+    let recipe = recipe.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    let trace = Trace::read(&serde_json::to_vec(trace).unwrap()).unwrap();
+    match compare(&trace, &recipe) {
+        Ok(proof) => proof.operations == 4,
+        Err(ImportError::Differs(_)) => false,
+        Err(error) => panic!("{error}"),
+    }
 }
