@@ -100,8 +100,8 @@ fn rounding_hint(tensors: &BTreeMap<String, TensorFacts>) -> Option<String> {
     errors.sort_by(f64::total_cmp);
     let median = errors.get(errors.len() / 2).copied().filter(|median| *median >= MUCH)?;
     Some(format!(
-        "rounding alone changes the reference's updates of three steps by {:.0} % (median), as where a normalisation has \
-         few values for each mean: record the golden again with a larger batch or larger inputs",
+        "rounding alone changes the reference's updates of three steps by {:.0} % (median), as where a normalisation \
+         has few values for each mean: record the golden again with a larger batch or larger inputs",
         100.0 * median
     ))
 }

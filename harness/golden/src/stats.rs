@@ -100,8 +100,8 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// Adds a function of at most one value to each lane. Without `zip`, whose parts are calls where a crate has several
-    /// codegen units.
+    /// Adds a function of at most one value to each lane. Without `zip`, whose parts are calls where a crate has
+    /// several codegen units.
     #[inline(always)]
     fn add<T: Copy + Into<f64>>(&mut self, values: &[T], f: &impl Fn(f64) -> f64) {
         let mut of = [0.0; LANES];

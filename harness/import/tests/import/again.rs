@@ -131,8 +131,8 @@ fn what_is_called_again_may_have_modules_that_give_several_tensors() {
 fn equals(trace: &Value, activation: &str) -> bool {
     let text = format!(
         "name: net\nmodel:\n  inputs: {{image: [8, 6, 6]}}\n  classes: 8\n  blocks:\n    pair: {{body: [conv: {{name: \
-         conv, out: 8, kernel: 1, bias: false}}, tap: p0, {activation}: {{name: act}}, tap: p1]}}\n  body: [block: {{name: \
-         block, use: pair, returns: {{\"0\": p0, \"1\": p1}}}}, again: block]\ndata: {{source: {{characters: \
+         conv, out: 8, kernel: 1, bias: false}}, tap: p0, {activation}: {{name: act}}, tap: p1]}}\n  body: [block: \
+         {{name: block, use: pair, returns: {{\"0\": p0, \"1\": p1}}}}, again: block]\ndata: {{source: {{characters: \
          {{}}}}}}\nloss: {{softmax_cross_entropy: {{}}}}\noptimizer: sgd\nschedule: {{constant: {{base_lr: \
          0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
     );
