@@ -308,6 +308,7 @@ fn engine(error: &EngineError) -> Exit {
             | KernelError::Operand { .. }
             | KernelError::Result { .. }
             | KernelError::Unexpanded
+            | KernelError::Alone
             | KernelError::Arity { .. } => Exit::Internal,
         },
         EngineError::MissingInput { .. }

@@ -3,6 +3,7 @@
 mod device;
 mod mutants;
 mod picture;
+mod split;
 
 use crate::ci::Suite;
 use crate::complete;
@@ -30,7 +31,7 @@ use zoo_golden::{
 };
 use zoo_graph::Bytes;
 use zoo_npu::Work;
-use zoo_recipe::Loaded;
+use zoo_recipe::{Loaded, Parallel};
 use zoo_train::HOST;
 
 /// Prove one training step against golden tensors of a reference framework.
@@ -50,7 +51,8 @@ Examples:
   zoo check resnet50 --device ascend910 --dump on_npu     write all values, for `zoo golden diff`
   zoo check resnet50 --format json | jq .first_divergence
   zoo check resnet50 --memory-limit 1GiB                  refuse to start if it needs more memory
-  zoo check --all --junit golden.xml                      one test case per stage and recipe")]
+  zoo check --all --junit golden.xml                      one test case per stage and recipe
+  zoo check gpt2 --parallel tensor=2,sequence --set model.args.layers=2    prove a step that two ranks share")]
 pub struct Args {
     /// Names of recipes, or paths of their files
     #[arg(value_name = "RECIPE", add = complete::recipes(), required_unless_present = "all", id = "names")]
@@ -82,6 +84,13 @@ pub struct Args {
     /// Write every value of the first step to this folder, for `zoo golden diff`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
     dump: Option<PathBuf>,
+    /// Prove the step of several ranks that share it, for example `data=2,tensor=2,sequence`: all ranks together
+    /// against one device. Needs no golden
+    #[arg(long, value_name = "SPLIT", conflicts_with_all = ["all", "golden", "device", "dump", "mutants"])]
+    parallel: Option<Parallel>,
+    /// Samples per step of all ranks together, for --parallel; by default two of each data rank
+    #[arg(long, value_name = "N", requires = "parallel", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: Option<u32>,
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
@@ -138,6 +147,10 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         if let Some(device) = args.device.as_deref().filter(|device| *device != HOST) {
             passed &= on_device(args, device, loaded, context)?;
+            continue;
+        }
+        if let Some(parallel) = &args.parallel {
+            passed &= split::run(args, parallel, &loaded, context)?;
             continue;
         }
         if args.mutants {

@@ -148,6 +148,9 @@ pub enum KernelError {
         /// The expected result.
         expected: &'static str,
     },
+    /// An operator of a split step, outside of [`crate::lockstep`].
+    #[error("needs the values of other ranks")]
+    Alone,
     /// A formula with terms that kernels only support in expanded form.
     #[error("a formula was not expanded before its kernel")]
     Unexpanded,

@@ -23,6 +23,7 @@
 pub mod bounds;
 pub mod init;
 pub mod layout;
+pub mod lockstep;
 mod mask_windows;
 pub mod reference;
 pub mod simulate;

@@ -160,6 +160,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::ClipByValue(op) => vec![arithmetic::clip_by_value::<T>(op, call.take()?)?],
         Op::Combine(op) => vec![routing::combine::<T>(op, call.take()?)?],
         Op::CombineGrad(_) => routing::combine_grad::<T>(call.take()?)?,
+        Op::Collective(_) => return Err(KernelError::Alone),
         Op::Concat(op) => vec![shape::concat(op, call.operands)?],
         Op::Conv2D(op) => {
             let (operands, bias) = call.take_with_optional()?;

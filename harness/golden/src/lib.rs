@@ -37,6 +37,7 @@ pub mod record;
 pub mod reference;
 pub mod report;
 mod run;
+pub mod split;
 pub mod start;
 pub mod stats;
 mod variants;

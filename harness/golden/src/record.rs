@@ -5,9 +5,9 @@
 //! golden says nothing about a reference framework. Its `made_with` names the engine, so that it cannot be mistaken for
 //! one.
 
-mod conditions;
-mod inputs;
-mod moved;
+pub(crate) mod conditions;
+pub(crate) mod inputs;
+pub(crate) mod moved;
 
 use crate::{
     GoldenError,
@@ -49,7 +49,7 @@ pub struct RecordOptions {
 }
 
 /// Engine options for the steps of a golden.
-const REFERENCE: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
+pub(crate) const REFERENCE: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
 
 /// Number of steps in a golden.
 const STEPS: usize = 3;
@@ -303,7 +303,7 @@ impl Recording {
     }
 }
 
-fn start_values(manifest: &Manifest, name: &str, numel: usize, moved: bool) -> Vec<f32> {
+pub(crate) fn start_values(manifest: &Manifest, name: &str, numel: usize, moved: bool) -> Vec<f32> {
     let mut values = match manifest.init.get(name) {
         Some(rule) => weights::initial(rule, &manifest.salt, name, numel),
         None => vec![0.0; numel],

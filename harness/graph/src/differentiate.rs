@@ -173,7 +173,7 @@ pub fn differentiate(graph: &mut Graph, trained: &[VariableId]) -> Result<(), Gr
 }
 
 /// Whether each value depends on a trained parameter.
-fn needs_gradient(graph: &Graph, trained: &[VariableId]) -> Vec<bool> {
+pub(crate) fn needs_gradient(graph: &Graph, trained: &[VariableId]) -> Vec<bool> {
     let mut needs = vec![false; graph.values.len()];
     for &id in trained {
         needs[graph.variable(id).value.0] = true;

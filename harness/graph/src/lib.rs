@@ -27,6 +27,7 @@ pub mod liveness;
 pub mod memory;
 pub mod ops;
 mod origin;
+pub mod parallel;
 pub mod passes;
 mod spelling;
 pub mod tensor;

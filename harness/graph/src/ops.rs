@@ -20,6 +20,7 @@ mod bn_training_update;
 mod bn_training_update_grad;
 mod cast;
 mod clip;
+mod collective;
 mod concat;
 mod conv2d;
 mod conv2d_backprop_filter;
@@ -77,6 +78,7 @@ pub use bn_training_update::BnTrainingUpdate;
 pub use bn_training_update_grad::BnTrainingUpdateGrad;
 pub use cast::Cast;
 pub use clip::{ClipByGlobalNorm, ClipByValue, clip_factor};
+pub use collective::{Collective, Exchange};
 pub use concat::Concat;
 pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;
@@ -121,6 +123,7 @@ pub use work::{Kind, Product, Work};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{C0, DType, Layout, Shape, TensorType},
     units::{Bytes, Flop},
 };
@@ -268,6 +271,12 @@ pub trait Operator {
         false
     }
 
+    /// How it is split over ranks if they have a part of an operand or result. `None`: its operands are put together
+    /// first, and each rank computes all of it.
+    fn way(&self, _call: Call<'_>, _known: Slot, _part: &Part) -> Option<Way> {
+        None
+    }
+
     /// Whether a result only contains elements of the operands, or zeros, so that rounding it again changes nothing.
     fn passes_on(&self, _result: usize, inputs: &[&TensorType]) -> bool {
         self.rounding(inputs) == Rounding::Moves
@@ -336,6 +345,7 @@ operators! {
     Cast: ["Cast"],
     ClipByGlobalNorm: ["ClipByGlobalNorm"],
     ClipByValue: ["ClipByValue"],
+    Collective: collective::NAMES,
     Combine: ["MoeFinalizeRouting"],
     CombineGrad: ["MoeFinalizeRoutingGrad"],
     Concat: ["ConcatV2"],

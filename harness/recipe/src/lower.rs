@@ -4,45 +4,66 @@ mod loss;
 mod network;
 mod optimizer;
 mod ranks;
+mod split;
 
 use crate::builder::{BuildOptions, Mode, ROOT};
 use crate::values::Training;
 use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean};
+use std::collections::BTreeMap;
 use zoo_graph::{
     Graph, GraphError, Origin, Phase, Scope, Shape, Tap, TapState, ValueId, VariableId, differentiate,
-    passes::PrecisionPolicy, verify,
+    parallel::MeshAxis, passes::PrecisionPolicy, verify,
 };
 
 pub use ranks::across;
+pub use split::{Placed, SplitStep, build_split};
 
 /// Builds the graph of a recipe. Parameters have their `state_dict` names.
 ///
 /// # Errors
 /// Layers that do not fit each other, with the line of the recipe; a loss that does not fit the network.
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
+    let mut graph = forward(recipe, model, options)?;
+    finish(&mut graph, recipe, options, &BTreeMap::new())?;
+    Ok(graph)
+}
+
+/// The network and, for training, its loss.
+fn forward(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = Graph::default();
-    let parts = &recipe.train.parts;
-    let network = network::lower(&mut graph, model, parts, options)?;
+    let network = network::lower(&mut graph, model, &recipe.train.parts, options)?;
     if options.mode == Mode::Train {
         refuse_unknown_modules(&graph, recipe)?;
         loss::lower(&mut graph, recipe, options, &network.routings)?;
-        let training = |name: &str| Training::of(parts, name, options.epoch);
+    }
+    Ok(graph)
+}
+
+/// Adds gradients and updates. `divided`: the axes of a mesh, with their extents, whose ranks each have a part of a
+/// parameter.
+fn finish(
+    graph: &mut Graph,
+    recipe: &Recipe,
+    options: &BuildOptions,
+    divided: &BTreeMap<VariableId, Vec<(MeshAxis, usize)>>,
+) -> Result<(), GraphError> {
+    if options.mode == Mode::Train {
+        let training = |name: &str| Training::of(&recipe.train.parts, name, options.epoch);
         let wanted = graph.parameters().filter(|(_, v)| {
             let training = training(&v.name);
             training.trained || training.leaks
         });
         let wanted: Vec<VariableId> = wanted.map(|(id, _)| id).collect();
-        differentiate(&mut graph, &wanted)?;
-        optimizer::lower(&mut graph, recipe, &training)?;
+        differentiate(graph, &wanted)?;
+        optimizer::lower(graph, recipe, &training, divided)?;
         graph.skip_loss_above = recipe.gradients.skip_loss_above;
-        move_statistics_to_the_end(&mut graph);
+        move_statistics_to_the_end(graph);
         let kept = recipe.npu.keep_fp32.iter().enumerate();
         let origin = |n: usize| section(recipe, &format!("npu.keep_fp32[{n}]"), Phase::Forward).origin;
-        PrecisionPolicy::refuse_unknown(&graph, kept.map(|(n, name)| (name.as_str(), origin(n))))?;
+        PrecisionPolicy::refuse_unknown(graph, kept.map(|(n, name)| (name.as_str(), origin(n))))?;
     }
-    root_taps(&mut graph, recipe);
-    verify(&graph, None)?;
-    Ok(graph)
+    root_taps(graph, recipe);
+    verify(graph, None)
 }
 
 /// The network for one sample, and the shapes of the input and the output of each layer, batch included, in the order

@@ -143,6 +143,6 @@ pub(super) fn choose<'a>(
         Op::Dispatch(op) => Some(fast(|call| routing::dispatch(op, call))),
         Op::Combine(op) => Some(fast(|call| routing::combine(op, call))),
         Op::CombineGrad(_) => Some(fast(routing::combine_gradient)),
-        Op::BalancedBce(_) | Op::Cumsum(_) | Op::TopK(_) => None,
+        Op::BalancedBce(_) | Op::Collective(_) | Op::Cumsum(_) | Op::TopK(_) => None,
     }
 }

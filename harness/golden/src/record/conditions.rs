@@ -9,7 +9,7 @@ use zoo_graph::{Graph, Op, Optimized, Variable, VariableRole};
 use zoo_recipe::{Recipe, schema};
 
 /// All parts of the manifest that are known before a step runs.
-pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, options: &RecordOptions) -> Manifest {
+pub(crate) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, options: &RecordOptions) -> Manifest {
     let mut groups: Vec<Group> = Vec::new();
     let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for node in &graph.nodes {

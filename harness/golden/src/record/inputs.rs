@@ -120,7 +120,7 @@ impl Rule {
 }
 
 /// All inputs of a step.
-pub(super) struct MadeInputs {
+pub(crate) struct MadeInputs {
     salt: String,
     rules: BTreeMap<String, (Rule, Vec<usize>)>,
 }
@@ -135,7 +135,7 @@ pub(super) struct Stored {
 
 impl MadeInputs {
     /// The inputs of this graph.
-    pub(super) fn of(recipe: &Recipe, graph: &Graph, classes: usize, salt: &str) -> Self {
+    pub(crate) fn of(recipe: &Recipe, graph: &Graph, classes: usize, salt: &str) -> Self {
         let rules = graph.inputs.iter().map(|input| {
             let rule = Rule::of(&input.name, input.value, recipe, graph, classes);
             (input.name.clone(), (rule, graph.ty(input.value).shape.to_vec()))
@@ -156,7 +156,7 @@ impl MadeInputs {
     ///
     /// # Errors
     /// If memory for them cannot be allocated.
-    pub(super) fn tensors(&self, graph: &Graph) -> Result<Inputs, GoldenError> {
+    pub(crate) fn tensors(&self, graph: &Graph) -> Result<Inputs, GoldenError> {
         let mut inputs = Inputs::new();
         for input in &graph.inputs {
             let Some((rule, shape)) = self.rules.get(&input.name) else { continue };

@@ -1,8 +1,7 @@
 //! Another rounding of a step in f32: parameters, inputs and results of operators are moved in their last place, as in
 //! the moved runs of PyTorch's goldens.
 
-use crate::probe::Probe;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor, WithDType};
 use zoo_datasets::hash::NameHash;
 use zoo_engine::Observer;
 use zoo_graph::{Graph, Phase, Source, ValueId};
@@ -15,17 +14,32 @@ pub(super) fn in_last_place(name: &str, values: &mut [f32]) {
     }
 }
 
-/// Moves the inputs of a step and what its operators compute from them, up to the gradients, and passes values to a
-/// probe.
-pub(super) struct Moving<'a> {
+/// The same in f64.
+fn in_last_place_of_f64(name: &str, values: &mut [f64]) {
+    let hash = NameHash::new(name);
+    for (element, value) in (0..).zip(values).filter(|(_, value)| value.fract() != 0.0) {
+        *value = if hash.h(element).is_multiple_of(2) { value.next_up() } else { value.next_down() };
+    }
+}
+
+/// A tensor whose elements are moved.
+fn neighbour<T: WithDType>(tensor: &Tensor, value: ValueId, moves: impl Fn(&str, &mut [T])) -> Option<Tensor> {
+    let mut values: Vec<T> = tensor.flatten_all().and_then(|all| all.to_vec1()).ok()?;
+    moves(&format!("value {}", value.0), &mut values);
+    Tensor::from_vec(values, tensor.dims(), tensor.device()).ok()
+}
+
+/// Moves the inputs of a step and what its operators compute from them, up to the gradients, and passes values to an
+/// observer.
+pub(crate) struct Moving<'a> {
     graph: &'a Graph,
-    probe: &'a mut Probe,
+    inner: &'a mut dyn Observer,
     moved: Option<Tensor>,
 }
 
 impl<'a> Moving<'a> {
-    pub(super) fn new(graph: &'a Graph, probe: &'a mut Probe) -> Self {
-        Self { graph, probe, moved: None }
+    pub(crate) fn new(graph: &'a Graph, inner: &'a mut dyn Observer) -> Self {
+        Self { graph, inner, moved: None }
     }
 
     fn moves(&self, value: ValueId) -> bool {
@@ -39,17 +53,17 @@ impl<'a> Moving<'a> {
 
 impl Observer for Moving<'_> {
     fn wants(&self, value: ValueId) -> bool {
-        self.probe.wants(value) || self.moves(value)
+        self.inner.wants(value) || self.moves(value)
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
-        self.probe.observe(value, tensor);
+        self.inner.observe(value, tensor);
         // Indices are not numbers of f32, and stay as they are.
-        let values = tensor.flatten_all().and_then(|all| all.to_vec1()).ok().filter(|_| self.moves(value));
-        self.moved = values.and_then(|mut values: Vec<f32>| {
-            in_last_place(&format!("value {}", value.0), &mut values);
-            Tensor::from_vec(values, tensor.dims(), tensor.device()).ok()
-        });
+        self.moved = match tensor.dtype() {
+            DType::F32 if self.moves(value) => neighbour(tensor, value, in_last_place),
+            DType::F64 if self.moves(value) => neighbour(tensor, value, in_last_place_of_f64),
+            _ => None,
+        };
     }
 
     fn instead(&mut self, _value: ValueId) -> Option<Tensor> {

@@ -1,7 +1,13 @@
 //! `AddN`: sum of two or more tensors.
 
 use super::{Kind, OpError, Operand, Operator, Rounding, Work, expect_float, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: two or more tensors of the same type. Result: their sum, added from left to right.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,5 +63,9 @@ impl Operator for Add {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }

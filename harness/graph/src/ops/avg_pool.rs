@@ -7,6 +7,7 @@ use super::{
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{Shape, TensorType},
     units::Flop,
 };
@@ -70,6 +71,10 @@ impl Operator for AvgPool {
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let input = grad.ty(grad.operand(0)).shape.clone();
         grad.through(AvgPoolGrad { pool: self.clone(), input })
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis < 2)
     }
 }
 

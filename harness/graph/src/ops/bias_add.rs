@@ -2,7 +2,13 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{BiasAddGrad, OpError, Operand, Operator, Rounding, Summed, expect_float, operands, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: input `[n, c, ...]`, bias `[c]`. Result: `x + bias` in the input's shape.
 ///
@@ -46,5 +52,10 @@ impl Operator for BiasAdd {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let input = matches!(known, Slot::Operand(0) | Slot::Result(0));
+        Way::along(self.clone(), call, part, |axis| input && axis != 1)
     }
 }

@@ -4,7 +4,13 @@ use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{
     BnTrainingUpdateGrad, Kind, Normalisation, OpError, Operand, Operator, Rounding, Work, operands, per_element,
 };
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: input `[n, c, ...]`, gamma, beta, mean, variance (each `[c]`).
 /// Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`.
@@ -67,6 +73,11 @@ impl Operator for BnInfer {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let input = matches!(known, Slot::Operand(0) | Slot::Result(0));
+        Way::along(self.clone(), call, part, |axis| input && axis != 1)
     }
 }
 

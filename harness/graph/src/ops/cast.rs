@@ -4,6 +4,7 @@ use super::{OpError, Operand, Operator, Rounding, Work, one_float, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{DType, TensorType},
     units::Flop,
 };
@@ -49,6 +50,10 @@ impl Operator for Cast {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }
 

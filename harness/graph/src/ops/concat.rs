@@ -1,7 +1,13 @@
 //! `ConcatV2`: concatenation along an axis.
 
 use super::{OpError, Operand, Operator, Rounding, Slice, Work, channel_run, expect_same_storage};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: one or more tensors that agree on all axes except one. Result: their concatenation along this axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,5 +75,24 @@ impl Operator for Concat {
             start[self.axis] = next;
         }
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        if part.axis != self.axis {
+            return Some(Way {
+                op: self.clone().into(),
+                operands: vec![Need::Part(part.clone()); call.inputs.len()],
+                results: vec![Outcome::Part(part.clone())],
+            });
+        }
+        let Slot::Operand(known) = known else { return None };
+        let own = |(n, ty): (usize, &&TensorType)| match n == known {
+            true => part.clone(),
+            false => Part::of(&ty.shape, self.axis),
+        };
+        let parts: Vec<Part> = call.inputs.iter().enumerate().map(own).collect();
+        let runs = parts.iter().flat_map(|part| part.runs.clone()).collect();
+        let results = vec![Outcome::Part(Part { axis: self.axis, runs })];
+        Some(Way { op: self.clone().into(), operands: parts.into_iter().map(Need::Part).collect(), results })
     }
 }

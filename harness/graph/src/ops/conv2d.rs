@@ -7,6 +7,7 @@ use super::{
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{Layout, TensorType},
     units::Flop,
 };
@@ -150,6 +151,11 @@ impl Operator for Conv2D {
             grad.set(0, dx);
         }
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let samples = matches!(known, Slot::Operand(0) | Slot::Result(0)) && !self.statistics;
+        Way::along(self.clone(), call, part, |axis| samples && axis == 0)
     }
 }
 

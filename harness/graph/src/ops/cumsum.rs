@@ -1,7 +1,13 @@
 //! `Cumsum`: sums of the elements so far along an axis.
 
 use super::{OpError, Operator, Rounding, Summed, one_float, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: any tensor. Result: each element is the sum of the elements along the axis up to and including its own, or
 /// from its own on.
@@ -38,5 +44,9 @@ impl Operator for Cumsum {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         grad.through(Self { reverse: !self.reverse, ..self.clone() })
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis != self.axis)
     }
 }

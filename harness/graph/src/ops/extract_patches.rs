@@ -4,6 +4,7 @@ use super::{OpError, Operand, Operator, Rounding, Summed, Window, feature_map, o
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{Shape, TensorType},
     units::Flop,
 };
@@ -51,6 +52,10 @@ impl Operator for ExtractPatches {
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let input = grad.ty(grad.operand(0)).shape.clone();
         grad.through(ExtractPatchesGrad { patches: self.clone(), input })
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis == 0)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     differentiate::Gradient,
     error::GraphError,
     graph::ValueId,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{DType, Shape, TensorType},
     units::Flop,
 };
@@ -146,6 +147,31 @@ impl Operator for Gather {
             grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone(), padding: self.padding }, &operands)?;
         grad.set(0, dx);
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let indices = call.outputs[0].shape.len() - (call.inputs[0].shape.len() - 1);
+        let (table, numbers, result) = match known {
+            // Rows of other ranks are zero.
+            Slot::Operand(0) if part.axis == 0 => (Need::Partial, Need::Whole, Outcome::Partial),
+            Slot::Operand(0) => {
+                let result = part.along(part.axis - 1 + indices);
+                (Need::Part(part.clone()), Need::Whole, Outcome::Part(result))
+            }
+            Slot::Operand(_) | Slot::Result(_) if part.axis < indices && self.indices != Indices::Operand => {
+                return None;
+            }
+            Slot::Operand(_) | Slot::Result(_) if part.axis < indices => {
+                (Need::Whole, Need::Part(part.clone()), Outcome::Part(part.clone()))
+            }
+            Slot::Operand(_) => return None,
+            Slot::Result(_) => {
+                let table = Need::Part(part.along(part.axis - indices + 1));
+                (table, Need::Whole, Outcome::Part(part.clone()))
+            }
+        };
+        let operands = [table, numbers].into_iter().take(call.inputs.len()).collect();
+        Some(Way { op: self.clone().into(), operands, results: vec![result] })
     }
 }
 

@@ -4,7 +4,13 @@ use super::{
     OpError, Operand, Operator, Rounding, expect_same_storage, expect_shape, feature_map, one_float, operands,
     per_element,
 };
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: `[n, c, h, w]`. Result: `x / (k + alpha / size * sum)^beta`. The sum is over the squares of `size`
 /// channels around each channel, from `size / 2` before it to `(size - 1) / 2` after it.
@@ -51,6 +57,10 @@ impl Operator for Lrn {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         grad.through_with(LrnGrad { lrn: self.clone() }, |grad, dy| [grad.operand(0), dy])
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis == 0)
     }
 }
 

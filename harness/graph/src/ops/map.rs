@@ -6,6 +6,7 @@ use crate::{
     error::GraphError,
     formula::{Extent, Formula, Given, Outcome, Term},
     ops::Reshape,
+    parallel::{self, Call, Need, Part, Slot, Way},
     tensor::{DType, Layout, Shape, TensorType},
     units::Flop,
 };
@@ -295,5 +296,26 @@ impl Operator for Map {
 
     fn in_place(&self) -> &[(usize, usize)] {
         &self.in_place
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let rank = self.space.len();
+        let shape = call.shape(known);
+        let axis = part.axis + rank - shape.len();
+        let row = axis + self.formula.rows() >= rank;
+        if row || shape[part.axis] == 1 || self.formula.coordinates().any(|read| read == axis) {
+            return None;
+        }
+        let need = |ty: &&TensorType| match self.extent_along(&ty.shape, axis) {
+            1 => Need::Whole,
+            _ => Need::Part(part.along(axis + ty.shape.len() - rank)),
+        };
+        let outcome = |result: &Outcome| match result.over.contains(&axis) {
+            true => parallel::Outcome::Partial,
+            false => parallel::Outcome::Part(part.along(axis)),
+        };
+        let op = Self { space: part.along(axis).local(&self.space, call.ranks), ..self.clone() };
+        let results = self.formula.results().iter().map(outcome).collect();
+        Some(Way { op: op.into(), operands: call.inputs.iter().map(need).collect(), results })
     }
 }

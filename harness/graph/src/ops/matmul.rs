@@ -6,6 +6,7 @@ use crate::{
     error::GraphError,
     formula::Formula,
     graph::ValueId,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{Shape, TensorType},
     units::Flop,
 };
@@ -224,6 +225,35 @@ impl Operator for MatMul {
             grad.set(0, da);
         }
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let [a, b] = [0, 1].map(|n| &call.inputs[n].shape);
+        let rank = call.outputs[0].shape.len();
+        // The axes of rows, columns and terms, counted from the last one of each operand.
+        let (m, k) = if self.transpose_a { (1, 2) } else { (2, 1) };
+        let (n, terms) = if self.transpose_b { (2, 1) } else { (1, 2) };
+        let from_last = call.shape(known).len() - part.axis;
+        let leading = |shape: &Shape| match shape.len().checked_sub(from_last) {
+            Some(axis) if shape[axis] > 1 => Need::Part(part.along(axis)),
+            _ => Need::Whole,
+        };
+        let along = |shape: &Shape, from_last: usize| Need::Part(part.along(shape.len() - from_last));
+        let result = |from_last: usize| Outcome::Part(part.along(rank - from_last));
+        let (a, b, bias, result) = match known {
+            Slot::Operand(0 | 1) | Slot::Result(_) if from_last > 2 => {
+                (leading(a), leading(b), Need::Whole, result(from_last))
+            }
+            Slot::Operand(0) if from_last == k => (along(a, k), along(b, terms), Need::AddedLater, Outcome::Partial),
+            Slot::Operand(1) if from_last == terms => {
+                (along(a, k), along(b, terms), Need::AddedLater, Outcome::Partial)
+            }
+            Slot::Operand(0) => (along(a, m), Need::Whole, Need::Whole, result(2)),
+            Slot::Result(_) if from_last == 2 => (along(a, m), Need::Whole, Need::Whole, result(2)),
+            Slot::Operand(_) | Slot::Result(_) => (Need::Whole, along(b, n), Need::Part(part.along(0)), result(1)),
+        };
+        let operands = [a, b].into_iter().chain((call.inputs.len() == 3).then_some(bias)).collect();
+        Some(Way { op: self.clone().into(), operands, results: vec![result] })
     }
 }
 

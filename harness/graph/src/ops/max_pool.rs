@@ -4,7 +4,13 @@ use super::{
     OpError, Operand, Operator, Rounding, Summed, Window, Work, expect_same_storage, expect_shape, feature_map,
     one_float, operands, per_element,
 };
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding is never selected.
 ///
@@ -47,6 +53,10 @@ impl Operator for MaxPool {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         grad.through_with(MaxPoolGrad { window: self.window }, |grad, dy| [grad.operand(0), grad.result(0), dy])
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis < 2)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{OpError, Operand, Operator, Rounding, Slice, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Part, Slot, Way},
     tensor::{C0, Layout, TensorType},
     units::Flop,
 };
@@ -57,5 +58,9 @@ impl Operator for Pad {
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let size = grad.ty(grad.operand(0)).shape.to_vec();
         grad.through(Slice { start: self.before.clone(), size })
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| self.before[axis] + self.after[axis] == 0)
     }
 }

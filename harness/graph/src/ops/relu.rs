@@ -1,7 +1,13 @@
 //! `Relu`: maximum with zero, and for `Relu6` minimum with six.
 
 use super::{Kind, OpError, Operand, Operator, ReluGrad, Rounding, Work, one_float, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// A rectifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,5 +96,9 @@ impl Operator for Relu {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }

@@ -4,6 +4,7 @@ use super::{OpError, Operator, Rounding, Work, operands, samples};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{Layout, Shape, TensorType},
     units::Flop,
 };
@@ -58,5 +59,15 @@ impl Operator for Reshape {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let (from, to, ranks) = (&call.inputs[0].shape, &call.outputs[0].shape, call.ranks);
+        let (own, result) = match known {
+            Slot::Operand(_) => (part.clone(), part.reshaped(from, to, ranks)?),
+            Slot::Result(_) => (part.reshaped(to, from, ranks)?, part.clone()),
+        };
+        let op = Self { shape: result.local(to, ranks) };
+        Some(Way { op: op.into(), operands: vec![Need::Part(own)], results: vec![Outcome::Part(result)] })
     }
 }

@@ -1,7 +1,13 @@
 //! `Muls`: product with a constant.
 
 use super::{Kind, OpError, Operand, Operator, Rounding, Work, one_float, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: any tensor. Result: `x * factor`.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,5 +52,9 @@ impl Operator for Scale {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }

@@ -1,7 +1,11 @@
 //! `Mul` by a scalar tensor.
 
 use super::{OpError, Operand, Operator, Rounding, Work, expect_float, expect_shape, operands, per_element};
-use crate::{tensor::TensorType, units::Flop};
+use crate::{
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: any tensor, a scalar. Result: their product, in the tensor's shape.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,5 +37,9 @@ impl Operator for ScaleBy {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(0, 0)]
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }

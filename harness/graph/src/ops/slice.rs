@@ -1,7 +1,13 @@
 //! `Slice`: a rectangular part of a tensor.
 
 use super::{OpError, Operand, Operator, Pad, Read, Rounding, Work, channel_run, operands, samples};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: any tensor. Result: the elements from `start`, `size` of them, per axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +61,12 @@ impl Operator for Slice {
         let whole = &grad.ty(grad.operand(0)).shape;
         let after = whole.iter().zip(self.start.iter().zip(&self.size)).map(|(n, (b, s))| n - b - s).collect();
         grad.through(Pad { before: self.start.clone(), after })
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        let size = part.local(&self.size[..].into(), call.ranks).to_vec();
+        let whole = |axis: usize| call.inputs[0].shape[axis] == self.size[axis];
+        Way::along(Self { size, ..self.clone() }, call, part, whole)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{OpError, Operand, Operator, Rounding, ScaleBy, expect_shape, operand
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{DType, Shape, TensorType},
     units::Flop,
 };
@@ -87,6 +88,19 @@ impl Operator for SoftmaxCrossEntropy {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         grad.through_with(ScaleBy, |grad, dloss| [grad.result(1), dloss])
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let rows = call.inputs[1].shape.len();
+        let mean = match self.ignored {
+            Some(ignored) => Outcome::MeanOf { operand: 1, ignored },
+            None => Outcome::Mean,
+        };
+        (known != Slot::Result(0) && part.axis < rows).then(|| Way {
+            op: self.clone().into(),
+            operands: vec![Need::Part(part.clone()); 2],
+            results: vec![mean, Outcome::Part(part.clone())],
+        })
     }
 }
 

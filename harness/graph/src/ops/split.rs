@@ -1,7 +1,14 @@
 //! `SplitVD`: splits a tensor along an axis.
 
 use super::{Concat, OpError, Operand, Operator, Rounding, Work, channel_run, operands};
-use crate::{differentiate::Gradient, error::GraphError, ops::Fill, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    ops::Fill,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: any tensor. Results: its parts along an axis, in order.
 ///
@@ -12,6 +19,21 @@ pub struct Split {
     pub axis: usize,
     /// Extent of each part along it.
     pub sizes: Vec<usize>,
+}
+
+/// Runs in groups with the given sums.
+fn cut(runs: &[usize], sizes: &[usize]) -> Option<Vec<Vec<usize>>> {
+    let mut rest = runs.iter();
+    let group = |size: &usize| {
+        let (mut group, mut sum) = (Vec::new(), 0);
+        while sum < *size {
+            let run = rest.next()?;
+            sum += run;
+            group.push(*run);
+        }
+        (sum == *size).then_some(group)
+    };
+    sizes.iter().map(group).collect()
 }
 
 impl Operator for Split {
@@ -69,5 +91,27 @@ impl Operator for Split {
         let dx = grad.emit("grad", Concat { axis: self.axis }, &parts)?;
         grad.set(0, dx);
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        if part.axis != self.axis {
+            return Some(Way {
+                op: self.clone().into(),
+                operands: vec![Need::Part(part.clone())],
+                results: vec![Outcome::Part(part.clone()); self.sizes.len()],
+            });
+        }
+        // Each result is divided: by its runs in the operand, or in the way of the known one, as whole runs.
+        let runs: Vec<Vec<usize>> = match known {
+            Slot::Operand(_) => cut(&part.runs, &self.sizes)?,
+            Slot::Result(n) => {
+                let own = |(m, size): (usize, &usize)| if m == n { part.runs.clone() } else { vec![*size] };
+                self.sizes.iter().enumerate().map(own).collect()
+            }
+        };
+        let sizes = self.sizes.iter().map(|size| size / call.ranks).collect();
+        let whole = Part { axis: self.axis, runs: runs.concat() };
+        let results = runs.into_iter().map(|runs| Outcome::Part(Part { axis: self.axis, runs })).collect();
+        Some(Way { op: Self { axis: self.axis, sizes }.into(), operands: vec![Need::Part(whole)], results })
     }
 }

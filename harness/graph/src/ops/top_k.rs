@@ -1,7 +1,11 @@
 //! `TopKV2`: the largest elements of each row.
 
 use super::{OpError, Operator, Rounding, one_float, per_element};
-use crate::{tensor::TensorType, units::Flop};
+use crate::{
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: scores `[.., n]`. Result, of the same shape: 1 for the `count` largest elements of each row, 0 for the
 /// others. Of equal elements, the first ones are chosen. The choice is a constant of the step: no gradient passes.
@@ -38,6 +42,10 @@ impl Operator for TopK {
 
     fn stops_gradient(&self) -> bool {
         true
+    }
+
+    fn way(&self, call: Call<'_>, _known: Slot, part: &Part) -> Option<Way> {
+        Way::along(self.clone(), call, part, |axis| axis + 1 < call.inputs[0].shape.len())
     }
 }
 

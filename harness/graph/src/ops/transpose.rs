@@ -4,6 +4,7 @@ use super::{OpError, Operator, Rounding, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{C0, Layout, TensorType},
     units::Flop,
 };
@@ -76,6 +77,16 @@ impl Operator for Transpose {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         grad.through(self.inverse())
+    }
+
+    fn way(&self, _call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let from = match known {
+            Slot::Operand(_) => part.axis,
+            Slot::Result(_) => self.permutation[part.axis],
+        };
+        let to = self.permutation.iter().position(|axis| *axis == from)?;
+        let (operands, results) = (vec![Need::Part(part.along(from))], vec![Outcome::Part(part.along(to))]);
+        Some(Way { op: self.clone().into(), operands, results })
     }
 }
 

@@ -3,7 +3,13 @@
 use super::{
     OpError, Operand, Operator, Rounding, Scale, expect_float, expect_same_storage, expect_shape, per_element,
 };
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: one tensor per weight, all with the same shape. Result: `sum(weight * operand)`, added from left to
 /// right.
@@ -61,5 +67,9 @@ impl Operator for WeightedSum {
             grad.set(i, dx);
         }
         Ok(())
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        Some(Way::elementwise(self.clone(), call, known, part))
     }
 }

@@ -124,6 +124,7 @@ impl Translation<'_> {
             | Op::Cast(_)
             | Op::ClipByGlobalNorm(_)
             | Op::ClipByValue(_)
+            | Op::Collective(_)
             | Op::Conv2DBackpropFilter(_)
             | Op::DepthwiseCorrelationGrad(_)
             | Op::Dropout(_)

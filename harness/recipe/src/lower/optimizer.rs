@@ -7,20 +7,33 @@ use crate::{
     schema::Clip,
     values::{Init, Training, matches},
 };
+use std::collections::{BTreeMap, BTreeSet};
 use zoo_graph::{
-    EMA, Graph, GraphError, Phase, ValueId, Variable, VariableId, VariableRole,
-    ops::{Add, Assign, ClipByGlobalNorm, ClipByValue, Group, ScaleBy},
+    EMA, Graph, GraphError, Phase, Scope, ValueId, Variable, VariableId, VariableRole,
+    formula::Formula,
+    ops::{Add, Assign, ClipByGlobalNorm, ClipByValue, Collective, Exchange, Group, Map, ScaleBy},
+    parallel::MeshAxis,
 };
+
+/// The axes of a mesh, with their extents, whose ranks each have a part of a parameter.
+type Divided = BTreeMap<VariableId, Vec<(MeshAxis, usize)>>;
 
 /// Name of the slot that sums the gradients of a parameter that is not trained and yet counted.
 const LEAKED: &str = "leaked_grad";
 
 /// Adds slots and updates. A parameter without a gradient is left alone entirely: no decay, no momentum.
-pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, training: &dyn Fn(&str) -> Training) -> Result<(), GraphError> {
+///
+/// `divided`: the axes of a mesh, with their extents, whose ranks each have a part of a parameter.
+pub(super) fn lower(
+    graph: &mut Graph,
+    recipe: &Recipe,
+    training: &dyn Fn(&str) -> Training,
+    divided: &Divided,
+) -> Result<(), GraphError> {
     refuse_idle_groups(graph, recipe)?;
     let mut gradients = graph.gradients.clone();
     let leaks = leak(graph, recipe, training, &mut gradients)?;
-    clip(graph, recipe, &mut gradients)?;
+    clip(graph, recipe, &mut gradients, divided)?;
     for (slot, place) in leaks {
         graph.variables[slot.0].next = Some(gradients[place].1);
     }
@@ -60,12 +73,17 @@ fn leak(
 }
 
 /// Bounds the gradients, in the recipe's order.
-fn clip(graph: &mut Graph, recipe: &Recipe, gradients: &mut [(VariableId, ValueId)]) -> Result<(), GraphError> {
+fn clip(
+    graph: &mut Graph,
+    recipe: &Recipe,
+    gradients: &mut [(VariableId, ValueId)],
+    divided: &Divided,
+) -> Result<(), GraphError> {
     for (n, clip) in recipe.gradients.clip.iter().enumerate() {
         let scope = section(recipe, &format!("gradients.clip[{n}]"), Phase::Update);
         let factor = match clip {
             Clip::Norm(bound) if !gradients.is_empty() => {
-                let all: Vec<ValueId> = gradients.iter().map(|g| g.1).collect();
+                let all = counted_once(graph, &scope, gradients, divided)?;
                 let results = graph.add_node(&scope, "gradients/norm", ClipByGlobalNorm { bound: *bound }, &all)?;
                 graph.metrics.push(("grad_norm".into(), results[0]));
                 graph.metrics.push(("clip_coef".into(), results[1]));
@@ -83,6 +101,38 @@ fn clip(graph: &mut Graph, recipe: &Recipe, gradients: &mut [(VariableId, ValueI
         }
     }
     Ok(())
+}
+
+/// The gradients whose squares are summed for the norm: those that every rank has whole, and for each set of axes along
+/// which others are divided, the norm of all of those.
+fn counted_once(
+    graph: &mut Graph,
+    scope: &Scope,
+    gradients: &[(VariableId, ValueId)],
+    divided: &Divided,
+) -> Result<Vec<ValueId>, GraphError> {
+    let axes = |id: &VariableId| divided.get(id).map_or(&[][..], Vec::as_slice);
+    let mut all: Vec<ValueId> = gradients.iter().filter(|(id, _)| axes(id).is_empty()).map(|(_, v)| *v).collect();
+    let sets: BTreeSet<&[(MeshAxis, usize)]> = gradients.iter().map(|(id, _)| axes(id)).collect();
+    for set in sets.into_iter().filter(|set| !set.is_empty()) {
+        let own: Vec<ValueId> = gradients.iter().filter(|(id, _)| axes(id) == set).map(|(_, v)| *v).collect();
+        let of = set.iter().map(|(axis, _)| axis.to_string()).collect::<Vec<_>>().join("_");
+        let name = |part: &str| format!("gradients/{of}_{part}");
+        let norm = graph.add_node(scope, name("norm"), ClipByGlobalNorm { bound: f64::INFINITY }, &own)?[0];
+        let map = |graph: &Graph, formula, operand| {
+            let over = Map::over(formula, &graph.types(&[operand]));
+            over.map_err(|source| GraphError::Shape { name: name("map"), origin: scope.origin.clone(), source })
+        };
+        let square = map(graph, Formula::define(0, |[x]| [x.square()]), norm)?;
+        let mut sum = graph.add(scope, name("square"), square, &[norm])?;
+        for &(over, ranks) in set {
+            let op = Collective { exchange: Exchange::Sum, over, ranks };
+            sum = graph.add(scope, format!("gradients/{over}_sum"), op, &[sum])?;
+        }
+        let root = map(graph, Formula::define(0, |[x]| [x.sqrt()]), sum)?;
+        all.push(graph.add(scope, name("whole"), root, &[sum])?);
+    }
+    Ok(all)
 }
 
 /// Adds the update of one parameter.

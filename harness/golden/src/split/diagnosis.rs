@@ -1,0 +1,137 @@
+//! What is wrong with a value of the ranks.
+
+use super::truth::{Exact, distance};
+use crate::probe::to_f64;
+use candle_core::{Result, Tensor};
+use zoo_engine::lockstep::part_of;
+use zoo_graph::parallel::{Mesh, MeshAxis, Placement};
+
+/// Largest relative difference of what counts as the same value in an explanation.
+const SAME: f64 = 1e-5;
+
+/// Explains why the ranks do not have the value of one device. `wholes` are the replicas, `ranks` what each rank has.
+pub(super) fn diagnose(
+    truth: &Exact,
+    wholes: &[(usize, Vec<f64>)],
+    ranks: &[Tensor],
+    placements: &[(MeshAxis, Placement)],
+    mesh: &Mesh,
+) -> Result<String> {
+    let wrong: Vec<usize> = wholes.iter().filter(|(_, values)| !same(values, &truth.values)).map(|(r, _)| *r).collect();
+    if wholes.iter().any(|(_, values)| values.iter().any(|x| !x.is_finite())) {
+        return Ok("it is not a finite number".to_owned());
+    }
+    if truth.before.as_ref().is_some_and(|before| wholes.iter().all(|(_, values)| same(values, before))) {
+        return Ok("it was not updated: it has its value from before the step".to_owned());
+    }
+    let replicated = |axis: MeshAxis| placements.iter().all(|(divided, _)| *divided != axis);
+    for (axis, extent) in mesh.axes().iter().copied().filter(|(axis, _)| replicated(*axis)) {
+        let group: Vec<&Vec<f64>> = mesh.groups(axis)[0]
+            .iter()
+            .filter_map(|rank| wholes.iter().find(|(first, _)| first == rank).map(|(_, values)| values))
+            .collect();
+        if group.len() < extent {
+            continue;
+        }
+        let sum: Vec<f64> = (0..truth.values.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
+        if same(&sum, &truth.values) {
+            return Ok(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
+        }
+        let mean: Vec<f64> = sum.iter().map(|x| x / extent as f64).collect();
+        if group.windows(2).any(|pair| !same(pair[0], pair[1])) && same(&mean, &truth.values) {
+            return Ok(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
+        }
+    }
+    if let Some(factor) = factor(&wholes[0].1, &truth.values) {
+        let named = by_ranks(factor, mesh).map(|name| format!(" = {name}")).unwrap_or_default();
+        return Ok(format!("it is {factor:.6}{named} times the value of one device"));
+    }
+    for (axis, placement) in placements {
+        let Placement::Split(part) = placement else { continue };
+        if let Some(text) = misplaced(truth, ranks, (*axis, part, placements), mesh)? {
+            return Ok(text);
+        }
+    }
+    let differ = wholes.iter().any(|(_, values)| !same(values, &wholes[0].1));
+    let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
+    Ok(match differ {
+        true => {
+            let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
+            format!("ranks that ought to have the same value differ: wrong on {} (by {error:.1e})", names.join("; "))
+        }
+        false => format!("it differs by {error:.1e} of its size on all ranks"),
+    })
+}
+
+fn same(a: &[f64], b: &[f64]) -> bool {
+    let size = b.iter().map(|x| x * x).sum::<f64>().sqrt();
+    a.len() == b.len() && distance(a, b) <= SAME * size
+}
+
+/// The factor between two tensors, if there is one other than 1.
+fn factor(values: &[f64], truth: &[f64]) -> Option<f64> {
+    let dot: f64 = values.iter().zip(truth).map(|(a, b)| a * b).sum();
+    let factor = dot / truth.iter().map(|x| x * x).sum::<f64>();
+    let scaled: Vec<f64> = truth.iter().map(|x| x * factor).collect();
+    let found = truth.len() > 1 && factor.is_finite() && (factor - 1.0).abs() > SAME && factor.abs() > SAME;
+    (found && same(values, &scaled)).then_some(factor)
+}
+
+/// A factor as a product or quotient of numbers of ranks.
+fn by_ranks(factor: f64, mesh: &Mesh) -> Option<String> {
+    let close = |value: f64| (factor / value - 1.0).abs() < SAME;
+    let axes = mesh.axes();
+    let single = axes.iter().find_map(|(axis, extent)| {
+        let ranks = *extent as f64;
+        let names = [(ranks, format!("{axis}")), (1.0 / ranks, format!("1/{axis}"))];
+        let squares = [(ranks * ranks, format!("{axis}^2")), (1.0 / ranks / ranks, format!("1/{axis}^2"))];
+        names.into_iter().chain(squares).find(|(value, _)| close(*value)).map(|(_, name)| name)
+    });
+    let pairs = || {
+        axes.iter().flat_map(|a| axes.iter().map(move |b| (a, b))).find_map(|((a, m), (b, n))| {
+            let (m, n) = (*m as f64, *n as f64);
+            let names = [
+                (m * n, format!("{a} * {b}")),
+                (m / n, format!("{a} / {b}")),
+                (1.0 / m / n, format!("1 / ({a} * {b})")),
+            ];
+            names.into_iter().find(|(value, _)| a != b && close(*value)).map(|(_, name)| name)
+        })
+    };
+    single.or_else(pairs)
+}
+
+/// Ranks that have the part of another rank, or whose part alone is wrong.
+fn misplaced(
+    truth: &Exact,
+    ranks: &[Tensor],
+    (axis, part, placements): (MeshAxis, &zoo_graph::parallel::Part, &[(MeshAxis, Placement)]),
+    mesh: &Mesh,
+) -> Result<Option<String>> {
+    if placements.len() != 1 {
+        return Ok(None);
+    }
+    let group = &mesh.groups(axis)[0];
+    let mut shape = ranks[group[0]].dims().to_vec();
+    shape[part.axis] *= group.len();
+    let whole = Tensor::from_vec(truth.values.clone(), shape, ranks[0].device())?;
+    let parts = (0..group.len()).map(|place| to_f64(&part_of(&whole, part, place, group.len())?));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let own = group.iter().map(|rank| to_f64(&ranks[*rank])).collect::<Result<Vec<_>>>()?;
+    let wrong: Vec<usize> = (0..group.len()).filter(|place| !same(&own[*place], &parts[*place])).collect();
+    let of_other = |place: &usize| parts.iter().position(|part| same(&own[*place], part)).map(|other| (*place, other));
+    if let Some((place, other)) = wrong.iter().find_map(of_other) {
+        return Ok(Some(format!(
+            "{axis} rank {place} has the part of rank {other}: the order of the parts is another"
+        )));
+    }
+    let factors: Vec<Option<f64>> = wrong.iter().map(|place| factor(&own[*place], &parts[*place])).collect();
+    Ok((wrong.len() < group.len()).then(|| {
+        let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
+        let what = match factors.first() {
+            Some(Some(factor)) => format!("is {factor:.6} times its value"),
+            _ => "is wrong".to_owned(),
+        };
+        format!("the part of {axis} rank {} {what}, those of the others are right", places.join(", "))
+    }))
+}

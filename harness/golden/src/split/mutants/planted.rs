@@ -1,0 +1,319 @@
+//! The faults that can be planted in a split step.
+
+use super::super::Proof;
+use std::collections::BTreeSet;
+use zoo_engine::lockstep::Disturbance;
+use zoo_graph::{
+    Graph, NodeId, Op, Phase, Place, Scope, Source, ValueId, VariableId, VariableRole,
+    ops::{Collective, Exchange, Scale, Update},
+    parallel::MeshAxis,
+};
+
+/// A split step with a fault.
+pub(super) struct Plant {
+    pub operator: &'static str,
+    pub fault: String,
+    pub harmless: bool,
+    pub graph: Graph,
+    pub disturbed: Vec<(NodeId, Disturbance)>,
+}
+
+/// A class of collectives or gradients that a fault can hit together.
+struct Class {
+    name: String,
+    members: Vec<usize>,
+}
+
+impl Class {
+    /// The first member, and all of them if there are several.
+    fn sets(&self, named: impl Fn(usize) -> String) -> Vec<(String, Vec<usize>)> {
+        let one = self.members.first().map(|first| (named(*first), vec![*first]));
+        let all = (self.members.len() > 1).then(|| (format!("all {}", self.name), self.members.clone()));
+        one.into_iter().chain(all).collect()
+    }
+}
+
+/// All faults that are possible.
+pub(super) fn all(proof: &Proof) -> Vec<Plant> {
+    let graph = proof.graph();
+    let faults = Faults { proof, graph };
+    [
+        faults.skipped(),
+        faults.scaled(),
+        faults.other_groups(),
+        faults.local_counts(),
+        faults.first_parts(),
+        faults.norms(),
+        faults.lost(),
+        faults.random(),
+        faults.updates(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+struct Faults<'p> {
+    proof: &'p Proof,
+    graph: &'p Graph,
+}
+
+/// A word for the role of a parameter.
+fn role(role: &VariableRole) -> &'static str {
+    match role {
+        VariableRole::Weight => "weights",
+        VariableRole::Bias => "biases",
+        VariableRole::NormWeight | VariableRole::NormBias => "parameters of normalisations",
+        VariableRole::RunningMean | VariableRole::RunningVar => "running statistics",
+        VariableRole::Slot { .. } | VariableRole::Average { .. } => "slots",
+    }
+}
+
+impl Faults<'_> {
+    fn plant(&self, operator: &'static str, fault: String, graph: Graph) -> Plant {
+        Plant { operator, fault, harmless: false, graph, disturbed: Vec::new() }
+    }
+
+    fn disturbed(&self, operator: &'static str, fault: String, nodes: &[usize], by: Disturbance) -> Plant {
+        let disturbed = nodes.iter().map(|n| (NodeId(*n), by)).collect();
+        Plant { operator, fault, harmless: false, graph: self.graph.clone(), disturbed }
+    }
+
+    /// Collectives that sum over the ranks.
+    fn sums(&self) -> impl Iterator<Item = (usize, &Collective)> {
+        self.graph.nodes.iter().enumerate().filter_map(|(n, node)| match &node.op {
+            Op::Collective(op) if matches!(op.exchange, Exchange::Sum | Exchange::SumPart(_)) => Some((n, op)),
+            _ => None,
+        })
+    }
+
+    /// The parameter whose gradient a node computes.
+    fn gradient_of(&self, n: usize) -> Option<VariableId> {
+        let outputs = &self.graph.nodes[n].outputs;
+        self.graph.gradients.iter().find(|(_, value)| outputs.contains(value)).map(|(id, _)| *id)
+    }
+
+    /// Sums in classes: what is summed, and over which axis.
+    fn classes(&self) -> Vec<Class> {
+        let mut classes: Vec<Class> = Vec::new();
+        for (n, op) in self.sums() {
+            let what = match (self.gradient_of(n), self.graph.nodes[n].phase) {
+                (Some(id), _) => format!("gradients of {}", role(&self.graph.variable(id).role)),
+                (None, Phase::Forward) => "activations".to_owned(),
+                (None, Phase::Loss) => "terms of the loss".to_owned(),
+                (None, Phase::Backward) => "gradients of activations".to_owned(),
+                (None, Phase::Update) => "norms".to_owned(),
+            };
+            let name = format!("{what} over {}", op.over);
+            match classes.iter_mut().find(|class| class.name == name) {
+                Some(class) => class.members.push(n),
+                None => classes.push(Class { name, members: vec![n] }),
+            }
+        }
+        classes
+    }
+
+    fn name(&self, n: usize) -> String {
+        self.graph.nodes[n].name.clone()
+    }
+
+    /// A graph in which nodes have another operator.
+    fn with_ops(&self, nodes: &[usize], op: impl Fn(&Collective) -> Collective) -> Graph {
+        let mut graph = self.graph.clone();
+        for n in nodes {
+            if let Op::Collective(old) = &self.graph.nodes[*n].op {
+                graph.nodes[*n].op = op(old).into();
+            }
+        }
+        graph
+    }
+
+    /// M1: a sum is left out.
+    fn skipped(&self) -> Vec<Plant> {
+        let without = |op: &Collective| match &op.exchange {
+            Exchange::SumPart(part) => Collective { exchange: Exchange::Own(part.clone()), ..op.clone() },
+            _ => Collective { exchange: Exchange::Copy, ..op.clone() },
+        };
+        let classes = self.classes();
+        let everything = Class { name: "sums".to_owned(), members: self.sums().map(|(n, _)| n).collect() };
+        let sets = classes.iter().chain([&everything]).flat_map(|class| class.sets(|n| self.name(n)));
+        sets.map(|(name, nodes)| self.plant("M1", format!("no sum: {name}"), self.with_ops(&nodes, without))).collect()
+    }
+
+    /// M2: gradients are multiplied by the size of a group, or divided by it.
+    fn scaled(&self) -> Vec<Plant> {
+        let mut classes: Vec<Class> = Vec::new();
+        for (n, (id, _)) in self.graph.gradients.iter().enumerate() {
+            let divided = if self.proof.split.variable(*id).placements.is_empty() { "whole" } else { "divided" };
+            let name = format!("gradients of {divided} {}", role(&self.graph.variable(*id).role));
+            match classes.iter_mut().find(|class| class.name == name) {
+                Some(class) => class.members.push(n),
+                None => classes.push(Class { name, members: vec![n] }),
+            }
+        }
+        classes.push(Class { name: "gradients".to_owned(), members: (0..self.graph.gradients.len()).collect() });
+        let named = |n: usize| format!("the gradient of {}", self.graph.variable(self.graph.gradients[n].0).name);
+        let mut plants = Vec::new();
+        for (axis, ranks) in self.proof.split.mesh.axes() {
+            for (name, members) in classes.iter().flat_map(|class| class.sets(named)) {
+                for (factor, word) in [(*ranks as f64, "times"), (1.0 / *ranks as f64, "divided by")] {
+                    let graph = self.with_factor(&members, factor);
+                    plants.extend(graph.map(|graph| self.plant("M2", format!("{name} {word} {axis}"), graph)));
+                }
+            }
+        }
+        plants
+    }
+
+    /// A graph in which gradients are multiplied by a factor before they are used.
+    fn with_factor(&self, members: &[usize], factor: f64) -> Option<Graph> {
+        let mut graph = self.graph.clone();
+        for n in members {
+            let (id, value) = graph.gradients[*n];
+            insert(&mut graph, value, factor, |_| true)?;
+            let scaled = ValueId(graph.values.len() - 1);
+            graph.gradients[*n] = (id, scaled);
+        }
+        Some(graph)
+    }
+
+    /// M3: another group of the same size.
+    fn other_groups(&self) -> Vec<Plant> {
+        let axes = self.proof.split.mesh.axes();
+        let other = |axis: MeshAxis| {
+            let extent = self.proof.split.mesh.extent(axis);
+            axes.iter().find(|(other, ranks)| *other != axis && *ranks == extent).map(|(other, _)| *other)
+        };
+        let mut plants = Vec::new();
+        for class in self.classes() {
+            let Some(first) = class.members.first() else { continue };
+            let Op::Collective(op) = &self.graph.nodes[*first].op else { continue };
+            let Some(over) = other(op.over) else { continue };
+            for (name, nodes) in class.sets(|n| self.name(n)) {
+                let graph = self.with_ops(&nodes, |op| Collective { over, ..op.clone() });
+                plants.push(self.plant("M3", format!("summed over the {over} group: {name}"), graph));
+            }
+        }
+        plants
+    }
+
+    /// M4: the mean over local labels, instead of that over all labels.
+    fn local_counts(&self) -> Vec<Plant> {
+        let mut plants = Vec::new();
+        for (n, node) in self.graph.nodes.iter().enumerate() {
+            let Op::Collective(op) = &node.op else { continue };
+            let counts = node.phase == Phase::Loss
+                && op.exchange == Exchange::Sum
+                && matches!(self.graph.value(node.inputs[0]).source, Source::Node(_, 1));
+            if counts {
+                let mut graph = self.graph.clone();
+                graph.nodes[n].op = Scale { factor: op.ranks as f64 }.into();
+                plants.push(self.plant("M4", format!("mean of the means of {} ranks: {}", op.over, node.name), graph));
+            }
+        }
+        plants
+    }
+
+    /// M5: ranks take the part of the first one.
+    fn first_parts(&self) -> Vec<Plant> {
+        let own = |exchange: &Exchange| matches!(exchange, Exchange::Own(_) | Exchange::Spread(_));
+        let members = self.graph.nodes.iter().enumerate().filter(|(_, node)| match &node.op {
+            Op::Collective(op) => own(&op.exchange),
+            _ => false,
+        });
+        let class = Class { name: "parts".to_owned(), members: members.map(|(n, _)| n).collect() };
+        let sets = class.sets(|n| self.name(n));
+        let plant = |(name, nodes): (String, Vec<usize>)| {
+            self.disturbed("M5", format!("every rank takes the part of rank 0: {name}"), &nodes, Disturbance::FirstPart)
+        };
+        sets.into_iter().map(plant).collect()
+    }
+
+    /// M6: the norm of the gradients counts wrongly.
+    fn norms(&self) -> Vec<Plant> {
+        let mut plants = Vec::new();
+        for (n, node) in self.graph.nodes.iter().enumerate() {
+            let Op::ClipByGlobalNorm(op) = &node.op else { continue };
+            if !op.bound.is_finite() || node.inputs.len() < 2 {
+                continue;
+            }
+            let mut twice = self.graph.clone();
+            twice.nodes[n].inputs.push(node.inputs[0]);
+            plants.push(self.plant("M6", "the norm counts the first gradient twice".to_owned(), twice));
+            let all = node.inputs.len();
+            let mut again = self.graph.clone();
+            again.nodes[n].inputs.extend(node.inputs[..all - 1].iter().copied());
+            plants.push(self.plant("M6", "the norm counts whole gradients once per rank".to_owned(), again));
+            let mut without = self.graph.clone();
+            without.nodes[n].inputs.pop();
+            plants.push(self.plant("M6", "the norm leaves out divided gradients".to_owned(), without));
+        }
+        plants
+    }
+
+    /// M7: old or lost data.
+    fn lost(&self) -> Vec<Plant> {
+        let mut plants = Vec::new();
+        for class in self.classes() {
+            for (name, nodes) in class.sets(|n| self.name(n)) {
+                let zero = format!("zero instead of {name}");
+                plants.push(self.disturbed("M7", zero, &nodes, Disturbance::Zero));
+                let stale = format!("that of the step before: {name}");
+                plants.push(self.disturbed("M7", stale, &nodes, Disturbance::Stale));
+            }
+        }
+        plants
+    }
+
+    /// M8: ranks draw different numbers for what they ought to have together.
+    fn random(&self) -> Vec<Plant> {
+        let dropouts = self.graph.nodes.iter().enumerate();
+        let dropouts = dropouts.filter(|(_, node)| matches!(&node.op, Op::Dropout(op) if op.rate > 0.0));
+        let class = Class { name: "dropouts".to_owned(), members: dropouts.map(|(n, _)| n).collect() };
+        let plant = |(name, nodes): (String, Vec<usize>)| {
+            self.disturbed("M8", format!("each rank draws its own mask: {name}"), &nodes, Disturbance::OwnSeed)
+        };
+        class.sets(|n| self.name(n)).into_iter().map(plant).collect()
+    }
+
+    /// M9: the rule of the update.
+    fn updates(&self) -> Vec<Plant> {
+        let members = self.graph.nodes.iter().enumerate();
+        let updates = members.filter(|(_, node)| matches!(node.op.update(), Some(Update::Optimizer { .. })));
+        let class = Class { name: "updates".to_owned(), members: updates.map(|(n, _)| n).collect() };
+        let mut plants = Vec::new();
+        for (name, nodes) in class.sets(|n| self.name(n)) {
+            let mut graph = self.graph.clone();
+            let kept: BTreeSet<ValueId> = nodes.iter().filter_map(|n| graph.nodes[*n].outputs.first().copied()).collect();
+            for variable in &mut graph.variables {
+                if variable.next.is_some_and(|next| kept.contains(&next)) {
+                    variable.next = None;
+                }
+            }
+            plants.push(self.plant("M9", format!("not updated: {name}"), graph));
+            plants.push(self.disturbed("M9", format!("counts one step too many: {name}"), &nodes, Disturbance::NextStep));
+        }
+        plants
+    }
+}
+
+/// Inserts a factor behind a value, for the readers that are chosen. The new value is the last one of the graph.
+fn insert(graph: &mut Graph, value: ValueId, factor: f64, reads: impl Fn(usize) -> bool) -> Option<()> {
+    let Source::Node(NodeId(by), _) = graph.value(value).source else { return None };
+    let node = graph.nodes[by].clone();
+    let scope = Scope { phase: node.phase, origin: node.origin.clone() };
+    let scaled = graph.add(&scope, format!("{}/planted", node.name), Scale { factor }, &[value]).ok()?;
+    let planted = graph.nodes.pop()?;
+    for (n, reader) in graph.nodes.iter_mut().enumerate() {
+        if n > by && reads(n) {
+            reader.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = scaled);
+        }
+    }
+    graph.nodes.insert(by + 1, zoo_graph::Node { place: Place::Device, ..planted });
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for (i, output) in node.outputs.iter().enumerate() {
+            graph.values[output.0].source = Source::Node(NodeId(n), i);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,262 @@
+//! The step on one device: what the ranks have to compute together.
+
+use super::{STEPS, SplitOptions, whole_graph};
+use crate::{
+    GoldenError, Precision,
+    compare::TENSOR_FLOOR,
+    probe::to_f64,
+    record::{REFERENCE, moved::Moving},
+};
+use candle_core::{Device, Tensor};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+use zoo_engine::{EngineError, Inputs, Observer, Scalars, Step, candle_dtype};
+use zoo_graph::{DType, Graph, Op, TapState, ValueId};
+use zoo_recipe::{Recipe, ResolvedModel};
+
+/// Smallest floor in f64: a tenth of the largest error that another order of sums may have.
+const FLOOR: f64 = 1e-10;
+
+/// A compared value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Key {
+    /// A module output of the first step.
+    Output(String),
+    /// The gradient of a parameter in the first step.
+    Gradient(String),
+    /// A variable after a step, from 0.
+    Variable(usize, String),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(name) | Self::Gradient(name) | Self::Variable(0, name) => f.write_str(name),
+            Self::Variable(step, name) => write!(f, "{name} after {} steps", step + 1),
+        }
+    }
+}
+
+/// The value of one device.
+pub(super) struct Exact {
+    /// Its elements.
+    pub values: Vec<f64>,
+    /// For a variable, its elements before the first step.
+    pub before: Option<Vec<f64>>,
+    /// The relative error that counts as one floor.
+    pub floor: f64,
+}
+
+impl Exact {
+    /// The error of values, relative to the tensor, or to its change if it is a variable. A value that ought to be zero
+    /// has an infinite error if it is not.
+    pub fn error(&self, values: &[f64]) -> f64 {
+        if values.len() != self.values.len() {
+            return f64::INFINITY;
+        }
+        let difference = distance(values, &self.values);
+        let size = match &self.before {
+            Some(before) => distance(&self.values, before),
+            None => self.values.iter().map(|x| x * x).sum::<f64>().sqrt(),
+        };
+        match difference {
+            0.0 => 0.0,
+            _ if difference.is_nan() => f64::INFINITY,
+            _ => difference / size,
+        }
+    }
+}
+
+/// The length of the difference of two tensors.
+pub(super) fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+}
+
+/// All values of one device, and how far rounding moves them.
+pub(super) struct Truth {
+    exact: HashMap<Key, Exact>,
+    losses: Vec<Vec<Exact>>,
+}
+
+impl Truth {
+    /// Runs the step on one device in f64, and again moved in the last place of the arithmetic of the ranks.
+    pub fn of(
+        recipe: &Recipe,
+        model: &ResolvedModel,
+        options: &SplitOptions,
+        (whole, start, inputs): (&Graph, &Vec<Vec<f32>>, &Inputs),
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, GoldenError> {
+        progress("one device in f64");
+        let exact = Values::of(whole.clone(), start, inputs, options, false)?;
+        progress("one device, moved in the last place");
+        let moved = match options.precision {
+            Precision::F64 => Values::of(whole.clone(), start, inputs, options, true)?,
+            Precision::F32 => {
+                Values::of(whole_graph(recipe, model, options, DType::F32).1?, start, inputs, options, true)?
+            }
+        };
+        let (least, orders) = match options.precision {
+            Precision::F64 => (FLOOR, 10.0),
+            Precision::F32 => (TENSOR_FLOOR, 2.0),
+        };
+        let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
+        let mut all = HashMap::new();
+        for (key, values) in exact.tensors {
+            let before = match &key {
+                Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
+                Key::Output(_) | Key::Gradient(_) => None,
+            };
+            let mut exact = Exact { values, before, floor: least };
+            let by_rounding = moved.tensors.get(&key).map_or(0.0, |moved| exact.error(moved));
+            exact.floor = least.max(orders * by_rounding);
+            all.insert(key, exact);
+        }
+        let losses = exact.losses.iter().zip(&moved.losses).map(|(exact, moved)| {
+            let of = |(exact, moved): (&f64, &f64)| {
+                let mut loss = Exact { values: vec![*exact], before: None, floor: least };
+                loss.floor = least.max(orders * loss.error(&[*moved]));
+                loss
+            };
+            exact.iter().zip(moved).map(of).collect()
+        });
+        Ok(Self { exact: all, losses: losses.collect() })
+    }
+
+    pub fn of_key(&self, key: &Key) -> Option<&Exact> {
+        self.exact.get(key)
+    }
+
+    pub fn loss(&self, step: usize, n: usize) -> &Exact {
+        &self.losses[step][n]
+    }
+}
+
+/// What changes from step to step.
+pub(super) fn scalars(options: &SplitOptions, step: usize) -> Scalars {
+    Scalars { learning_rate: options.learning_rate, step: step as u64, ..Scalars::default() }
+}
+
+/// The values of a run.
+struct Values {
+    tensors: BTreeMap<Key, Vec<f64>>,
+    losses: Vec<Vec<f64>>,
+}
+
+impl Values {
+    fn of(
+        graph: Graph,
+        start: &[Vec<f32>],
+        inputs: &Inputs,
+        options: &SplitOptions,
+        moved: bool,
+    ) -> Result<Self, GoldenError> {
+        let mut step = Step::new(graph, REFERENCE)?;
+        let graph = step.graph().clone();
+        for (variable, values) in graph.variables.iter().zip(start) {
+            let ty = graph.ty(variable.value);
+            let tensor = Tensor::from_vec(values.clone(), ty.shape.to_vec(), &Device::Cpu)
+                .and_then(|t| t.to_dtype(candle_dtype(ty.dtype)))
+                .map_err(EngineError::from)?;
+            step.set_variable(&variable.name, &tensor)?;
+        }
+        let mut given = Inputs::new();
+        for input in &graph.inputs {
+            let tensor = inputs.get(&input.name).map(|t| t.to_dtype(candle_dtype(graph.ty(input.value).dtype)));
+            if let Some(tensor) = tensor {
+                given = given.with(&input.name, tensor.map_err(EngineError::from)?);
+            }
+        }
+        let mut read = Read::of(&graph);
+        let mut values = Self { tensors: BTreeMap::new(), losses: Vec::new() };
+        for n in 0..STEPS {
+            let mut nothing = Read::default();
+            let read = if n == 0 { &mut read } else { &mut nothing };
+            let result = match moved {
+                false => step.run(&given, scalars(options, n), read)?,
+                true => step.run(&given, scalars(options, n), &mut Moving::new(&graph, read))?,
+            };
+            values.losses.push(result.losses.into_iter().map(|(_, loss)| loss).collect());
+            if n > 0 && n + 1 < STEPS {
+                continue;
+            }
+            for (variable, tensor) in step.variables()?.into_iter().filter(|(variable, _)| variable.next.is_some()) {
+                let tensor = to_f64(&tensor).map_err(EngineError::from)?;
+                values.tensors.insert(Key::Variable(n, variable.name.clone()), tensor);
+            }
+        }
+        values.tensors.extend(read.values);
+        Ok(values)
+    }
+}
+
+/// Reads module outputs and gradients.
+#[derive(Default)]
+struct Read {
+    keys: HashMap<ValueId, Vec<Key>>,
+    values: BTreeMap<Key, Vec<f64>>,
+}
+
+impl Read {
+    fn of(graph: &Graph) -> Self {
+        let mut keys: HashMap<ValueId, Vec<Key>> = HashMap::new();
+        for tap in &graph.taps {
+            if let TapState::Value(value) = tap.state {
+                keys.entry(value).or_default().push(Key::Output(tap.key()));
+            }
+        }
+        for (id, value) in &graph.gradients {
+            keys.entry(*value).or_default().push(Key::Gradient(graph.variable(*id).name.clone()));
+        }
+        Self { keys, values: BTreeMap::new() }
+    }
+}
+
+impl Observer for Read {
+    fn wants(&self, value: ValueId) -> bool {
+        self.keys.contains_key(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        // A tensor that cannot be read stays out, and its comparison fails.
+        let Ok(values) = to_f64(tensor) else { return };
+        for key in &self.keys[&value] {
+            self.values.insert(key.clone(), values.clone());
+        }
+    }
+}
+
+/// Labels of which ranks have different numbers: of the first sample one counts, of the last none. Only where a loss
+/// ignores a label.
+pub(super) fn uneven(graph: &Graph, inputs: Inputs) -> Result<Inputs, GoldenError> {
+    let mut changed = Inputs::new();
+    for input in &graph.inputs {
+        let Some(tensor) = inputs.get(&input.name) else { continue };
+        let ignored = graph.nodes.iter().find_map(|node| match &node.op {
+            Op::SoftmaxCrossEntropy(op) if node.inputs.get(1) == Some(&input.value) => op.ignored,
+            _ => None,
+        });
+        let shape = &graph.ty(input.value).shape;
+        let tensor = match ignored {
+            Some(ignored) if shape.len() > 1 && shape[0] > 1 => {
+                let uneven = || -> candle_core::Result<Tensor> {
+                    let mut labels: Vec<u32> = tensor.flatten_all()?.to_vec1()?;
+                    let row = labels.len() / shape[0];
+                    let (first, last) = (labels.iter().take(row).position(|l| *l != ignored), labels.len() - row);
+                    for (n, label) in labels.iter_mut().enumerate() {
+                        if n >= last || n < row && Some(n) != first {
+                            *label = ignored;
+                        }
+                    }
+                    Tensor::from_vec(labels, &shape[..], &Device::Cpu)
+                };
+                uneven().map_err(EngineError::from)?
+            }
+            _ => tensor.clone(),
+        };
+        changed = changed.with(&input.name, tensor);
+    }
+    Ok(changed)
+}

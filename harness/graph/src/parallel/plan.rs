@@ -1,0 +1,234 @@
+//! Which parameters and inputs are split.
+
+use super::{Call, Need, Outcome, Part, Slot};
+use crate::{
+    graph::{Graph, Node, Source, ValueId, VariableId},
+    ops::{Indices, Op},
+    origin::Origin,
+    tensor::Shape,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// What the ranks along an axis have of parameters and inputs.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The split variables.
+    pub variables: BTreeMap<VariableId, Part>,
+    /// The split inputs, by their number.
+    pub inputs: BTreeMap<usize, Part>,
+    /// The axis along which a sum over the ranks is kept in parts, for activations with this many axes or more. `None`:
+    /// all ranks have the whole sum.
+    pub home: Option<Home>,
+}
+
+/// Where activations are divided that are not divided inside a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// Along the tokens of `[samples, tokens, width]` (Megatron-LM's sequence parallelism).
+    Tokens,
+    /// Along the samples.
+    Samples,
+}
+
+/// Parameters that could be split if an extent were a multiple of the number of ranks.
+#[derive(Clone, Debug)]
+pub struct Unsplit {
+    /// The parameter from which the search began.
+    pub parameter: String,
+    /// Its entry in the recipe.
+    pub origin: Option<Origin>,
+    /// The value that cannot be divided.
+    pub at: String,
+    /// The extents that ought to be multiples of the number of ranks.
+    pub runs: Vec<usize>,
+}
+
+/// Why a set of axes cannot be split together.
+enum Obstacle {
+    /// An operator or an input needs all of an axis.
+    Open,
+    /// The extent is no multiple of the number of ranks.
+    Indivisible { at: String, runs: Vec<usize> },
+}
+
+impl Plan {
+    /// All inputs along their samples.
+    pub fn samples(graph: &Graph) -> Self {
+        let part = |(n, input): (usize, &crate::graph::Input)| {
+            let shape = &graph.ty(input.value).shape;
+            (!shape.is_empty()).then(|| (n, Part::of(shape, 0)))
+        };
+        Self { inputs: graph.inputs.iter().enumerate().filter_map(part).collect(), ..Self::default() }
+    }
+
+    /// Parameters along the units inside of layers.
+    ///
+    /// A set of axes is split if it begins at products whose terms are summed over it, and everything that goes together
+    /// with it ends at parameters: the hidden units of an MLP, the heads of an attention. So the only communication is
+    /// that sum, and the gradients at the begin. The classes of the loss are split, and the rows of the tables of tokens.
+    pub fn units(graph: &Graph, ranks: usize) -> (Self, Vec<Unsplit>) {
+        let mut search = Search { graph, ranks, readers: readers(graph), plan: Self::default(), unsplit: Vec::new() };
+        for node in &graph.nodes {
+            if let Some((parameter, part)) = search.summed(node) {
+                search.region(parameter, part);
+            }
+        }
+        for node in &graph.nodes {
+            if let Some((parameter, part)) = search.classes(node) {
+                search.region(parameter, part);
+            }
+        }
+        for node in &graph.nodes {
+            if let Some((parameter, part)) = search.rows(node) {
+                search.region(parameter, part);
+            }
+        }
+        (search.plan, search.unsplit)
+    }
+
+    /// The part of a sum of this shape that a rank keeps.
+    pub(super) fn home(&self, shape: &Shape) -> Option<Part> {
+        match self.home? {
+            Home::Tokens => (shape.len() == 3).then(|| Part::of(shape, 1)),
+            Home::Samples => (shape.len() > 1).then(|| Part::of(shape, 0)),
+        }
+    }
+}
+
+/// The nodes that read each value, with the number of the operand.
+fn readers(graph: &Graph) -> Vec<Vec<(usize, usize)>> {
+    let mut readers = vec![Vec::new(); graph.values.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for (operand, value) in node.inputs.iter().enumerate() {
+            readers[value.0].push((n, operand));
+        }
+    }
+    readers
+}
+
+struct Search<'g> {
+    graph: &'g Graph,
+    ranks: usize,
+    readers: Vec<Vec<(usize, usize)>>,
+    plan: Plan,
+    unsplit: Vec<Unsplit>,
+}
+
+impl Search<'_> {
+    /// The parameter that is the n-th operand of a node, if no part of it has been planned.
+    fn parameter(&self, node: &Node, n: usize) -> Option<(VariableId, &Shape)> {
+        let value = *node.inputs.get(n)?;
+        let Source::Variable(id) = self.graph.value(value).source else { return None };
+        let free = self.graph.variable(id).role.is_parameter() && !self.plan.variables.contains_key(&id);
+        free.then(|| (id, &self.graph.ty(value).shape))
+    }
+
+    /// The matrix of a product, along the terms of its sums.
+    fn summed(&self, node: &Node) -> Option<(VariableId, Part)> {
+        let transposed = match &node.op {
+            Op::MatMul(op) => op.transpose_b,
+            Op::GroupedMatMul(op) => op.transpose,
+            _ => return None,
+        };
+        let (id, shape) = self.parameter(node, 1)?;
+        Some((id, Part::of(shape, shape.len() - if transposed { 1 } else { 2 })))
+    }
+
+    /// The matrix of a product whose results are the logits of a loss, along its classes.
+    fn classes(&self, node: &Node) -> Option<(VariableId, Part)> {
+        let Op::MatMul(op) = &node.op else { return None };
+        let readers = &self.readers[node.outputs[0].0];
+        let loss = |(n, _): &(usize, usize)| matches!(self.graph.nodes[*n].op, Op::SoftmaxCrossEntropy(_));
+        let (id, shape) = self.parameter(node, 1)?;
+        let axis = shape.len() - if op.transpose_b { 2 } else { 1 };
+        (!readers.is_empty() && readers.iter().all(loss)).then(|| (id, Part::of(shape, axis)))
+    }
+
+    /// A table whose rows are selected by an input. Tables with fewer rows than columns stay whole: kinds of tokens,
+    /// positions.
+    fn rows(&self, node: &Node) -> Option<(VariableId, Part)> {
+        let Op::Gather(op) = &node.op else { return None };
+        let (id, shape) = self.parameter(node, 0)?;
+        let columns: usize = shape[1..].iter().product();
+        (op.indices == Indices::Operand && shape[0] > columns).then(|| (id, Part::of(shape, 0)))
+    }
+
+    /// Plans a parameter and all that goes together with it.
+    fn region(&mut self, parameter: VariableId, part: Part) {
+        let begin = self.graph.variable(parameter);
+        match self.together(begin.value, part) {
+            Ok(found) => self.plan.variables.extend(found),
+            Err(Obstacle::Open) => {}
+            Err(Obstacle::Indivisible { at, runs }) => {
+                let (parameter, origin) = (begin.name.clone(), begin.origin.clone());
+                self.unsplit.push(Unsplit { parameter, origin, at, runs });
+            }
+        }
+    }
+
+    /// The variables that are split if a value is.
+    fn together(&self, value: ValueId, part: Part) -> Result<BTreeMap<VariableId, Part>, Obstacle> {
+        let mut known: HashMap<ValueId, Part> = HashMap::new();
+        let mut found = BTreeMap::new();
+        let mut open = vec![(value, part)];
+        while let Some((value, part)) = open.pop() {
+            match known.get(&value) {
+                Some(other) if *other == part => continue,
+                Some(_) => return Err(Obstacle::Open),
+                None => {}
+            }
+            known.insert(value, part.clone());
+            let mut uses: Vec<(&Node, Slot)> = Vec::new();
+            let at = match self.graph.value(value).source {
+                Source::Input(_) => return Err(Obstacle::Open),
+                Source::Variable(id) => {
+                    if self.plan.variables.get(&id).is_some_and(|planned| *planned != part) {
+                        return Err(Obstacle::Open);
+                    }
+                    found.insert(id, part.clone());
+                    &self.graph.variable(id).name
+                }
+                Source::Node(by, n) => {
+                    uses.push((self.graph.node(by), Slot::Result(n)));
+                    &self.graph.node(by).name
+                }
+            };
+            if !part.divides(self.ranks) {
+                return Err(Obstacle::Indivisible { at: at.clone(), runs: part.runs });
+            }
+            let readers =
+                self.readers[value.0].iter().map(|(n, operand)| (&self.graph.nodes[*n], Slot::Operand(*operand)));
+            for (node, slot) in uses.into_iter().chain(readers) {
+                self.follow(node, slot, &part, &mut open)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds what goes together with an operand or a result of a node.
+    fn follow(&self, node: &Node, slot: Slot, part: &Part, open: &mut Vec<(ValueId, Part)>) -> Result<(), Obstacle> {
+        let (inputs, outputs) = (self.graph.types(&node.inputs), self.graph.types(&node.outputs));
+        let call = Call { inputs: &inputs, outputs: &outputs, ranks: self.ranks };
+        if matches!((&node.op, slot), (Op::Dropout(_), _)) {
+            open.push((node.inputs[0], part.clone()));
+            open.push((node.outputs[0], part.clone()));
+            return Ok(());
+        }
+        let Some(way) = node.op.rules().way(call, slot, part) else {
+            // The loss puts the classes together.
+            let loss = matches!(node.op, Op::SoftmaxCrossEntropy(_)) && slot == Slot::Operand(0);
+            return if loss { Ok(()) } else { Err(Obstacle::Open) };
+        };
+        for (value, need) in node.inputs.iter().zip(way.operands) {
+            if let Need::Part(part) = need {
+                open.push((*value, part));
+            }
+        }
+        for (value, outcome) in node.outputs.iter().zip(way.results) {
+            if let Outcome::Part(part) = outcome {
+                open.push((*value, part));
+            }
+        }
+        Ok(())
+    }
+}
