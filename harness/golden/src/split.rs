@@ -256,7 +256,7 @@ impl Proof {
         let of_rank = |rank: usize| {
             placed.placements.iter().try_fold(whole.clone(), |tensor, (axis, placement)| match placement {
                 Placement::Split(part) => part_of(&tensor, part, mesh.place(rank, *axis), mesh.extent(*axis)),
-                Placement::Whole | Placement::Partial => Ok(tensor),
+                Placement::Whole | Placement::Partial | Placement::Local => Ok(tensor),
             })
         };
         let parts = (0..mesh.ranks()).map(of_rank).collect::<candle_core::Result<_>>();
@@ -377,7 +377,7 @@ impl<'p> Judge<'p> {
             schema_version: 1,
             recipe: recipe.name.clone(),
             parallel: parallel.to_string(),
-            ranks: split.mesh.ranks(),
+            ranks: split.mesh.devices(),
             batch: options.batch,
             dtype: options.precision,
             collectives: collectives(&split.graph),

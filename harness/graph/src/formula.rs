@@ -289,6 +289,21 @@ impl Formula {
         &self.results
     }
 
+    /// The formula with further operands in place of the indices that it reads, and their axes, in order.
+    pub(crate) fn with_positions(&self) -> (Self, Vec<usize>) {
+        let mut axes: Vec<usize> = self.coordinates().collect();
+        axes.sort_unstable();
+        axes.dedup();
+        let operand = |term: &Term| match term {
+            Term::Coordinate(axis) => {
+                axes.iter().position(|known| known == axis).map_or(*term, |n| Term::Operand(self.operands + n))
+            }
+            _ => *term,
+        };
+        let terms = self.terms.iter().map(operand).collect();
+        (Self { operands: self.operands + axes.len(), terms, ..self.clone() }, axes)
+    }
+
     /// The range within which each term is constant.
     pub fn extents(&self) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::with_capacity(self.terms.len());

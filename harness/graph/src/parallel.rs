@@ -16,10 +16,12 @@ mod distribute;
 mod mesh;
 mod placement;
 mod plan;
+mod positions;
 mod way;
 
 pub use distribute::{Distributed, distribute};
 pub use mesh::{Mesh, MeshAxis};
 pub use placement::{Part, Placement};
 pub use plan::{Home, Plan, Unsplit};
+pub use positions::with_positions;
 pub use way::{Call, Need, Outcome, Slot, Way};

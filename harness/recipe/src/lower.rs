@@ -9,13 +9,13 @@ mod split;
 use crate::builder::{BuildOptions, Mode, ROOT};
 use crate::values::Training;
 use crate::{ConfigPath, Recipe, ResolvedModel, did_you_mean};
-use std::collections::BTreeMap;
 use zoo_graph::{
     Graph, GraphError, Origin, Phase, Scope, Shape, Tap, TapState, ValueId, VariableId, differentiate,
-    parallel::MeshAxis, passes::PrecisionPolicy, verify,
+    passes::PrecisionPolicy, verify,
 };
 
 pub use ranks::across;
+use split::Shares;
 pub use split::{Placed, SplitStep, build_split};
 
 /// Builds the graph of a recipe. Parameters have their `state_dict` names.
@@ -24,7 +24,7 @@ pub use split::{Placed, SplitStep, build_split};
 /// Layers that do not fit each other, with the line of the recipe; a loss that does not fit the network.
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = forward(recipe, model, options)?;
-    finish(&mut graph, recipe, options, &BTreeMap::new())?;
+    finish(&mut graph, recipe, options, &Shares::default())?;
     Ok(graph)
 }
 
@@ -39,14 +39,8 @@ fn forward(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Re
     Ok(graph)
 }
 
-/// Adds gradients and updates. `divided`: the axes of a mesh, with their extents, whose ranks each have a part of a
-/// parameter.
-fn finish(
-    graph: &mut Graph,
-    recipe: &Recipe,
-    options: &BuildOptions,
-    divided: &BTreeMap<VariableId, Vec<(MeshAxis, usize)>>,
-) -> Result<(), GraphError> {
+/// Adds gradients and updates.
+fn finish(graph: &mut Graph, recipe: &Recipe, options: &BuildOptions, shares: &Shares) -> Result<(), GraphError> {
     if options.mode == Mode::Train {
         let training = |name: &str| Training::of(&recipe.train.parts, name, options.epoch);
         let wanted = graph.parameters().filter(|(_, v)| {
@@ -55,7 +49,7 @@ fn finish(
         });
         let wanted: Vec<VariableId> = wanted.map(|(id, _)| id).collect();
         differentiate(graph, &wanted)?;
-        optimizer::lower(graph, recipe, &training, divided)?;
+        optimizer::lower(graph, recipe, &training, shares)?;
         graph.skip_loss_above = recipe.gradients.skip_loss_above;
         move_statistics_to_the_end(graph);
         let kept = recipe.npu.keep_fp32.iter().enumerate();

@@ -191,7 +191,7 @@ pub(super) fn all_grads<T: FloatDType>(
     let passed = match (op.relu, behind) {
         (GradRelu::Absent, None) => dy.clone(),
         (GradRelu::Recomputed(rectifier), Some(beta)) => {
-            let forward = BnTrainingUpdate { eps: op.eps, residual: false, relu: None };
+            let forward = BnTrainingUpdate { eps: op.eps, residual: false, relu: None, ranks: Vec::new() };
             relu_grad::<T>(rectifier, [dy, &normalize::<T>(&forward, [x, mean, var, gamma, beta], None)?])?
         }
         (GradRelu::Output(rectifier), Some(y)) => relu_grad::<T>(rectifier, [dy, y])?,

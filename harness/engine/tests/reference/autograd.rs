@@ -78,7 +78,7 @@ fn training_normalisation_agrees() {
         "batch norm",
         |tiny, v| {
             let statistics = tiny.add_all(BnTrainingReduce, &v[..1]);
-            let op = BnTrainingUpdate { eps: 1e-5, residual: false, relu: None };
+            let op = BnTrainingUpdate { eps: 1e-5, residual: false, relu: None, ranks: Vec::new() };
             tiny.add(op, &[v[0], statistics[0], statistics[1], v[1], v[2]])
         },
         |v| {

@@ -15,7 +15,7 @@ fn network() -> Tiny {
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [2; 2]) };
     let conv = tiny.add(Conv2D::new(Window { stride: [1; 2], ..window }, 1), &[x, w]);
     let statistics = tiny.add_all(BnTrainingReduce, &[conv]);
-    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None };
+    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None, ranks: Vec::new() };
     let norm = tiny.add(op, &[conv, statistics[0], statistics[1], gamma, beta]);
     let relu = tiny.add(Relu { rectifier: Rectifier::Relu }, &[norm]);
     let pool = tiny.add(MaxPool { window }, &[relu]);

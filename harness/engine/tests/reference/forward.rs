@@ -200,7 +200,7 @@ fn statistics_and_normalisation_by_hand() {
     // With eps 4 and 6 the deviations of channel 0 and 1 are 3: 2 z + 0.5 and -z + 1.
     let expected = [-1.5, 0.5 - 2.0 / 3.0, 4.0 / 3.0, 4.0 / 3.0, 0.5 + 2.0 / 3.0, 2.5, 4.0 / 3.0, 0.0];
     for (channel, eps) in [(0, 4.0), (1, 6.0)] {
-        let op = BnTrainingUpdate { eps, residual: false, relu: None };
+        let op = BnTrainingUpdate { eps, residual: false, relu: None, ranks: Vec::new() };
         let [y, mean, var] = normalised(op, [2, 2, 1, 2], &x, [&gamma, &beta], None);
         assert_eq!((&mean[..], &var[..]), (&[4.0, 3.0][..], &[5.0, 3.0][..]));
         let of_channel = |y: &[f64]| [0, 1, 4, 5].map(|i| y[i + 2 * channel]);
@@ -215,7 +215,7 @@ fn statistics_and_normalisation_by_hand() {
 fn fused_normalisation_is_the_sum_of_its_parts() {
     let dims = [3, 4, 5, 2];
     let (x, residual, gamma, beta) = (noise(120, 1), noise(120, 7), noise(4, 3), noise(4, 4));
-    let op = |residual, relu| BnTrainingUpdate { eps: 1e-5, residual, relu };
+    let op = |residual, relu| BnTrainingUpdate { eps: 1e-5, residual, relu, ranks: Vec::new() };
     let [plain, mean, var] = normalised(op(false, None), dims, &x, [&gamma, &beta], None);
     let [rectified, ..] = normalised(op(false, Some(Rectifier::Relu)), dims, &x, [&gamma, &beta], None);
     assert_eq!(rectified, plain.iter().map(|y| y.max(0.0)).collect::<Vec<_>>());

@@ -110,7 +110,7 @@ fn training_normalisation() {
         let c = [dims[1]];
         check(&[dims, &c, &c], &format!("{dims:?}"), |tiny, operands| {
             let statistics = tiny.add_all(BnTrainingReduce, &operands[..1]);
-            let op = BnTrainingUpdate { eps: 0.1, residual: false, relu: None };
+            let op = BnTrainingUpdate { eps: 0.1, residual: false, relu: None, ranks: Vec::new() };
             tiny.add(op, &[operands[0], statistics[0], statistics[1], operands[1], operands[2]])
         });
     }
@@ -211,7 +211,7 @@ fn a_small_network() {
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [2; 2]) };
     let conv = tiny.add(Conv2D::new(window, 1), &[x, w]);
     let statistics = tiny.add_all(BnTrainingReduce, &[conv]);
-    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None };
+    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None, ranks: Vec::new() };
     let norm = tiny.add(op, &[conv, statistics[0], statistics[1], gamma, beta]);
     let relu = tiny.add(Relu { rectifier: Rectifier::Relu }, &[norm]);
     let pool = tiny.add(MaxPool { window: Window { pad: [0, 1, 1, 0], ..window } }, &[relu]);

@@ -47,8 +47,10 @@ fn network(factor: f64) -> Tiny {
     let labels = tiny.labels(4);
     let y = tiny.add(Conv2D::new(Window { pad: [1; 4], ..Window::new([3, 3], [2, 2]) }, 1), &[x, filters]);
     let sums = tiny.add_all(BnTrainingReduce, &[y]);
-    let normal =
-        tiny.add_all(BnTrainingUpdate { eps: 1e-5, residual: false, relu: None }, &[y, sums[0], sums[1], gamma, beta]);
+    let normal = tiny.add_all(
+        BnTrainingUpdate { eps: 1e-5, residual: false, relu: None, ranks: Vec::new() },
+        &[y, sums[0], sums[1], gamma, beta],
+    );
     let active = tiny.add(Relu { rectifier: Rectifier::Relu }, &[normal[0]]);
     let pool = tiny.add(MaxPool { window: Window::new([3, 3], [2, 2]) }, &[active]);
     let flat = tiny.add(Reshape { shape: [4, 80].into() }, &[pool]);

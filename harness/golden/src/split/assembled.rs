@@ -12,7 +12,7 @@ pub(super) fn assembled(ranks: &[Tensor], placements: &[(MeshAxis, Placement)], 
         for group in mesh.groups(*axis) {
             let parts: Vec<&Tensor> = group.iter().map(|rank| &wholes[*rank]).collect();
             let whole = match placement {
-                Placement::Whole => continue,
+                Placement::Whole | Placement::Local => continue,
                 Placement::Split(part) => joined(&parts, part)?,
                 Placement::Partial => parts[1..].iter().try_fold(parts[0].clone(), |sum, part| sum.add(part))?,
             };

@@ -222,7 +222,7 @@ impl Observer for Read {
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
         // A tensor that cannot be read stays out, and its comparison fails.
         let Ok(values) = to_f64(tensor) else { return };
-        for key in &self.keys[&value] {
+        for key in self.keys.get(&value).into_iter().flatten() {
             self.values.insert(key.clone(), values.clone());
         }
     }

@@ -10,4 +10,5 @@ mod kernels;
 mod mutation_score;
 mod recipes;
 mod soak;
+mod split;
 mod trajectory;

@@ -1,7 +1,13 @@
 //! `BNTrainingReduce`: statistics of a batch.
 
 use super::{Normalisation, OpError, Operand, Operator, Rounding, Work, one_float, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes except `c`.
 ///
@@ -44,6 +50,11 @@ impl Operator for BnTrainingReduce {
 
     fn gradient(&self, _grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         Ok(())
+    }
+
+    fn way(&self, _call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let (operands, results) = (vec![Need::Part(part.clone())], vec![Outcome::Mean, Outcome::Variance]);
+        ((known, part.axis) == (Slot::Operand(0), 0)).then(|| Way { op: self.clone().into(), operands, results })
     }
 }
 

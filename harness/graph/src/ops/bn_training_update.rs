@@ -2,10 +2,17 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{
-    BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, Normalisation, OpError, Operand, Operator, Rectifier, Rounding,
-    Work, per_element,
+    BnTrainingReduceGrad, BnTrainingUpdateGrad, Collective, Exchange, Kind, Normalisation, OpError, Operand, Operator,
+    Rectifier, Rounding, Scale, Work, per_element,
 };
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    graph::ValueId,
+    parallel::{Call, MeshAxis, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual`, also a tensor with the
 /// shape of the input. Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`, plus the residual; with `relu`,
@@ -20,6 +27,23 @@ pub struct BnTrainingUpdate {
     pub residual: bool,
     /// The ReLU at its end (placed by fusion).
     pub relu: Option<Rectifier>,
+    /// Axes of a mesh, with their extents, whose ranks have computed the statistics together.
+    pub ranks: Vec<(MeshAxis, usize)>,
+}
+
+impl BnTrainingUpdate {
+    /// The sums of a rank as they would be if all ranks had the same: [`BnTrainingReduceGrad`] divides them by its own
+    /// number of elements.
+    fn sums_of_all(&self, grad: &mut Gradient<'_>, mut sums: [ValueId; 2]) -> Result<[ValueId; 2], GraphError> {
+        for &(over, ranks) in &self.ranks {
+            for (sum, name) in sums.iter_mut().zip(["scale", "shift"]) {
+                let part = grad.emit(&format!("grad_{name}_part"), Scale { factor: 1.0 / ranks as f64 }, &[*sum])?;
+                let op = Collective { exchange: Exchange::Sum, over, ranks };
+                *sum = grad.emit(&format!("grad_{name}_{over}_sum"), op, &[part])?;
+            }
+        }
+        Ok(sums)
+    }
 }
 
 impl Operator for BnTrainingUpdate {
@@ -83,6 +107,7 @@ impl Operator for BnTrainingUpdate {
         grad.set(4, sums[1]);
         if grad.wants(0) {
             let op = BnTrainingReduceGrad { eps: self.eps };
+            let sums = self.sums_of_all(grad, [sums[0], sums[1]])?;
             let dx = grad.emit("grad_input", op, &[dy, x, mean, var, gamma, sums[0], sums[1]])?;
             grad.set(0, dx);
         }
@@ -91,5 +116,12 @@ impl Operator for BnTrainingUpdate {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         if self.residual { &[(5, 0)] } else { &[] }
+    }
+
+    fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let mut ranks = self.ranks.clone();
+        ranks.push((call.over, call.ranks));
+        let samples = (known, part.axis) == (Slot::Operand(0), 0) && !self.residual;
+        Way::along(Self { ranks, ..self.clone() }, call, part, |_| samples)
     }
 }

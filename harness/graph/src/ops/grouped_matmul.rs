@@ -2,11 +2,12 @@
 
 use super::{
     Kind, OpError, Operator, Product, Rounding, Work, operands,
-    routing::{experts, matrix},
+    routing::{choices, experts, matrix, tokens},
 };
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
     tensor::{Shape, TensorType},
     units::Flop,
 };
@@ -89,6 +90,28 @@ impl Operator for GroupedMatMul {
             grad.set(0, dx);
         }
         Ok(())
+    }
+
+    fn way(&self, _call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let own = || Need::Part(part.clone());
+        let (n, k) = if self.transpose { (1, 2) } else { (2, 1) };
+        let (rows, matrices, routing, result) = match (known, part.axis) {
+            (Slot::Operand(1), 0) => (Need::Local, own(), Need::Part(part.along(1)), Outcome::Local),
+            (Slot::Operand(2), 1) => (Need::Local, Need::Part(part.along(0)), own(), Outcome::Local),
+            (Slot::Operand(2), _) => {
+                let rows = choices(part, self.top);
+                (Need::Part(rows.clone()), Need::Whole, own(), Outcome::Part(rows))
+            }
+            (Slot::Operand(0) | Slot::Result(_), 0) => {
+                (own(), Need::Whole, Need::Part(tokens(part, self.top)), Outcome::Part(part.clone()))
+            }
+            (Slot::Operand(1), axis) if axis == n => (Need::Whole, own(), Need::Whole, Outcome::Part(part.along(1))),
+            (Slot::Result(_), _) => (Need::Whole, Need::Part(part.along(n)), Need::Whole, Outcome::Part(part.clone())),
+            (Slot::Operand(_), _) => {
+                (Need::Part(part.along(1)), Need::Part(part.along(k)), Need::Whole, Outcome::Partial)
+            }
+        };
+        Some(Way { op: self.clone().into(), operands: vec![rows, matrices, routing], results: vec![result] })
     }
 }
 

@@ -143,6 +143,12 @@ impl Map {
         Self { device: Some(name.formula), device_gradient: Some(name.gradient), ..self }
     }
 
+    /// Another formula over the same elements, with the same names.
+    pub(crate) fn with_formula(self, formula: Formula) -> Self {
+        let (device, device_gradient) = (self.device, self.device_gradient);
+        Self { device, device_gradient, ..Self::with_space(formula, self.space) }
+    }
+
     /// Shape of the `r`-th result.
     fn result_shape(&self, outcome: &Outcome, extent: Extent) -> Shape {
         let mut shape = self.space.to_vec();

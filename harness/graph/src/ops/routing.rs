@@ -6,7 +6,13 @@
 //! depend on values.
 
 use super::{OpError, Operator, Rounding, Summed, Work, expect_float, expect_shape, operands, per_element};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    parallel::{Call, Need, Outcome, Part, Slot, Way},
+    tensor::TensorType,
+    units::Flop,
+};
 
 /// Operands: tokens `[tokens, width]` and their routing. Result: the row of the token of each choice.
 ///
@@ -47,8 +53,8 @@ fn routing(ty: &TensorType) -> Result<[usize; 2], OpError> {
 /// Number of experts, if the routing is of this many tokens, and each has `top` choices.
 pub(super) fn experts(ty: &TensorType, rows: usize, top: usize) -> Result<usize, OpError> {
     let [tokens, experts] = routing(ty)?;
-    if !(1..=experts).contains(&top) {
-        return Err(OpError::Attribute(format!("a token cannot use {top} of {experts} experts")));
+    if top == 0 {
+        return Err(OpError::Attribute("a token uses at least one expert".to_owned()));
     }
     if tokens.checked_mul(top) != Some(rows) {
         let message = format!("{tokens} tokens with {top} experts each have {} rows, not {rows}", tokens * top);
@@ -62,6 +68,17 @@ pub(super) fn matrix(operand: &'static str, ty: &TensorType) -> Result<[usize; 2
     expect_float(operand, ty)?;
     let misfit = || OpError::Shape { operand, expected: "[rows, width]".to_owned(), found: ty.shape.clone() };
     ty.shape[..].try_into().map_err(|_| misfit())
+}
+
+/// The rows of the choices of a part of the tokens. They are in another order if they are put together, which nothing
+/// does.
+pub(super) fn choices(tokens: &Part, top: usize) -> Part {
+    Part { axis: 0, runs: tokens.runs.iter().map(|run| run * top).collect() }
+}
+
+/// The tokens of rows of choices.
+pub(super) fn tokens(choices: &Part, top: usize) -> Part {
+    Part { axis: 0, runs: choices.runs.iter().map(|run| run / top).collect() }
 }
 
 /// Bytes of a row.
@@ -94,6 +111,17 @@ impl Operator for Dispatch {
         let routing = grad.operand(1);
         grad.through_with(Combine { top: self.top, weighted: false }, |_, dy| [dy, routing])
     }
+
+    fn way(&self, _call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let (x, result) = match (known, part.axis) {
+            (Slot::Operand(1), 1) => (Need::Whole, Outcome::Local),
+            (Slot::Operand(_), 0) => (Need::Part(part.clone()), Outcome::Part(choices(part, self.top))),
+            (Slot::Operand(0), _) => (Need::Part(part.clone()), Outcome::Part(part.clone())),
+            (Slot::Operand(_) | Slot::Result(_), _) => return None,
+        };
+        let routing = if (known, part.axis) == (Slot::Operand(0), 1) { Need::Whole } else { Need::Part(part.clone()) };
+        Some(Way { op: self.clone().into(), operands: vec![x, routing], results: vec![result] })
+    }
 }
 
 impl Operator for Combine {
@@ -121,6 +149,24 @@ impl Operator for Combine {
         let both = grad.emit_all("grad", CombineGrad, &[rows, routing, dy])?;
         both.into_iter().enumerate().for_each(|(n, gradient)| grad.set(n, gradient));
         Ok(())
+    }
+
+    fn way(&self, _call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
+        let (rows, routing, result) = match (known, part.axis) {
+            (Slot::Operand(1), 1) => (Need::Local, Need::Part(part.clone()), Outcome::Partial),
+            (Slot::Operand(1) | Slot::Result(_), 0) => {
+                let rows = Need::Part(choices(part, self.top));
+                (rows, Need::Part(part.clone()), Outcome::Part(part.clone()))
+            }
+            (Slot::Operand(0), 0) => {
+                let tokens = tokens(part, self.top);
+                (Need::Part(part.clone()), Need::Part(tokens.clone()), Outcome::Part(tokens))
+            }
+            (Slot::Operand(_) | Slot::Result(_), _) => {
+                (Need::Part(part.clone()), Need::Whole, Outcome::Part(part.clone()))
+            }
+        };
+        Some(Way { op: self.clone().into(), operands: vec![rows, routing], results: vec![result] })
     }
 }
 

@@ -33,8 +33,8 @@ pub fn distribute(graph: &Graph, over: MeshAxis, ranks: usize, plan: &Plan) -> R
     let mut split =
         Split { whole: graph, own: Graph::default(), over, ranks, plan, needs, places, made: HashMap::new() };
     split.begin();
-    for node in &graph.nodes {
-        split.node(node)?;
+    for (n, node) in graph.nodes.iter().enumerate() {
+        split.node(n, node)?;
     }
     split.finish()
 }
@@ -79,7 +79,7 @@ impl Split<'_> {
         self.places[value.0].as_ref().ok_or_else(missing)
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), GraphError> {
+    fn node(&mut self, index: usize, node: &Node) -> Result<(), GraphError> {
         if node.op.rules().is_view()
             && let (value, Placement::Partial) = self.place(node.inputs[0])?.clone()
         {
@@ -94,7 +94,7 @@ impl Split<'_> {
         if let Op::Dropout(op) = &node.op {
             return self.dropout(node, op);
         }
-        match self.way(node)? {
+        match self.way(index, node)? {
             Some(way) => self.parted(node, way),
             None => {
                 let operands = node.inputs.iter().map(|v| self.convert(*v, &Need::Whole, false));
@@ -109,13 +109,23 @@ impl Split<'_> {
     }
 
     /// The first way that fits a divided operand. Parameters are where they are; activations follow them.
-    fn way(&self, node: &Node) -> Result<Option<Way>, GraphError> {
+    fn way(&self, index: usize, node: &Node) -> Result<Option<Way>, GraphError> {
         let (inputs, outputs) = (self.whole.types(&node.inputs), self.whole.types(&node.outputs));
-        let call = Call { inputs: &inputs, outputs: &outputs, ranks: self.ranks };
-        let is_variable = |n: &usize| matches!(self.whole.value(node.inputs[*n]).source, Source::Variable(_));
-        let (variables, others): (Vec<usize>, Vec<usize>) = (0..node.inputs.len()).partition(is_variable);
-        for n in variables.into_iter().chain(others) {
-            let (_, Placement::Split(part)) = self.place(node.inputs[n])? else { continue };
+        let call = Call { inputs: &inputs, outputs: &outputs, over: self.over, ranks: self.ranks };
+        let places = node.inputs.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
+        let stored = |n: usize| match self.whole.value(node.inputs[n]).source {
+            Source::Variable(id) => Some(id),
+            Source::Input(_) | Source::Node(..) => None,
+        };
+        let divided = |n: usize| match places[n] {
+            (_, Placement::Split(part)) if stored(n).is_none_or(|id| !self.plan.gathered.contains(&id)) => {
+                Some((n, part))
+            }
+            _ => None,
+        };
+        let planned = self.plan.operands.get(&index).map(|(n, part)| (*n, part));
+        let (variables, others): (Vec<usize>, Vec<usize>) = (0..inputs.len()).partition(|n| stored(*n).is_some());
+        for (n, part) in planned.into_iter().chain(variables.into_iter().chain(others).filter_map(divided)) {
             let Some(way) = node.op.rules().way(call, Slot::Operand(n), part) else { continue };
             let mut fits = true;
             for (value, need) in node.inputs.iter().zip(&way.operands) {
@@ -128,6 +138,15 @@ impl Split<'_> {
                 return Ok(Some(way));
             }
         }
+        if places.iter().any(|(_, placement)| *placement == Placement::Local) {
+            // What ranks compute with values of their own is their own.
+            let need = |(_, placement): &&(ValueId, Placement)| match placement {
+                Placement::Local => Need::Local,
+                Placement::Whole | Placement::Split(_) | Placement::Partial => Need::Whole,
+            };
+            let operands = places.iter().map(need).collect();
+            return Ok(Some(Way { op: node.op.clone(), operands, results: vec![Outcome::Local; outputs.len()] }));
+        }
         Ok(None)
     }
 
@@ -138,15 +157,18 @@ impl Split<'_> {
             operands.extend(self.convert(*value, need, true)?);
         }
         let results = self.own.add_node(&scope(node), &node.name, way.op, &operands)?;
+        let own = results.clone();
         for ((old, new), outcome) in node.outputs.iter().zip(results).zip(way.results) {
             let place = match outcome {
                 Outcome::Whole => (new, Placement::Whole),
                 Outcome::Part(part) => (new, Placement::Split(part)),
                 Outcome::Partial => (new, Placement::Partial),
+                Outcome::Local => (new, Placement::Local),
                 Outcome::Mean => {
                     let factor = 1.0 / self.ranks as f64;
                     (self.emit(node, &format!("{}/part", node.name), Scale { factor }, &[new])?, Placement::Partial)
                 }
+                Outcome::Variance => (self.variance(node, own[0], new)?, Placement::Partial),
                 Outcome::MeanOf { operand, ignored } => {
                     let (elements, _) = self.place(node.inputs[operand])?.clone();
                     (self.mean_of(node, new, elements, ignored)?, Placement::Whole)
@@ -173,6 +195,16 @@ impl Split<'_> {
         Ok(())
     }
 
+    /// The part of a rank in the variance over all ranks, from mean and variance of the rank: the mean of `var + (own mean -
+    /// mean)^2`, which has no cancellation. Source: as [`crate::ops::GatherStatistics`].
+    fn variance(&mut self, node: &Node, own_mean: ValueId, own: ValueId) -> Result<ValueId, GraphError> {
+        self.settle(node.outputs[0])?;
+        let (mean, _) = self.place(node.outputs[0])?.clone();
+        let factor = 1.0 / self.ranks as f64;
+        let pooled = Formula::define(0, |[var, own, mean]| [(var + (own - mean).square()) * factor]);
+        self.over(node, &format!("{}/part_of_variance", node.name), pooled, &[own, own_mean, mean])
+    }
+
     /// The mean over the elements of all ranks, from that over the elements of a rank. A rank without elements has a mean
     /// that is not a number, and it adds nothing.
     fn mean_of(&mut self, node: &Node, mean: ValueId, elements: ValueId, ignored: u32) -> Result<ValueId, GraphError> {
@@ -196,7 +228,9 @@ impl Split<'_> {
     fn dropout(&mut self, node: &Node, op: &Dropout) -> Result<(), GraphError> {
         let (x, placement) = self.place(node.inputs[0])?.clone();
         let result = match &placement {
-            Placement::Whole | Placement::Partial => self.emit(node, &node.name, op.clone(), &[x])?,
+            Placement::Whole | Placement::Partial | Placement::Local => {
+                self.emit(node, &node.name, op.clone(), &[x])?
+            }
             Placement::Split(part) => {
                 let name = |part: &str| format!("{}/{part}", node.name);
                 let ty = self.whole.ty(node.inputs[0]).clone();
@@ -217,7 +251,7 @@ impl Split<'_> {
             return Ok(());
         }
         let by = self.made_by(value).clone();
-        let place = match self.plan.home(&self.whole.ty(value).shape) {
+        let place = match self.plan.home(&self.whole.ty(value).shape, self.ranks) {
             Some(part) if !part.divides(self.ranks) => {
                 let (extent, ranks, over) = (part.runs[0], self.ranks, self.over);
                 let message = format!(
@@ -247,7 +281,11 @@ impl Split<'_> {
             (Placement::Split(part), Need::Part(other)) if part == *other => return Ok(Some(own)),
             (Placement::Split(from), Need::Part(to)) => Exchange::Swap { from, to: to.clone() },
             (Placement::Split(part), Need::Partial) => Exchange::Spread(part),
-            (Placement::Partial, Need::Whole | Need::Part(_) | Need::Partial) => return Ok(Some(own)),
+            (Placement::Partial, Need::Partial) | (Placement::Local, Need::Local) => return Ok(Some(own)),
+            (from, to) => {
+                let message = format!("`{}` is {from} and is needed as {to:?}", self.made_by(value).name);
+                return Err(GraphError::Invariant { after: None, message });
+            }
         };
         let by = self.made_by(value).clone();
         self.exchange(&by, own, exchange).map(Some)

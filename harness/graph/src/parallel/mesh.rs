@@ -5,8 +5,10 @@ use std::fmt;
 
 /// A reason to split a step over ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum MeshAxis {
+    /// The micro-batches of a step, one after the other on the same rank: a sum over this axis is accumulation.
+    MicroBatch,
     /// Each rank has a part of the samples.
     Data,
     /// Each rank has a part of the tokens of each sample.
@@ -20,12 +22,13 @@ pub enum MeshAxis {
 impl MeshAxis {
     /// All axes, from the slowest of a rank's number to the fastest. Source: Megatron-LM's default order
     /// `tp-cp-ep-dp-pp`, from the fastest to the slowest (`megatron/core/parallel_state.py`).
-    pub const ALL: [Self; 4] = [Self::Data, Self::Expert, Self::Context, Self::Tensor];
+    pub const ALL: [Self; 5] = [Self::MicroBatch, Self::Data, Self::Expert, Self::Context, Self::Tensor];
 }
 
 impl fmt::Display for MeshAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::MicroBatch => "micro-batch",
             Self::Data => "data",
             Self::Context => "context",
             Self::Expert => "expert",
@@ -53,9 +56,14 @@ impl Mesh {
         &self.axes
     }
 
-    /// Number of all ranks.
+    /// Number of all ranks. Each micro-batch counts as one.
     pub fn ranks(&self) -> usize {
         self.axes.iter().map(|(_, extent)| extent).product()
+    }
+
+    /// Number of all ranks, without micro-batches.
+    pub fn devices(&self) -> usize {
+        self.ranks() / self.extent(MeshAxis::MicroBatch)
     }
 
     /// Ranks along an axis.
@@ -101,7 +109,7 @@ mod tests {
         let mesh = Mesh::new(|axis| match axis {
             MeshAxis::Data => 2,
             MeshAxis::Tensor => 3,
-            MeshAxis::Context | MeshAxis::Expert => 1,
+            MeshAxis::MicroBatch | MeshAxis::Context | MeshAxis::Expert => 1,
         });
         assert_eq!(mesh.ranks(), 6);
         assert_eq!(mesh.groups(MeshAxis::Tensor), [[0, 1, 2], [3, 4, 5]]);

@@ -79,6 +79,8 @@ pub enum Placement {
     Split(Part),
     /// The tensor is the sum of what the ranks have.
     Partial,
+    /// Each rank has something of its own.
+    Local,
 }
 
 impl fmt::Display for Placement {
@@ -88,6 +90,7 @@ impl fmt::Display for Placement {
             Self::Split(Part { axis, runs }) if runs.len() == 1 => write!(f, "split along axis {axis}"),
             Self::Split(Part { axis, runs }) => write!(f, "split along axis {axis} in runs of {runs:?}"),
             Self::Partial => f.write_str("partial sum"),
+            Self::Local => f.write_str("own values"),
         }
     }
 }

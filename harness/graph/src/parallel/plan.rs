@@ -1,13 +1,13 @@
 //! Which parameters and inputs are split.
 
-use super::{Call, Need, Outcome, Part, Slot};
+use super::{Call, MeshAxis, Need, Outcome, Part, Slot};
 use crate::{
     graph::{Graph, Node, Source, ValueId, VariableId},
     ops::{Indices, Op},
     origin::Origin,
     tensor::Shape,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the ranks along an axis have of parameters and inputs.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,10 @@ pub struct Plan {
     pub variables: BTreeMap<VariableId, Part>,
     /// The split inputs, by their number.
     pub inputs: BTreeMap<usize, Part>,
+    /// Variables that are divided only between their uses: every reader gets all of them (ZeRO, stage 3).
+    pub gathered: BTreeSet<VariableId>,
+    /// Operands that are divided in this way whatever they are: by node, the number of the operand.
+    pub operands: BTreeMap<usize, (usize, Part)>,
     /// The axis along which a sum over the ranks is kept in parts, for activations with this many axes or more. `None`:
     /// all ranks have the whole sum.
     pub home: Option<Home>,
@@ -61,6 +65,48 @@ impl Plan {
         Self { inputs: graph.inputs.iter().enumerate().filter_map(part).collect(), ..Self::default() }
     }
 
+    /// All inputs of sequences along their tokens, which are their second axis. `None`: there are no inputs of tokens.
+    pub fn tokens(graph: &Graph) -> Option<Self> {
+        let shape = |input: &crate::graph::Input| &graph.ty(input.value).shape;
+        let is_sequence =
+            |input: &&crate::graph::Input| shape(input).len() == 2 && !graph.ty(input.value).dtype.is_float();
+        let tokens = shape(graph.inputs.iter().find(is_sequence)?)[1];
+        let inputs = graph.inputs.iter().enumerate().filter(|(_, input)| shape(input).get(1) == Some(&tokens));
+        let inputs = inputs.map(|(n, input)| (n, Part::of(shape(input), 1))).collect();
+        Some(Self { inputs, ..Self::default() })
+    }
+
+    /// Inputs along their samples, and experts: each rank gets the tokens of all ranks for its own experts. `None`: there
+    /// are no experts.
+    pub fn experts(graph: &Graph) -> Option<Self> {
+        let mut plan = Self { home: Some(Home::Samples), ..Self::samples(graph) };
+        for (n, node) in graph.nodes.iter().enumerate() {
+            let routing = match &node.op {
+                Op::Dispatch(_) | Op::Combine(_) => 1,
+                Op::GroupedMatMul(_) => 2,
+                _ => continue,
+            };
+            plan.operands.insert(n, (routing, Part::of(&graph.ty(node.inputs[routing]).shape, 1)));
+            if let (Op::GroupedMatMul(_), Source::Variable(id)) = (&node.op, graph.value(node.inputs[1]).source) {
+                plan.variables.insert(id, Part::of(&graph.ty(node.inputs[1]).shape, 0));
+            }
+        }
+        (!plan.operands.is_empty()).then_some(plan)
+    }
+
+    /// As this plan, with every parameter divided between its uses that can be, along its first axis.
+    #[must_use]
+    pub fn with_gathered_parameters(mut self, graph: &Graph, ranks: usize) -> Self {
+        for (id, variable) in graph.parameters() {
+            let shape = &graph.ty(variable.value).shape;
+            if shape.first().is_some_and(|extent| extent.is_multiple_of(ranks)) && !self.variables.contains_key(&id) {
+                self.variables.insert(id, Part::of(shape, 0));
+                self.gathered.insert(id);
+            }
+        }
+        self
+    }
+
     /// Parameters along the units inside of layers.
     ///
     /// A set of axes is split if it begins at products whose terms are summed over it, and everything that goes together
@@ -87,10 +133,10 @@ impl Plan {
     }
 
     /// The part of a sum of this shape that a rank keeps.
-    pub(super) fn home(&self, shape: &Shape) -> Option<Part> {
+    pub(super) fn home(&self, shape: &Shape, ranks: usize) -> Option<Part> {
         match self.home? {
             Home::Tokens => (shape.len() == 3).then(|| Part::of(shape, 1)),
-            Home::Samples => (shape.len() > 1).then(|| Part::of(shape, 0)),
+            Home::Samples => (shape.len() > 1).then(|| Part::of(shape, 0)).filter(|part| part.divides(ranks)),
         }
     }
 }
@@ -208,7 +254,7 @@ impl Search<'_> {
     /// Adds what goes together with an operand or a result of a node.
     fn follow(&self, node: &Node, slot: Slot, part: &Part, open: &mut Vec<(ValueId, Part)>) -> Result<(), Obstacle> {
         let (inputs, outputs) = (self.graph.types(&node.inputs), self.graph.types(&node.outputs));
-        let call = Call { inputs: &inputs, outputs: &outputs, ranks: self.ranks };
+        let call = Call { inputs: &inputs, outputs: &outputs, over: MeshAxis::Tensor, ranks: self.ranks };
         if matches!((&node.op, slot), (Op::Dropout(_), _)) {
             open.push((node.inputs[0], part.clone()));
             open.push((node.outputs[0], part.clone()));

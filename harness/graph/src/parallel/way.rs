@@ -1,6 +1,6 @@
 //! How an operator is split over ranks: what its file says about it.
 
-use super::Part;
+use super::{MeshAxis, Part};
 use crate::{
     ops::Op,
     tensor::{Shape, TensorType},
@@ -13,7 +13,9 @@ pub struct Call<'a> {
     pub inputs: &'a [&'a TensorType],
     /// Types of the results.
     pub outputs: &'a [&'a TensorType],
-    /// Number of ranks.
+    /// The axis of the mesh.
+    pub over: MeshAxis,
+    /// Number of ranks along it.
     pub ranks: usize,
 }
 
@@ -35,6 +37,8 @@ pub enum Need {
     Part(Part),
     /// As a partial sum: the operator is linear in it.
     Partial,
+    /// As each rank has it: see [`Outcome::Local`].
+    Local,
     /// Not at all: it is added to the first result, after this has been summed over the ranks.
     AddedLater,
 }
@@ -48,8 +52,12 @@ pub enum Outcome {
     Part(Part),
     /// A partial sum.
     Partial,
+    /// Each something of its own, of which nothing is put together: the rows of the tokens of a rank's experts.
+    Local,
     /// The mean over their part of the elements.
     Mean,
+    /// The variance over their part of the elements; the result before it is the mean of these.
+    Variance,
     /// The mean over those elements of their part for which this operand (u32) is another number. There may be none.
     MeanOf {
         /// The operand.

@@ -56,7 +56,12 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<
         inputs.push(residual);
         remove.push(NodeId(add));
     }
-    let fused = BnTrainingUpdate { eps: op.eps, residual: add.is_some(), relu: Some(rectifier.rectifier) };
+    let fused = BnTrainingUpdate {
+        eps: op.eps,
+        residual: add.is_some(),
+        relu: Some(rectifier.rectifier),
+        ranks: op.ranks.clone(),
+    };
     let node = Node {
         name: graph.nodes[bn].name.clone(),
         op: fused.into(),

@@ -56,7 +56,7 @@ impl Word for Bn {
         let next = at.add_parts("running", Phase::Update, update, &operands)?;
         at.graph().variables[mean.0].next = Some(next[0]);
         at.graph().variables[var.0].next = Some(next[1]);
-        let op = ops::BnTrainingUpdate { eps: self.eps, residual: false, relu: None };
+        let op = ops::BnTrainingUpdate { eps: self.eps, residual: false, relu: None, ranks: Vec::new() };
         at.add(op, &[x, batch[0], batch[1], gamma, beta])
     }
 

@@ -1,6 +1,6 @@
 //! From gradients to new parameters: the `gradients` and `optimizer` sections, and the moving average.
 
-use super::section;
+use super::{section, split::Shares};
 use crate::{
     Recipe, did_you_mean,
     optimizer::Slot,
@@ -22,18 +22,16 @@ type Divided = BTreeMap<VariableId, Vec<(MeshAxis, usize)>>;
 const LEAKED: &str = "leaked_grad";
 
 /// Adds slots and updates. A parameter without a gradient is left alone entirely: no decay, no momentum.
-///
-/// `divided`: the axes of a mesh, with their extents, whose ranks each have a part of a parameter.
 pub(super) fn lower(
     graph: &mut Graph,
     recipe: &Recipe,
     training: &dyn Fn(&str) -> Training,
-    divided: &Divided,
+    shares: &Shares,
 ) -> Result<(), GraphError> {
     refuse_idle_groups(graph, recipe)?;
     let mut gradients = graph.gradients.clone();
     let leaks = leak(graph, recipe, training, &mut gradients)?;
-    clip(graph, recipe, &mut gradients, divided)?;
+    clip(graph, recipe, &mut gradients, shares)?;
     for (slot, place) in leaks {
         graph.variables[slot.0].next = Some(gradients[place].1);
     }
@@ -42,7 +40,8 @@ pub(super) fn lower(
         let Training { trained, lr, .. } = training(&variable.name);
         if trained {
             let group = group(recipe, variable);
-            update(graph, recipe, parameter, gradient, Group { lr_scale: lr * group.lr_scale, ..group })?;
+            let group = Group { lr_scale: lr * group.lr_scale, ..group };
+            update(graph, recipe, (parameter, gradient), group, shares)?;
         }
     }
     Ok(())
@@ -77,13 +76,13 @@ fn clip(
     graph: &mut Graph,
     recipe: &Recipe,
     gradients: &mut [(VariableId, ValueId)],
-    divided: &Divided,
+    shares: &Shares,
 ) -> Result<(), GraphError> {
     for (n, clip) in recipe.gradients.clip.iter().enumerate() {
         let scope = section(recipe, &format!("gradients.clip[{n}]"), Phase::Update);
         let factor = match clip {
             Clip::Norm(bound) if !gradients.is_empty() => {
-                let all = counted_once(graph, &scope, gradients, divided)?;
+                let all = counted_once(graph, &scope, gradients, &shares.divided)?;
                 let results = graph.add_node(&scope, "gradients/norm", ClipByGlobalNorm { bound: *bound }, &all)?;
                 graph.metrics.push(("grad_norm".into(), results[0]));
                 graph.metrics.push(("clip_coef".into(), results[1]));
@@ -139,22 +138,42 @@ fn counted_once(
 fn update(
     graph: &mut Graph,
     recipe: &Recipe,
-    parameter: VariableId,
-    gradient: ValueId,
+    (parameter, gradient): (VariableId, ValueId),
     group: Group,
+    shares: &Shares,
 ) -> Result<(), GraphError> {
     let scope = section(recipe, &format!("optimizer.{}", recipe.optimizer.tag()), Phase::Update);
     let slot = |slot: Slot| {
         let role = VariableRole::Slot { parameter, slot: slot.name };
-        beside(graph, parameter, slot.name, role, Init::Constant(slot.start))
+        let id = beside(graph, parameter, slot.name, role, Init::Constant(slot.start));
+        if let Some(part) = shares.slots.get(&parameter) {
+            let value = graph.variable(id).value;
+            let ty = graph.ty(value).with_shape(part.local(&graph.ty(value).shape, shares.ranks));
+            graph.values[value.0].ty = ty;
+        }
+        id
     };
     let slots: Vec<VariableId> = recipe.optimizer.slots().into_iter().map(slot).collect();
     let variable = graph.variable(parameter).clone();
-    let mut operands = vec![variable.value];
+    let part = shares.slots.get(&parameter);
+    let exchange = |exchange| Collective { exchange, over: MeshAxis::Data, ranks: shares.ranks };
+    // Each rank updates its part of the parameter, with its part of the slots.
+    let own = |graph: &mut Graph, value: ValueId, of: &str| match part {
+        None => Ok(value),
+        Some(part) => {
+            let op = exchange(Exchange::Own(part.clone()));
+            graph.add(&scope, format!("{}/own_{of}", variable.name), op, &[value])
+        }
+    };
+    let mut operands = vec![own(graph, variable.value, "part")?];
     operands.extend(slots.iter().map(|s| graph.variable(*s).value));
-    operands.push(gradient);
+    operands.push(own(graph, gradient, "gradient")?);
     let operator = recipe.optimizer.operator(group);
-    let next = graph.add_node(&scope, format!("{}/update", variable.name), operator, &operands)?;
+    let mut next = graph.add_node(&scope, format!("{}/update", variable.name), operator, &operands)?;
+    if let Some(part) = part {
+        let op = exchange(Exchange::Gather(part.clone()));
+        next[0] = graph.add(&scope, format!("{}/gather", variable.name), op, &[next[0]])?;
+    }
     if let Some(decay) = recipe.train.ema {
         let scope = section(recipe, "train.ema", Phase::Update);
         let average = beside(graph, parameter, EMA, VariableRole::Average { parameter }, variable.init.clone());

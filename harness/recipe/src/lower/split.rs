@@ -4,8 +4,8 @@ use super::{finish, forward};
 use crate::{BuildOptions, Recipe, ResolvedModel, parallel::Parallel};
 use std::collections::BTreeMap;
 use zoo_graph::{
-    Graph, GraphError, ValueId, VariableId,
-    parallel::{Distributed, Home, Mesh, MeshAxis, Placement, Plan, distribute},
+    Graph, GraphError, ValueId, VariableId, VariableRole,
+    parallel::{Distributed, Home, Mesh, MeshAxis, Part, Placement, Plan, distribute, with_positions},
 };
 
 /// A value of a rank, and how the ranks along each axis of the mesh have it: the first axis divides the whole value, each
@@ -27,16 +27,23 @@ pub struct SplitStep {
     pub mesh: Mesh,
     /// Where the values of the whole step are, by their number, up to its losses.
     pub places: Vec<Option<Placed>>,
+    /// Parameters of whose slots each data rank has a part, and the part of what the other axes leave to it.
+    slots: BTreeMap<VariableId, Part>,
 }
 
 impl SplitStep {
     /// How the ranks have a variable.
     pub fn variable(&self, id: VariableId) -> Placed {
         let variable = self.graph.variable(id);
-        let own = Placed { value: variable.value, placements: Vec::new() };
         let of = variable.role.kept_beside().map_or(variable.value, |parameter| self.graph.variable(parameter).value);
         let parameter = self.places.iter().flatten().find(|placed| placed.value == of);
-        Placed { placements: parameter.map_or(own.placements, |placed| placed.placements.clone()), value: own.value }
+        let mut placements = parameter.map_or(Vec::new(), |placed| placed.placements.clone());
+        if let VariableRole::Slot { parameter, .. } = &variable.role
+            && let Some(part) = self.slots.get(parameter)
+        {
+            placements.push((MeshAxis::Data, Placement::Split(part.clone())));
+        }
+        Placed { placements, value: variable.value }
     }
 }
 
@@ -51,15 +58,22 @@ pub fn build_split(
     parallel: &Parallel,
 ) -> Result<SplitStep, GraphError> {
     let mut graph = forward(recipe, model, options)?;
-    let mesh = parallel.mesh();
+    let mesh = parallel.mesh(options.batch).map_err(refused)?;
     let begin = |value| Some(Placed { value: ValueId(value), placements: Vec::new() });
     let mut places: Vec<Option<Placed>> = (0..graph.values.len()).map(begin).collect();
     // What is inside of a layer comes before the samples: the parameters are still operands of their layers.
     for &(axis, ranks) in mesh.axes().iter().rev() {
         let plan = match axis {
             MeshAxis::Tensor => units(&graph, ranks, parallel)?,
-            MeshAxis::Data => samples(&graph, ranks)?,
-            MeshAxis::Context | MeshAxis::Expert => Plan::default(),
+            MeshAxis::Context => {
+                graph = with_positions(&graph)?;
+                tokens(&graph, ranks)?
+            }
+            MeshAxis::Expert => experts(&graph, ranks)?,
+            MeshAxis::Data if parallel.zero == 3 => {
+                samples(&graph, axis, ranks)?.with_gathered_parameters(&graph, ranks)
+            }
+            MeshAxis::Data | MeshAxis::MicroBatch => samples(&graph, axis, ranks)?,
         };
         let Distributed { graph: own, places: next } = distribute(&graph, axis, ranks, &plan)?;
         graph = own;
@@ -73,14 +87,35 @@ pub fn build_split(
             });
         }
     }
-    let mut split = SplitStep { graph, mesh, places };
+    let mut split = SplitStep { graph, mesh, places, slots: BTreeMap::new() };
     let divided = |(id, _): (VariableId, _)| {
         let axes = split.variable(id).placements.into_iter().map(|(axis, _)| (axis, split.mesh.extent(axis)));
         (id, axes.collect())
     };
     let divided: BTreeMap<VariableId, Vec<(MeshAxis, usize)>> = split.graph.parameters().map(divided).collect();
-    finish(&mut split.graph, recipe, options, &divided)?;
+    if matches!(parallel.zero, 1 | 2) {
+        // Slots of parameters that have no equal parts stay whole, as the parameters do in stage 3.
+        let plan = Plan::default().with_gathered_parameters(&split.graph, parallel.data);
+        split.slots = plan.variables.into_iter().collect();
+    }
+    let shares = Shares { divided, slots: split.slots.clone(), ranks: parallel.data };
+    finish(&mut split.graph, recipe, options, &shares)?;
     Ok(split)
+}
+
+/// What ranks share of the optimizer's work.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    /// The axes of a mesh, with their extents, whose ranks each have a part of a parameter.
+    pub divided: BTreeMap<VariableId, Vec<(MeshAxis, usize)>>,
+    /// Parameters of whose slots each data rank has a part, and the part of what the other axes leave to it.
+    pub slots: BTreeMap<VariableId, Part>,
+    /// The data ranks.
+    pub ranks: usize,
+}
+
+fn refused(message: String) -> GraphError {
+    GraphError::Model { origin: None, message }
 }
 
 /// The plan of tensor parallelism.
@@ -105,13 +140,44 @@ fn units(graph: &Graph, ranks: usize, parallel: &Parallel) -> Result<Plan, Graph
     Ok(Plan { home: parallel.sequence.then_some(Home::Tokens), ..plan })
 }
 
-/// The plan of data parallelism.
-fn samples(graph: &Graph, ranks: usize) -> Result<Plan, GraphError> {
+/// The plan of data parallelism, and of micro-batches.
+fn samples(graph: &Graph, axis: MeshAxis, ranks: usize) -> Result<Plan, GraphError> {
     let plan = Plan::samples(graph);
     match plan.inputs.values().find(|part| !part.divides(ranks)) {
         Some(part) => {
-            let message = format!("data={ranks} divides a batch of {}, which is no multiple of {ranks}", part.runs[0]);
-            Err(GraphError::Model { origin: None, message })
+            Err(refused(format!("{axis}={ranks} divides a batch of {}, which is no multiple of {ranks}", part.runs[0])))
+        }
+        None => Ok(plan),
+    }
+}
+
+/// The plan of context parallelism.
+fn tokens(graph: &Graph, ranks: usize) -> Result<Plan, GraphError> {
+    let plan = Plan::tokens(graph);
+    let plan =
+        plan.ok_or_else(|| refused(format!("context={ranks} divides tokens, and the network has no input of them")))?;
+    match plan.inputs.values().find(|part| !part.divides(ranks)) {
+        Some(part) => {
+            let tokens = part.runs[0];
+            Err(refused(format!("context={ranks} divides {tokens} tokens, which is no multiple of {ranks}")))
+        }
+        None => Ok(plan),
+    }
+}
+
+/// The plan of expert parallelism.
+fn experts(graph: &Graph, ranks: usize) -> Result<Plan, GraphError> {
+    let plan = Plan::experts(graph);
+    let plan = plan.ok_or_else(|| refused(format!("expert={ranks} divides experts, and the network has none")))?;
+    if let Some((id, part)) = plan.variables.iter().find(|(_, part)| !part.divides(ranks)) {
+        let (variable, experts) = (graph.variable(*id), part.runs[0]);
+        let message = format!("expert={ranks} divides {experts} experts, which is no multiple of {ranks}");
+        return Err(GraphError::Model { origin: variable.origin.clone(), message });
+    }
+    match plan.inputs.values().find(|part| !part.divides(ranks)) {
+        Some(part) => {
+            let batch = part.runs[0];
+            Err(refused(format!("expert={ranks} divides a batch of {batch} too, which is no multiple of {ranks}")))
         }
         None => Ok(plan),
     }

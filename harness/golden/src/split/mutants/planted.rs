@@ -284,14 +284,20 @@ impl Faults<'_> {
         let mut plants = Vec::new();
         for (name, nodes) in class.sets(|n| self.name(n)) {
             let mut graph = self.graph.clone();
-            let kept: BTreeSet<ValueId> = nodes.iter().filter_map(|n| graph.nodes[*n].outputs.first().copied()).collect();
+            let kept: BTreeSet<ValueId> =
+                nodes.iter().filter_map(|n| graph.nodes[*n].outputs.first().copied()).collect();
             for variable in &mut graph.variables {
                 if variable.next.is_some_and(|next| kept.contains(&next)) {
                     variable.next = None;
                 }
             }
             plants.push(self.plant("M9", format!("not updated: {name}"), graph));
-            plants.push(self.disturbed("M9", format!("counts one step too many: {name}"), &nodes, Disturbance::NextStep));
+            plants.push(self.disturbed(
+                "M9",
+                format!("counts one step too many: {name}"),
+                &nodes,
+                Disturbance::NextStep,
+            ));
         }
         plants
     }
