@@ -52,7 +52,8 @@ Examples:
   zoo check resnet50 --format json | jq .first_divergence
   zoo check resnet50 --memory-limit 1GiB                  refuse to start if it needs more memory
   zoo check --all --junit golden.xml                      one test case per stage and recipe
-  zoo check gpt2 --parallel tensor=2,sequence --set model.args.layers=2    prove a step that two ranks share")]
+  zoo check llama --parallel tensor=2,sequence            prove a step that two ranks share: docs/split.md
+  zoo check llama --parallel data=2,tensor=2 --mutants    plant the faults of such steps")]
 pub struct Args {
     /// Names of recipes, or paths of their files
     #[arg(value_name = "RECIPE", add = complete::recipes(), required_unless_present = "all", id = "names")]
@@ -86,7 +87,7 @@ pub struct Args {
     dump: Option<PathBuf>,
     /// Prove the step of several ranks that share it, for example `data=2,tensor=2,sequence`: all ranks together
     /// against one device. Needs no golden
-    #[arg(long, value_name = "SPLIT", conflicts_with_all = ["all", "golden", "device", "dump", "mutants"])]
+    #[arg(long, value_name = "SPLIT", conflicts_with_all = ["all", "golden", "device", "dump"])]
     parallel: Option<Parallel>,
     /// Samples per step of all ranks together, for --parallel; by default two of each data rank
     #[arg(long, value_name = "N", requires = "parallel", value_parser = clap::value_parser!(u32).range(1..=65536))]

@@ -1,5 +1,6 @@
 //! Runs the graph of a split step on all its ranks in one process, node by node, so that a collective sees what every
-//! rank gives to it.
+//! rank gives to it. A rank computes what it has the operands for: the stages of a pipeline differ in the variables that
+//! they have, and in what is sent to them.
 
 use crate::{
     EngineError, KernelError, Scalars, candle_dtype,
@@ -22,11 +23,11 @@ pub trait RanksObserver {
     /// Whether it wants to see this value.
     fn wants(&self, value: ValueId) -> bool;
 
-    /// Receives a requested value: a row-major tensor of each rank.
+    /// Receives a requested value: a row-major tensor of each rank that computes it.
     ///
     /// # Errors
     /// An error of candle.
-    fn observe(&mut self, value: ValueId, ranks: &[Tensor]) -> candle_core::Result<()>;
+    fn observe(&mut self, value: ValueId, ranks: &Ranked) -> candle_core::Result<()>;
 }
 
 /// A disturbance of a node: what ranks compute instead of it. For planted faults.
@@ -44,17 +45,20 @@ pub enum Disturbance {
     NextStep,
 }
 
+/// A tensor of each rank that has it.
+pub type Ranked = Vec<Option<Tensor>>;
+
 /// A graph that all ranks of a mesh run, with the variables of each.
 pub struct LockStep {
     graph: Graph,
     mesh: Mesh,
     liveness: Liveness,
     /// By variable and rank.
-    variables: Vec<Vec<Tensor>>,
+    variables: Vec<Ranked>,
     /// By node.
     disturbed: BTreeMap<NodeId, Disturbance>,
     /// The results of disturbed nodes in the last step.
-    before: BTreeMap<NodeId, Vec<Vec<Tensor>>>,
+    before: BTreeMap<NodeId, Vec<Ranked>>,
 }
 
 impl LockStep {
@@ -66,7 +70,7 @@ impl LockStep {
         verify(&graph, None)?;
         let zeros = |ty: &TensorType| Tensor::zeros(&ty.shape[..], candle_dtype(ty.dtype), &Device::Cpu);
         let types = graph.variables.iter().map(|variable| graph.ty(variable.value));
-        let variables = types.map(|ty| Ok(vec![zeros(ty)?; mesh.ranks()])).collect::<Result<_, EngineError>>()?;
+        let variables = types.map(|ty| Ok(vec![Some(zeros(ty)?); mesh.ranks()])).collect::<Result<_, EngineError>>()?;
         let liveness = Liveness::of(&graph, &[]);
         let (disturbed, before) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { graph, mesh, liveness, variables, disturbed, before })
@@ -88,26 +92,26 @@ impl LockStep {
     }
 
     /// Sets a variable of each rank.
-    pub fn set_variable(&mut self, id: VariableId, ranks: Vec<Tensor>) {
+    pub fn set_variable(&mut self, id: VariableId, ranks: Ranked) {
         self.variables[id.0] = ranks;
     }
 
     /// A variable of each rank.
-    pub fn variable(&self, id: VariableId) -> &[Tensor] {
+    pub fn variable(&self, id: VariableId) -> &Ranked {
         &self.variables[id.0]
     }
 
     /// Runs the step once. `inputs` are in the order of the graph, each with the tensor of each rank. Returns the losses
-    /// of each rank, in the order of the graph.
+    /// of each rank that computes them, in the order of the graph.
     ///
     /// # Errors
     /// A node that cannot be computed; variables are then unchanged.
     pub fn run(
         &mut self,
-        inputs: &[Vec<Tensor>],
+        inputs: &[Ranked],
         scalars: Scalars,
         observer: &mut dyn RanksObserver,
-    ) -> Result<Vec<Vec<f64>>, EngineError> {
+    ) -> Result<Vec<(usize, Vec<f64>)>, EngineError> {
         let graph = &self.graph;
         let mut live = Live { values: vec![None; graph.values.len()], observer };
         for (input, ranks) in graph.inputs.iter().zip(inputs) {
@@ -129,7 +133,7 @@ impl LockStep {
             };
             match disturbed {
                 Some(Disturbance::Zero) => {
-                    for tensor in results.iter_mut().flatten() {
+                    for tensor in results.iter_mut().flatten().flatten() {
                         *tensor = tensor.zeros_like()?;
                     }
                 }
@@ -148,8 +152,13 @@ impl LockStep {
             }
         }
         let scalar = |tensor: &Tensor| tensor.to_dtype(DType::F64)?.to_scalar::<f64>();
-        let losses = |rank: usize| graph.losses.iter().map(|(_, v)| scalar(&live.get(*v)?[rank])).collect();
-        let losses = (0..self.mesh.ranks()).map(losses).collect::<candle_core::Result<_>>()?;
+        let mut losses = Vec::new();
+        for rank in 0..self.mesh.ranks() {
+            let own = graph.losses.iter().map(|(_, v)| live.get(*v).map(|ranks| ranks[rank].as_ref()));
+            let own: Option<Vec<&Tensor>> = own.collect::<candle_core::Result<Vec<_>>>()?.into_iter().collect();
+            let own = own.map(|own| own.into_iter().map(scalar).collect::<candle_core::Result<_>>()).transpose()?;
+            losses.extend(own.map(|own| (rank, own)));
+        }
         let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
             Some(next) => live.get(next).cloned(),
             None => Ok(now.clone()),
@@ -158,56 +167,77 @@ impl LockStep {
         Ok(losses)
     }
 
-    /// The results of a node, each with the tensor of each rank.
+    /// The results of a node, each with the tensor of each rank that has the operands.
     fn each(
         &self,
         node: &Node,
-        operands: &[&Vec<Tensor>],
-        losses: Option<Vec<f64>>,
+        operands: &[&Ranked],
+        losses: Option<Vec<Option<f64>>>,
         (scalars, disturbed): (Scalars, Option<Disturbance>),
-    ) -> Result<Vec<Vec<Tensor>>, KernelError> {
+    ) -> Result<Vec<Ranked>, KernelError> {
         let graph = &self.graph;
         let (operand_types, result_types) = (graph.types(&node.inputs), graph.types(&node.outputs));
         let alone = Ranks::alone();
         let of_rank = |rank: usize| {
-            let operands: Vec<Tensor> = operands.iter().map(|ranks| ranks[rank].clone()).collect();
-            match graph.keeps(&node.op, losses.as_ref().map(|losses| losses[rank]), false) {
-                Some(count) => Ok(operands[..count].to_vec()),
-                None => {
-                    let scalars = match disturbed {
-                        Some(Disturbance::OwnSeed) => Scalars { seed: scalars.seed + rank as u64, ..scalars },
-                        Some(Disturbance::NextStep) => Scalars { step: scalars.step + 1, ..scalars },
-                        Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale) | None => scalars,
-                    };
-                    let (operand_types, result_types) = (&operand_types[..], &result_types[..]);
-                    compute(
-                        &node.op,
-                        &Call { operands: &operands, operand_types, result_types, scalars, ranks: &alone },
-                    )
-                }
+            let given = operands.iter().map(|ranks| ranks[rank].clone());
+            let operands: Vec<Tensor> = match &node.op {
+                // Summands that are on other ranks are no summands here.
+                Op::Add(_) => given.flatten().collect(),
+                _ => match given.collect() {
+                    Some(operands) => operands,
+                    None => return Ok(None),
+                },
+            };
+            if let (Op::Add(_), [] | [_]) = (&node.op, &operands[..]) {
+                return Ok((!operands.is_empty()).then_some(operands));
             }
+            let loss = losses.as_ref().and_then(|losses| losses[rank]);
+            if let Some(count) = graph.keeps(&node.op, loss, false) {
+                return Ok(Some(operands[..count].to_vec()));
+            }
+            let scalars = match disturbed {
+                Some(Disturbance::OwnSeed) => Scalars { seed: scalars.seed + rank as u64, ..scalars },
+                Some(Disturbance::NextStep) => Scalars { step: scalars.step + 1, ..scalars },
+                Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale) | None => scalars,
+            };
+            let (operand_types, result_types) = (&operand_types[..operands.len()], &result_types[..]);
+            let call = Call { operands: &operands, operand_types, result_types, scalars, ranks: &alone };
+            compute(&node.op, &call).map(Some)
         };
         let ranks = (0..self.mesh.ranks()).into_par_iter().map(of_rank).collect::<Result<Vec<_>, _>>()?;
-        let mut results: Vec<Vec<Tensor>> = vec![Vec::new(); node.outputs.len()];
-        for rank in ranks {
-            results.iter_mut().zip(rank).for_each(|(result, tensor)| result.push(tensor));
+        let mut results: Vec<Ranked> = vec![vec![None; ranks.len()]; node.outputs.len()];
+        for (rank, tensors) in ranks.into_iter().enumerate() {
+            let tensors = tensors.into_iter().flatten();
+            results.iter_mut().zip(tensors).for_each(|(result, tensor)| result[rank] = Some(tensor));
         }
         Ok(results)
     }
 }
 
-/// What each rank gets.
+/// What each rank gets. Ranks that have nothing take no part, and get what the others have together.
 fn exchange(
     op: &Collective,
-    given: &[Tensor],
+    given: &Ranked,
     mesh: &Mesh,
     disturbed: Option<Disturbance>,
-) -> candle_core::Result<Vec<Tensor>> {
-    let mut got = given.to_vec();
+) -> candle_core::Result<Ranked> {
+    let mut got = given.clone();
     for group in mesh.groups(op.over) {
-        let parts: Vec<&Tensor> = group.iter().map(|rank| &given[*rank]).collect();
+        if let Exchange::Send { from, to } = op.exchange {
+            group.iter().for_each(|rank| got[*rank] = None);
+            got[group[to]].clone_from(&given[group[from]]);
+            continue;
+        }
+        if let Exchange::CopyAt(at) = op.exchange {
+            group.iter().filter(|rank| **rank != group[at]).for_each(|rank| got[*rank] = None);
+            continue;
+        }
+        let parts: Vec<&Tensor> = group.iter().filter_map(|rank| given[*rank].as_ref()).collect();
+        if parts.is_empty() {
+            continue;
+        }
         let ranks: Vec<Tensor> = match &op.exchange {
-            Exchange::Copy => continue,
+            Exchange::Copy | Exchange::CopyAt(_) | Exchange::Send { .. } => continue,
             Exchange::Sum => vec![sum(&parts)?; group.len()],
             Exchange::Gather(part) | Exchange::GatherCopy(part) => vec![joined(&parts, part)?; group.len()],
             Exchange::SumPart(part) => own(&vec![&sum(&parts)?; group.len()], part)?,
@@ -220,7 +250,7 @@ fn exchange(
         };
         for (place, rank) in group.iter().enumerate() {
             let place = if disturbed == Some(Disturbance::FirstPart) { 0 } else { place };
-            got[*rank] = ranks[place].clone();
+            got[*rank] = ranks.get(place).cloned();
         }
     }
     Ok(got)
@@ -275,17 +305,17 @@ fn spread(parts: &[&Tensor], part: &Part) -> candle_core::Result<Vec<Tensor>> {
 
 /// The live values of all ranks.
 struct Live<'a> {
-    values: Vec<Option<Vec<Tensor>>>,
+    values: Vec<Option<Ranked>>,
     observer: &'a mut dyn RanksObserver,
 }
 
 impl Live<'_> {
-    fn get(&self, value: ValueId) -> candle_core::Result<&Vec<Tensor>> {
+    fn get(&self, value: ValueId) -> candle_core::Result<&Ranked> {
         let missing = || candle_core::Error::Msg(format!("value {} does not live here", value.0));
         self.values[value.0].as_ref().ok_or_else(missing)
     }
 
-    fn put(&mut self, value: ValueId, ranks: Vec<Tensor>) -> candle_core::Result<()> {
+    fn put(&mut self, value: ValueId, ranks: Ranked) -> candle_core::Result<()> {
         if self.observer.wants(value) {
             self.observer.observe(value, &ranks)?;
         }
@@ -294,10 +324,11 @@ impl Live<'_> {
     }
 
     /// The total loss of each rank, if it determines whether the update is skipped.
-    fn loss(&self, graph: &Graph) -> Option<Vec<f64>> {
+    fn loss(&self, graph: &Graph) -> Option<Vec<Option<f64>>> {
         let value = graph.loss().filter(|_| graph.skip_loss_above.is_some())?;
         let ranks = self.values[value.0].as_ref()?;
-        ranks.iter().map(|tensor| tensor.to_dtype(DType::F64).ok()?.to_scalar().ok()).collect()
+        let scalar = |tensor: &Tensor| tensor.to_dtype(DType::F64).ok()?.to_scalar().ok();
+        Some(ranks.iter().map(|tensor| scalar(tensor.as_ref()?)).collect())
     }
 }
 
@@ -313,9 +344,9 @@ mod tests {
     fn exchanged(exchange: Exchange, given: &[&[f64]]) -> Vec<Vec<f64>> {
         let mesh = Mesh::new(|axis| if axis == MeshAxis::Tensor { given.len() } else { 1 });
         let op = Collective { exchange, over: MeshAxis::Tensor, ranks: given.len() };
-        let given: Vec<Tensor> = given.iter().map(|values| row(values)).collect();
+        let given: Ranked = given.iter().map(|values| Some(row(values))).collect();
         let got = super::exchange(&op, &given, &mesh, None).unwrap();
-        got.iter().map(|tensor| tensor.to_vec1().unwrap()).collect()
+        got.iter().map(|tensor| tensor.as_ref().unwrap().to_vec1().unwrap()).collect()
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use truth::{Key, Truth};
 use zoo_engine::{
     Inputs, candle_dtype,
-    lockstep::{Disturbance, LockStep, RanksObserver, part_of},
+    lockstep::{Disturbance, LockStep, Ranked, RanksObserver, part_of},
 };
 use zoo_graph::{
     DType, Graph, NodeId, Origin, TapState, ValueId, VariableId,
@@ -39,9 +39,10 @@ pub struct SplitOptions {
     pub precision: Precision,
     /// Samples per step, of all ranks together.
     pub batch: usize,
-    /// Learning rate of all steps.
-    pub learning_rate: f64,
 }
+
+/// Learning rate of all steps: small enough for three steps of any optimizer.
+const LEARNING_RATE: f64 = 1e-3;
 
 /// Number of steps.
 pub const STEPS: usize = 3;
@@ -186,7 +187,7 @@ impl Proof {
         let split = build_split(&recipe, &model, &build, parallel)?;
         let recorded = record::RecordOptions {
             batch: options.batch,
-            learning_rate: options.learning_rate,
+            learning_rate: LEARNING_RATE,
             salt: String::new(),
             samples: 0,
         };
@@ -218,7 +219,7 @@ impl Proof {
         let mut judge = Judge::new(self, &ranks.graph().gradients);
         for n in 0..STEPS {
             judge.step = n;
-            let losses = ranks.run(&inputs, truth::scalars(&self.options, n), &mut judge)?;
+            let losses = ranks.run(&inputs, truth::scalars(n), &mut judge)?;
             judge.losses(&losses);
             judge.variables(&ranks)?;
         }
@@ -232,12 +233,15 @@ impl Proof {
             let dtype = candle_dtype(ranks.graph().ty(ranks.graph().variable(id).value).dtype);
             let whole = Tensor::from_vec(values.clone(), shape, &Device::Cpu).and_then(|t| t.to_dtype(dtype));
             let parts = self.parts(&whole.map_err(zoo_engine::EngineError::from)?, &self.split.variable(id))?;
-            ranks.set_variable(id, parts);
+            let mesh = &self.split.mesh;
+            let has = |rank: usize| self.split.has(mesh.place(rank, MeshAxis::Pipeline), id);
+            let parts = parts.into_iter().enumerate().map(|(rank, part)| part.filter(|_| has(rank)));
+            ranks.set_variable(id, parts.collect());
         }
         Ok(())
     }
 
-    fn inputs_of_ranks(&self) -> Result<Vec<Vec<Tensor>>, GoldenError> {
+    fn inputs_of_ranks(&self) -> Result<Vec<Ranked>, GoldenError> {
         let mut all = Vec::new();
         for (input, own) in self.whole.inputs.iter().zip(&self.split.graph.inputs) {
             let dtype = candle_dtype(self.split.graph.ty(own.value).dtype);
@@ -251,7 +255,7 @@ impl Proof {
     }
 
     /// What each rank has of a tensor.
-    fn parts(&self, whole: &Tensor, placed: &Placed) -> Result<Vec<Tensor>, GoldenError> {
+    fn parts(&self, whole: &Tensor, placed: &Placed) -> Result<Ranked, GoldenError> {
         let mesh = &self.split.mesh;
         let of_rank = |rank: usize| {
             placed.placements.iter().try_fold(whole.clone(), |tensor, (axis, placement)| match placement {
@@ -259,7 +263,7 @@ impl Proof {
                 Placement::Whole | Placement::Partial | Placement::Local => Ok(tensor),
             })
         };
-        let parts = (0..mesh.ranks()).map(of_rank).collect::<candle_core::Result<_>>();
+        let parts = (0..mesh.ranks()).map(|rank| of_rank(rank).map(Some)).collect::<candle_core::Result<_>>();
         Ok(parts.map_err(zoo_engine::EngineError::from)?)
     }
 }
@@ -307,7 +311,7 @@ impl<'p> Judge<'p> {
         key: &Key,
         placed: &Placed,
         origin: Option<Origin>,
-        ranks: &[Tensor],
+        ranks: &Ranked,
     ) -> candle_core::Result<()> {
         let (mesh, name) = (&self.proof.split.mesh, key.to_string());
         let Some(truth) = self.proof.truth.of_key(key) else {
@@ -320,23 +324,29 @@ impl<'p> Judge<'p> {
         };
         let wholes = replicas(assembled(ranks, &placed.placements, mesh)?, &placed.placements, mesh)?;
         let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
-        let mut item = Item::measured(name, error, truth.floor);
-        if item.ratio > LIMIT {
+        let mut item = match wholes.is_empty() {
+            true => Item::wrong(name, "no rank computes it"),
+            false => Item::measured(name, error, truth.floor),
+        };
+        if item.ratio > LIMIT && !wholes.is_empty() {
             item.note = Some(diagnose(truth, &wholes, ranks, &placed.placements, mesh)?);
         }
         self.compared.push(Compared { stage, item, origin });
         Ok(())
     }
 
-    fn losses(&mut self, ranks: &[Vec<f64>]) {
+    fn losses(&mut self, ranks: &[(usize, Vec<f64>)]) {
         let stage = if self.step == 0 { Stage::Loss } else { Stage::Trajectory };
         for (n, (name, _)) in self.proof.whole.losses.iter().enumerate() {
             let truth = self.proof.truth.loss(self.step, n);
             let name = if self.step == 0 { name.clone() } else { format!("{name} of step {}", self.step + 1) };
-            let error = ranks.iter().map(|losses| truth.error(&[losses[n]])).fold(0.0, f64::max);
-            let mut item = Item::measured(name, error, truth.floor);
-            if item.ratio > LIMIT {
-                let values: Vec<String> = ranks.iter().map(|losses| format!("{:.6}", losses[n])).collect();
+            let error = ranks.iter().map(|(_, losses)| truth.error(&[losses[n]])).fold(0.0, f64::max);
+            let mut item = match ranks.is_empty() {
+                true => Item::wrong(name, "no rank computes it"),
+                false => Item::measured(name, error, truth.floor),
+            };
+            if item.ratio > LIMIT && !ranks.is_empty() {
+                let values: Vec<String> = ranks.iter().map(|(_, losses)| format!("{:.6}", losses[n])).collect();
                 item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
             }
             self.compared.push(Compared { stage, item, origin: None });
@@ -394,7 +404,7 @@ impl RanksObserver for Judge<'_> {
         self.step == 0 && self.wanted.contains_key(&value)
     }
 
-    fn observe(&mut self, value: ValueId, ranks: &[Tensor]) -> candle_core::Result<()> {
+    fn observe(&mut self, value: ValueId, ranks: &Ranked) -> candle_core::Result<()> {
         for (stage, key, placed, origin) in self.wanted.get(&value).cloned().unwrap_or_default() {
             self.compare(stage, &key, &placed, origin, ranks)?;
         }

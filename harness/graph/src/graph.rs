@@ -432,6 +432,37 @@ impl Graph {
         left_out.then(|| update.results())
     }
 
+    /// Takes losses, metrics, outputs, taps and next values of variables from a graph of which this is another form.
+    ///
+    /// # Errors
+    /// A value of which there is no other form: a defect.
+    pub(crate) fn carry_over(
+        &mut self,
+        from: &Self,
+        place: impl Fn(ValueId) -> Option<ValueId>,
+    ) -> Result<(), GraphError> {
+        let missing =
+            |value: ValueId| GraphError::Invariant { after: None, message: format!("value {} is lost", value.0) };
+        let there = |value: ValueId| place(value).ok_or_else(|| missing(value));
+        let named = |list: &[(String, ValueId)]| {
+            list.iter().map(|(name, value)| Ok((name.clone(), there(*value)?))).collect::<Result<Vec<_>, GraphError>>()
+        };
+        self.losses = named(&from.losses)?;
+        self.metrics = named(&from.metrics)?;
+        self.outputs = named(&from.outputs)?;
+        for tap in &from.taps {
+            let state = match &tap.state {
+                TapState::Value(value) => TapState::Value(there(*value)?),
+                TapState::Fused(pass) => TapState::Fused(pass),
+            };
+            self.taps.push(Tap { state, ..tap.clone() });
+        }
+        for (own, variable) in self.variables.iter_mut().zip(&from.variables) {
+            own.next = variable.next.map(there).transpose()?;
+        }
+        Ok(())
+    }
+
     /// Values that must survive to the end of a step: losses, metrics, outputs and the variables' next values.
     pub fn results(&self) -> impl Iterator<Item = ValueId> + '_ {
         let next = self.variables.iter().filter_map(|v| v.next);

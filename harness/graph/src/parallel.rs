@@ -14,13 +14,17 @@
 
 mod distribute;
 mod mesh;
+mod pipeline;
 mod placement;
 mod plan;
 mod positions;
+#[cfg(test)]
+mod tests;
 mod way;
 
 pub use distribute::{Distributed, distribute};
 pub use mesh::{Mesh, MeshAxis};
+pub use pipeline::{Pipelined, Stages, pipeline};
 pub use placement::{Part, Placement};
 pub use plan::{Home, Plan, Unsplit};
 pub use positions::with_positions;

@@ -70,6 +70,16 @@ fn define(graph: &Graph, defined: &mut [bool], v: ValueId, source: Source) -> Re
     Ok(())
 }
 
+/// The statistic of a rank from which one of all ranks is pooled.
+fn pooled_from(graph: &Graph, mut value: ValueId) -> ValueId {
+    while let Some(node) = graph.producer(value)
+        && matches!(node.op, Op::Collective(_) | Op::Scale(_) | Op::Map(_))
+    {
+        value = node.inputs[0];
+    }
+    value
+}
+
 /// Checks that mean and variance are those of the input, on this rank or on all. The gradient of `BNTrainingUpdate`
 /// assumes this.
 fn expect_own_statistics(graph: &Graph, node: &crate::Node) -> Result<(), String> {
@@ -78,6 +88,10 @@ fn expect_own_statistics(graph: &Graph, node: &crate::Node) -> Result<(), String
         && gather.outputs[..] == [mean, var]
     {
         [mean, var] = [0, 1].map(|i| gather.inputs[i]);
+    }
+    if !matches!(&node.op, Op::BnTrainingUpdate(op) if op.ranks.is_empty()) {
+        // Pooled over the ranks of a mesh: by sums of the statistics of each.
+        [mean, var] = [mean, var].map(|value| pooled_from(graph, value));
     }
     let own = match graph.producer(mean).filter(|_| graph.producer(var).is_some()) {
         Some(reduce) if matches!(reduce.op, Op::Conv2D(_)) => reduce.outputs[..] == [x, mean, var],

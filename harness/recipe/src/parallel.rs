@@ -2,11 +2,13 @@
 
 use crate::did_you_mean;
 use std::{fmt, str::FromStr};
-use zoo_graph::parallel::{Mesh, MeshAxis};
+use zoo_graph::parallel::{Mesh, MeshAxis, Stages};
 
 /// A split of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parallel {
+    /// Ranks that share layers, and stages of each of them.
+    pub pipeline: Stages,
     /// Ranks that share samples.
     pub data: usize,
     /// Ranks that share samples and experts.
@@ -25,12 +27,20 @@ pub struct Parallel {
 }
 
 /// What can be written.
-const WORDS: [&str; 7] = ["context", "data", "expert", "micro_batch", "sequence", "tensor", "zero"];
+const WORDS: [&str; 8] = ["context", "data", "expert", "micro_batch", "pipeline", "sequence", "tensor", "zero"];
 
 impl Parallel {
     /// One rank.
-    pub const ALONE: Self =
-        Self { data: 1, expert: 1, context: 1, tensor: 1, sequence: false, zero: 0, micro_batch: None };
+    pub const ALONE: Self = Self {
+        pipeline: Stages { ranks: 1, interleave: 1 },
+        data: 1,
+        expert: 1,
+        context: 1,
+        tensor: 1,
+        sequence: false,
+        zero: 0,
+        micro_batch: None,
+    };
 
     /// Ranks that have different samples.
     pub fn parts_of_batch(&self) -> usize {
@@ -39,7 +49,7 @@ impl Parallel {
 
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
-        self.data * self.expert * self.context * self.tensor
+        self.pipeline.ranks * self.data * self.expert * self.context * self.tensor
     }
 
     /// The ranks, and the micro-batches of a batch of all of them together.
@@ -63,6 +73,7 @@ impl Parallel {
         };
         Ok(Mesh::new(|axis| match axis {
             MeshAxis::MicroBatch => micro_batches,
+            MeshAxis::Pipeline => self.pipeline.ranks,
             MeshAxis::Data => self.data,
             MeshAxis::Expert => self.expert,
             MeshAxis::Context => self.context,
@@ -95,6 +106,15 @@ impl FromStr for Parallel {
                 "data" => parallel.data = number("ranks")?,
                 "expert" => parallel.expert = number("ranks")?,
                 "micro_batch" => parallel.micro_batch = Some(number("samples")?),
+                "pipeline" => {
+                    let stages = value.map(|value| value.split_once('x').unwrap_or((value, "1")));
+                    let stages = stages.and_then(|(ranks, each)| Some((ranks.parse().ok()?, each.parse().ok()?)));
+                    let stages = stages.filter(|(ranks, each)| (1..=MOST).contains(ranks) && (1..=MOST).contains(each));
+                    let (ranks, interleave) = stages.ok_or_else(|| {
+                        format!("`{item}`: write ranks, or ranks and stages of each: `pipeline=2`, `pipeline=2x2`")
+                    })?;
+                    parallel.pipeline = Stages { ranks, interleave };
+                }
                 "sequence" if value.is_none() => parallel.sequence = true,
                 "sequence" => return Err(format!("`{item}`: `sequence` has no value")),
                 "tensor" => parallel.tensor = number("ranks")?,
@@ -134,6 +154,11 @@ impl fmt::Display for Parallel {
         let ranks = [("data", data), ("expert", expert), ("context", context), ("tensor", tensor)];
         let ranks = ranks.into_iter().filter(|(_, ranks)| *ranks > 1);
         let mut words: Vec<String> = ranks.map(|(word, ranks)| format!("{word}={ranks}")).collect();
+        let Stages { ranks, interleave } = self.pipeline;
+        if ranks > 1 {
+            let each = if interleave > 1 { format!("x{interleave}") } else { String::new() };
+            words.insert(0, format!("pipeline={ranks}{each}"));
+        }
         words.extend(self.sequence.then(|| "sequence".to_owned()));
         words.extend((zero > 0).then(|| format!("zero={zero}")));
         words.extend(micro_batch.map(|samples| format!("micro_batch={samples}")));
@@ -163,6 +188,7 @@ mod tests {
         assert_eq!(error("tenser=2"), "unknown split `tenser`: did you mean `tensor`?");
         assert_eq!(error("tensor"), "`tensor`: write a number of ranks, such as `tensor=2`");
         assert_eq!(error("tensor=0"), "`tensor=0`: write a number of ranks, such as `tensor=2`");
+        assert!(error("pipeline=2x").ends_with("`pipeline=2`, `pipeline=2x2`"));
         assert_eq!(error("tensor=2,tensor=4"), "`tensor` is given twice");
         assert_eq!(error("sequence"), "`sequence` divides tokens over the ranks of `tensor`: add `tensor=2`");
         assert_eq!(error("data=1"), "`data=1` is one rank: nothing is split");

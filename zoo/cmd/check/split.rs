@@ -2,14 +2,19 @@
 
 use super::Args;
 use crate::Failure;
-use crate::console::{BAD, Console, DIM, HEADING, paint};
+use crate::console::{BAD, Console, DIM, GOOD, HEADING, paint};
 use crate::context::Context;
 use crate::excerpt::excerpt;
 use crate::proof::report;
+use crate::table::{Cell, Table};
+use serde::Serialize;
 use std::io::Write;
 use zoo_golden::{
     Precision, Verdict,
-    split::{PHASES, SplitOptions, SplitReport, check_split},
+    split::{
+        PHASES, SplitOptions, SplitReport, check_split,
+        mutants::{self, Found, SplitPlanting},
+    },
 };
 use zoo_graph::Bytes;
 use zoo_recipe::{Loaded, Parallel};
@@ -21,15 +26,71 @@ const SAMPLES: usize = 2;
 pub(super) fn run(args: &Args, parallel: &Parallel, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
     let recipe = &loaded.recipe;
     let options = SplitOptions {
-        precision: args.dtype.into(),
+        precision: if args.mutants { Precision::F64 } else { args.dtype.into() },
         batch: args.batch.map_or(SAMPLES * parallel.parts_of_batch(), |batch| batch as usize),
-        learning_rate: recipe.schedule.peak_lr(),
     };
+    if args.mutants {
+        let planting = mutants::run(recipe, parallel, &options, &mut context.progress.foreseen(&recipe.name))?;
+        return planted(&recipe.name, parallel, &planting, &args.change.sets, context);
+    }
     let mut progress = context.progress.named(PHASES, &recipe.name);
     let report = check_split(recipe, parallel, &options, &mut progress)?;
     drop(progress);
     context.show(&report, |out| print(&report, &args.change.sets, out))?;
     Ok(report.passed())
+}
+
+/// The results of all planted faults.
+#[derive(Serialize)]
+struct Planted<'a> {
+    recipe: &'a str,
+    parallel: String,
+    planted: usize,
+    right: usize,
+    faults: &'a [Found],
+    /// The check without a fault, if it fails. Then nothing is planted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_fault: Option<&'a SplitReport>,
+}
+
+/// Prints what planting the faults shows; returns whether every verdict is right.
+fn planted(
+    recipe: &str,
+    parallel: &Parallel,
+    planting: &SplitPlanting,
+    sets: &[String],
+    context: &mut Context,
+) -> Result<bool, Failure> {
+    let (faults, without_fault): (&[Found], _) = match planting {
+        SplitPlanting::Unsound(failed) => (&[], Some(&**failed)),
+        SplitPlanting::Found(faults) => (faults, None),
+    };
+    let (planted, right) = (faults.len(), faults.iter().filter(|fault| fault.is_right()).count());
+    let report = Planted { recipe, parallel: parallel.to_string(), planted, right, faults, without_fault };
+    context.show(&report, |out| match without_fault {
+        Some(failed) => print(failed, sets, out),
+        None => table(&report, out),
+    })?;
+    Ok(without_fault.is_none() && right == planted)
+}
+
+fn table(report: &Planted<'_>, out: &mut Console) -> Result<(), Failure> {
+    let Planted { recipe, parallel, planted, right, faults, .. } = report;
+    writeln!(out, "{}  {planted} faults planted, judged in f64\n", paint(HEADING, format!("{recipe} {parallel}")))?;
+    let mut table = Table::new(["kind", "planted fault", "found in", "first at", "explained as"]);
+    for fault in *faults {
+        let style = if fault.is_right() { GOOD } else { BAD };
+        let [stage, tensor, explanation] = match &fault.found {
+            Some(found) => [found.stage.to_string(), found.tensor.clone(), found.explanation.clone()],
+            None => [if fault.harmless { "harmless" } else { "missed" }.to_owned(), String::new(), String::new()],
+        };
+        let cells = [fault.operator.into(), fault.fault.clone().into(), Cell::styled(stage, style)];
+        table.row(cells.into_iter().chain([tensor.into(), explanation.into()]));
+    }
+    writeln!(out, "{table}")?;
+    let style = if right == planted { GOOD } else { BAD };
+    writeln!(out, "{recipe} {parallel}: {}", paint(style, format!("{right} of {planted} judged right")))?;
+    Ok(())
 }
 
 fn print(split: &SplitReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use super::truth::{Exact, distance};
 use crate::probe::to_f64;
 use candle_core::{Result, Tensor};
-use zoo_engine::lockstep::part_of;
+use zoo_engine::lockstep::{Ranked, part_of};
 use zoo_graph::parallel::{Mesh, MeshAxis, Placement};
 
 /// Largest relative difference of what counts as the same value in an explanation.
@@ -13,7 +13,7 @@ const SAME: f64 = 1e-5;
 pub(super) fn diagnose(
     truth: &Exact,
     wholes: &[(usize, Vec<f64>)],
-    ranks: &[Tensor],
+    ranks: &Ranked,
     placements: &[(MeshAxis, Placement)],
     mesh: &Mesh,
 ) -> Result<String> {
@@ -26,13 +26,10 @@ pub(super) fn diagnose(
     }
     let replicated = |axis: MeshAxis| placements.iter().all(|(divided, _)| *divided != axis);
     for (axis, extent) in mesh.axes().iter().copied().filter(|(axis, _)| replicated(*axis)) {
-        let group: Vec<&Vec<f64>> = mesh.groups(axis)[0]
-            .iter()
-            .filter_map(|rank| wholes.iter().find(|(first, _)| first == rank).map(|(_, values)| values))
-            .collect();
-        if group.len() < extent {
-            continue;
-        }
+        let of = |rank: &usize| wholes.iter().find(|(first, _)| first == rank).map(|(_, values)| values);
+        let groups = mesh.groups(axis);
+        let several = groups.iter().map(|group| group.iter().filter_map(of).collect::<Vec<_>>());
+        let Some(group) = several.max_by_key(Vec::len).filter(|group| group.len() > 1) else { continue };
         let sum: Vec<f64> = (0..truth.values.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
         if same(&sum, &truth.values) {
             return Ok(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
@@ -104,20 +101,22 @@ fn by_ranks(factor: f64, mesh: &Mesh) -> Option<String> {
 /// Ranks that have the part of another rank, or whose part alone is wrong.
 fn misplaced(
     truth: &Exact,
-    ranks: &[Tensor],
+    ranks: &Ranked,
     (axis, part, placements): (MeshAxis, &zoo_graph::parallel::Part, &[(MeshAxis, Placement)]),
     mesh: &Mesh,
 ) -> Result<Option<String>> {
     if placements.len() != 1 {
         return Ok(None);
     }
-    let group = &mesh.groups(axis)[0];
-    let mut shape = ranks[group[0]].dims().to_vec();
+    let groups = mesh.groups(axis);
+    let given = |group: &Vec<usize>| group.iter().map(|rank| ranks[*rank].as_ref()).collect::<Option<Vec<_>>>();
+    let Some((group, given)) = groups.iter().find_map(|group| Some((group, given(group)?))) else { return Ok(None) };
+    let mut shape = given[0].dims().to_vec();
     shape[part.axis] *= group.len();
-    let whole = Tensor::from_vec(truth.values.clone(), shape, ranks[0].device())?;
+    let whole = Tensor::from_vec(truth.values.clone(), shape, given[0].device())?;
     let parts = (0..group.len()).map(|place| to_f64(&part_of(&whole, part, place, group.len())?));
     let parts = parts.collect::<Result<Vec<_>>>()?;
-    let own = group.iter().map(|rank| to_f64(&ranks[*rank])).collect::<Result<Vec<_>>>()?;
+    let own = given.iter().map(|part| to_f64(part)).collect::<Result<Vec<_>>>()?;
     let wrong: Vec<usize> = (0..group.len()).filter(|place| !same(&own[*place], &parts[*place])).collect();
     let of_other = |place: &usize| parts.iter().position(|part| same(&own[*place], part)).map(|other| (*place, other));
     if let Some((place, other)) = wrong.iter().find_map(of_other) {

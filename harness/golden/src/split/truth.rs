@@ -1,6 +1,6 @@
 //! The step on one device: what the ranks have to compute together.
 
-use super::{STEPS, SplitOptions, whole_graph};
+use super::{LEARNING_RATE, STEPS, SplitOptions, whole_graph};
 use crate::{
     GoldenError, Precision,
     compare::TENSOR_FLOOR,
@@ -50,8 +50,7 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    /// The error of values, relative to the tensor, or to its change if it is a variable. A value that ought to be zero
-    /// has an infinite error if it is not.
+    /// The error of values, relative to the tensor, or to its change if it is a variable. If that is zero, the error itself.
     pub fn error(&self, values: &[f64]) -> f64 {
         if values.len() != self.values.len() {
             return f64::INFINITY;
@@ -64,7 +63,8 @@ impl Exact {
         match difference {
             0.0 => 0.0,
             _ if difference.is_nan() => f64::INFINITY,
-            _ => difference / size,
+            _ if size > 0.0 => difference / size,
+            _ => difference,
         }
     }
 }
@@ -90,13 +90,15 @@ impl Truth {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, GoldenError> {
         progress("one device in f64");
-        let exact = Values::of(whole.clone(), start, inputs, options, false)?;
+        let exact = Values::of(whole.clone(), start, inputs, false)?;
+        if let Some(step) = exact.losses.iter().position(|losses| losses.iter().any(|loss| !loss.is_finite())) {
+            let what = format!("the loss of step {} on one device", step + 1);
+            return Err(GoldenError::NotFinite { what, learning_rate: LEARNING_RATE });
+        }
         progress("one device, moved in the last place");
         let moved = match options.precision {
-            Precision::F64 => Values::of(whole.clone(), start, inputs, options, true)?,
-            Precision::F32 => {
-                Values::of(whole_graph(recipe, model, options, DType::F32).1?, start, inputs, options, true)?
-            }
+            Precision::F64 => Values::of(whole.clone(), start, inputs, true)?,
+            Precision::F32 => Values::of(whole_graph(recipe, model, options, DType::F32).1?, start, inputs, true)?,
         };
         let (least, orders) = match options.precision {
             Precision::F64 => (FLOOR, 10.0),
@@ -135,8 +137,8 @@ impl Truth {
 }
 
 /// What changes from step to step.
-pub(super) fn scalars(options: &SplitOptions, step: usize) -> Scalars {
-    Scalars { learning_rate: options.learning_rate, step: step as u64, ..Scalars::default() }
+pub(super) fn scalars(step: usize) -> Scalars {
+    Scalars { learning_rate: LEARNING_RATE, step: step as u64, ..Scalars::default() }
 }
 
 /// The values of a run.
@@ -146,13 +148,7 @@ struct Values {
 }
 
 impl Values {
-    fn of(
-        graph: Graph,
-        start: &[Vec<f32>],
-        inputs: &Inputs,
-        options: &SplitOptions,
-        moved: bool,
-    ) -> Result<Self, GoldenError> {
+    fn of(graph: Graph, start: &[Vec<f32>], inputs: &Inputs, moved: bool) -> Result<Self, GoldenError> {
         let mut step = Step::new(graph, REFERENCE)?;
         let graph = step.graph().clone();
         for (variable, values) in graph.variables.iter().zip(start) {
@@ -175,8 +171,8 @@ impl Values {
             let mut nothing = Read::default();
             let read = if n == 0 { &mut read } else { &mut nothing };
             let result = match moved {
-                false => step.run(&given, scalars(options, n), read)?,
-                true => step.run(&given, scalars(options, n), &mut Moving::new(&graph, read))?,
+                false => step.run(&given, scalars(n), read)?,
+                true => step.run(&given, scalars(n), &mut Moving::new(&graph, read))?,
             };
             values.losses.push(result.losses.into_iter().map(|(_, loss)| loss).collect());
             if n > 0 && n + 1 < STEPS {

@@ -19,6 +19,8 @@ pub enum Exchange {
     /// A whole value for operators that compute something else on each rank: the value itself, whose gradients are
     /// summed (Megatron-LM's `copy_to_tensor_model_parallel_region`).
     Copy,
+    /// As [`Exchange::Copy`], for the ranks at one place alone: of a parameter that several stages of a pipeline have.
+    CopyAt(usize),
     /// From split to whole.
     Gather(Part),
     /// As [`Exchange::Gather`] followed by [`Exchange::Copy`].
@@ -29,6 +31,13 @@ pub enum Exchange {
     Own(Part),
     /// From split to partial: the rank's own part with zeros around it, without communication.
     Spread(Part),
+    /// From the ranks at one place to those at another.
+    Send {
+        /// Who has it.
+        from: usize,
+        /// Who gets it.
+        to: usize,
+    },
     /// From split along one axis to split along another.
     Swap {
         /// What each rank has.
@@ -52,19 +61,20 @@ pub struct Collective {
 }
 
 /// Device operators.
-pub(super) const NAMES: [&str; 7] =
-    ["HcomAllReduce", "HcomAllGather", "HcomReduceScatter", "HcomAllToAll", "Identity", "SliceD", "PadD"];
+pub(super) const NAMES: [&str; 8] =
+    ["HcomSend", "HcomAllReduce", "HcomAllGather", "HcomReduceScatter", "HcomAllToAll", "Identity", "SliceD", "PadD"];
 
 impl Exchange {
     /// A word for the names of nodes.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Sum => "sum",
-            Self::Copy => "copy",
+            Self::Copy | Self::CopyAt(_) => "copy",
             Self::Gather(_) | Self::GatherCopy(_) => "gather",
             Self::SumPart(_) => "sum_part",
             Self::Own(_) => "own",
             Self::Spread(_) => "spread",
+            Self::Send { .. } => "send",
             Self::Swap { .. } => "swap",
         }
     }
@@ -75,8 +85,8 @@ impl Collective {
     pub fn communicates(&self) -> bool {
         match self.exchange {
             Exchange::Sum | Exchange::Gather(_) | Exchange::GatherCopy(_) | Exchange::SumPart(_) => true,
-            Exchange::Swap { .. } => true,
-            Exchange::Copy | Exchange::Own(_) | Exchange::Spread(_) => false,
+            Exchange::Swap { .. } | Exchange::Send { .. } => true,
+            Exchange::Copy | Exchange::CopyAt(_) | Exchange::Own(_) | Exchange::Spread(_) => false,
         }
     }
 
@@ -108,11 +118,12 @@ impl Operator for Collective {
     fn name(&self) -> Option<&'static str> {
         Some(match self.exchange {
             Exchange::Sum => "HcomAllReduce",
-            Exchange::Copy => "Identity",
+            Exchange::Copy | Exchange::CopyAt(_) => "Identity",
             Exchange::Gather(_) | Exchange::GatherCopy(_) => "HcomAllGather",
             Exchange::SumPart(_) => "HcomReduceScatter",
             Exchange::Own(_) => "SliceD",
             Exchange::Spread(_) => "PadD",
+            Exchange::Send { .. } => "HcomSend",
             Exchange::Swap { .. } => "HcomAllToAll",
         })
     }
@@ -123,7 +134,7 @@ impl Operator for Collective {
             one_float(inputs)?;
         }
         Ok(vec![match &self.exchange {
-            Exchange::Sum | Exchange::Copy => x.clone(),
+            Exchange::Sum | Exchange::Copy | Exchange::CopyAt(_) | Exchange::Send { .. } => x.clone(),
             Exchange::Gather(part) | Exchange::GatherCopy(part) | Exchange::Spread(part) => self.gathered(x, part)?,
             Exchange::SumPart(part) | Exchange::Own(part) => self.own(x, part)?,
             Exchange::Swap { from, to } => self.own(&self.gathered(x, from)?, to)?,
@@ -133,8 +144,8 @@ impl Operator for Collective {
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         match self.exchange {
             Exchange::Sum | Exchange::SumPart(_) => per_element(self.ranks as u64 - 1, inputs[0]),
-            Exchange::Copy | Exchange::Gather(_) | Exchange::GatherCopy(_) => Flop(0),
-            Exchange::Own(_) | Exchange::Spread(_) | Exchange::Swap { .. } => Flop(0),
+            Exchange::Copy | Exchange::CopyAt(_) | Exchange::Gather(_) | Exchange::GatherCopy(_) => Flop(0),
+            Exchange::Own(_) | Exchange::Spread(_) | Exchange::Swap { .. } | Exchange::Send { .. } => Flop(0),
         }
     }
 
@@ -144,18 +155,18 @@ impl Operator for Collective {
 
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
         match self.exchange {
-            Exchange::Copy => Work::Nothing,
+            Exchange::Copy | Exchange::CopyAt(_) => Work::Nothing,
             Exchange::Sum | Exchange::SumPart(_) => Work::counted(self.flop(inputs, outputs), inputs, outputs),
             Exchange::Gather(_) | Exchange::GatherCopy(_) | Exchange::Swap { .. } => Work::one(inputs, outputs),
-            Exchange::Own(_) | Exchange::Spread(_) => Work::one(inputs, outputs),
+            Exchange::Own(_) | Exchange::Spread(_) | Exchange::Send { .. } => Work::one(inputs, outputs),
         }
     }
 
     fn rounding(&self, _inputs: &[&TensorType]) -> Rounding<'_> {
         match self.exchange {
             Exchange::Sum | Exchange::SumPart(_) => Rounding::Narrow(self.ranks, Summed::All),
-            Exchange::Copy | Exchange::Gather(_) | Exchange::GatherCopy(_) => Rounding::Moves,
-            Exchange::Own(_) | Exchange::Spread(_) | Exchange::Swap { .. } => Rounding::Moves,
+            Exchange::Copy | Exchange::CopyAt(_) | Exchange::Gather(_) | Exchange::GatherCopy(_) => Rounding::Moves,
+            Exchange::Own(_) | Exchange::Spread(_) | Exchange::Swap { .. } | Exchange::Send { .. } => Rounding::Moves,
         }
     }
 
@@ -168,10 +179,11 @@ impl Operator for Collective {
                 }
                 return Ok(());
             }
-            Exchange::Copy => through(Exchange::Sum),
+            Exchange::Copy | Exchange::CopyAt(_) => through(Exchange::Sum),
             Exchange::Gather(part) | Exchange::Spread(part) => through(Exchange::Own(part.clone())),
             Exchange::GatherCopy(part) => through(Exchange::SumPart(part.clone())),
             Exchange::SumPart(part) | Exchange::Own(part) => through(Exchange::Gather(part.clone())),
+            Exchange::Send { from, to } => through(Exchange::Send { from: *to, to: *from }),
             Exchange::Swap { from, to } => through(Exchange::Swap { from: to.clone(), to: from.clone() }),
         };
         grad.through(back)
@@ -180,7 +192,7 @@ impl Operator for Collective {
     fn way(&self, call: Call<'_>, known: Slot, part: &Part) -> Option<Way> {
         let along = |own: &Part| own.axis == part.axis;
         let same = match &self.exchange {
-            Exchange::Sum | Exchange::Copy => false,
+            Exchange::Sum | Exchange::Copy | Exchange::CopyAt(_) | Exchange::Send { .. } => false,
             Exchange::Gather(own) | Exchange::GatherCopy(own) | Exchange::SumPart(own) => along(own),
             Exchange::Own(own) | Exchange::Spread(own) => along(own),
             Exchange::Swap { from, to } => along(from) || along(to),

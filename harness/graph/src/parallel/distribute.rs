@@ -1,10 +1,10 @@
 //! Splits a forward pass and its loss along one axis of a mesh.
 
-use super::{Call, MeshAxis, Need, Outcome, Part, Placement, Plan, Slot, Way};
+use super::{Call, MeshAxis, Need, Outcome, Part, Placement, Plan, Slot, Way, plan::stored_in};
 use crate::{
     error::GraphError,
     formula::Formula,
-    graph::{Graph, Node, Scope, Source, TapState, ValueId, VariableId},
+    graph::{Graph, Node, Scope, Source, ValueId, VariableId},
     ops::{Collective, Dropout, Exchange, Fill, Map, Op, Reshape, Scale},
     tensor::{Shape, TensorType},
 };
@@ -94,7 +94,8 @@ impl Split<'_> {
         if let Op::Dropout(op) = &node.op {
             return self.dropout(node, op);
         }
-        match self.way(index, node)? {
+        let way = if self.plan.whole.contains(&index) { None } else { self.way(index, node)? };
+        match way {
             Some(way) => self.parted(node, way),
             None => {
                 let operands = node.inputs.iter().map(|v| self.convert(*v, &Need::Whole, false));
@@ -113,10 +114,7 @@ impl Split<'_> {
         let (inputs, outputs) = (self.whole.types(&node.inputs), self.whole.types(&node.outputs));
         let call = Call { inputs: &inputs, outputs: &outputs, over: self.over, ranks: self.ranks };
         let places = node.inputs.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
-        let stored = |n: usize| match self.whole.value(node.inputs[n]).source {
-            Source::Variable(id) => Some(id),
-            Source::Input(_) | Source::Node(..) => None,
-        };
+        let stored = |n: usize| stored_in(self.whole, node.inputs[n]);
         let divided = |n: usize| match places[n] {
             (_, Placement::Split(part)) if stored(n).is_none_or(|id| !self.plan.gathered.contains(&id)) => {
                 Some((n, part))
@@ -210,18 +208,18 @@ impl Split<'_> {
     fn mean_of(&mut self, node: &Node, mean: ValueId, elements: ValueId, ignored: u32) -> Result<ValueId, GraphError> {
         let rows = self.own.ty(elements).shape.len();
         let name = |part: &str| format!("{}/{part}", node.name);
-        let parts = Formula::define(rows, |[elements, mean]| {
-            let count = (elements.number(1.0) - elements.equal(f64::from(ignored))).row_sum();
-            [count.select(mean * count, 0.0), count]
+        // The mean gives the result its type.
+        let counted = Formula::define(rows, |[elements, _]| {
+            [(elements.number(1.0) - elements.equal(f64::from(ignored))).row_sum()]
         });
-        let map = Map::over(parts, &self.own.types(&[elements, mean])).map_err(|source| misfit(node, source))?;
-        let parts = self.own.add_node(&scope(node), name("sum_and_count"), map, &[elements, mean])?;
-        let mut sums = Vec::new();
-        for part in parts {
-            sums.push(self.exchange(node, part, Exchange::Sum)?);
-        }
-        let mean = self.over(node, &name("mean"), Formula::define(0, |[sum, count]| [sum / count]), &sums)?;
-        self.emit(node, &name("scalar"), Reshape { shape: Shape::scalar() }, &[mean])
+        let count = self.over(node, &name("count"), counted, &[elements, mean])?;
+        let scalar = Reshape { shape: Shape::scalar() };
+        let count = self.emit(node, &name("scalar_count"), scalar, &[count])?;
+        let part = Formula::define(0, |[mean, count]| [count.select(mean * count, 0.0)]);
+        let part = self.over(node, &name("part"), part, &[mean, count])?;
+        let sum = self.exchange(node, part, Exchange::Sum)?;
+        let count = self.exchange(node, count, Exchange::Sum)?;
+        self.over(node, &name("mean"), Formula::define(0, |[sum, count]| [sum / count]), &[sum, count])
     }
 
     /// A dropout has one mask, whoever computes which part of it: each rank multiplies by its part.
@@ -340,28 +338,11 @@ impl Split<'_> {
 
     fn finish(mut self) -> Result<Distributed, GraphError> {
         let whole = self.whole;
-        let scalars = whole.losses.iter().chain(&whole.metrics).chain(&whole.outputs);
-        for (_, value) in scalars.clone() {
+        for (_, value) in whole.losses.iter().chain(&whole.metrics).chain(&whole.outputs) {
             self.settle(*value)?;
         }
-        let renamed = |list: &[(String, ValueId)], split: &Self| -> Result<Vec<(String, ValueId)>, GraphError> {
-            list.iter().map(|(name, value)| Ok((name.clone(), split.place(*value)?.0))).collect()
-        };
-        self.own.losses = renamed(&whole.losses, &self)?;
-        self.own.metrics = renamed(&whole.metrics, &self)?;
-        self.own.outputs = renamed(&whole.outputs, &self)?;
-        for tap in &whole.taps {
-            let mut tap = tap.clone();
-            if let TapState::Value(value) = &mut tap.state {
-                *value = self.place(*value)?.0;
-            }
-            self.own.taps.push(tap);
-        }
-        for (n, variable) in whole.variables.iter().enumerate() {
-            if let Some(next) = variable.next {
-                self.own.variables[n].next = Some(self.place(next)?.0);
-            }
-        }
+        let places = &self.places;
+        self.own.carry_over(whole, |value| places[value.0].as_ref().map(|(value, _)| *value))?;
         Ok(Distributed { graph: self.own, places: self.places })
     }
 }

@@ -9,6 +9,8 @@ use std::fmt;
 pub enum MeshAxis {
     /// The micro-batches of a step, one after the other on the same rank: a sum over this axis is accumulation.
     MicroBatch,
+    /// Each rank has some of the layers.
+    Pipeline,
     /// Each rank has a part of the samples.
     Data,
     /// Each rank has a part of the tokens of each sample.
@@ -22,13 +24,15 @@ pub enum MeshAxis {
 impl MeshAxis {
     /// All axes, from the slowest of a rank's number to the fastest. Source: Megatron-LM's default order
     /// `tp-cp-ep-dp-pp`, from the fastest to the slowest (`megatron/core/parallel_state.py`).
-    pub const ALL: [Self; 5] = [Self::MicroBatch, Self::Data, Self::Expert, Self::Context, Self::Tensor];
+    pub const ALL: [Self; 6] =
+        [Self::MicroBatch, Self::Pipeline, Self::Data, Self::Expert, Self::Context, Self::Tensor];
 }
 
 impl fmt::Display for MeshAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MicroBatch => "micro-batch",
+            Self::Pipeline => "pipeline",
             Self::Data => "data",
             Self::Context => "context",
             Self::Expert => "expert",
@@ -109,7 +113,7 @@ mod tests {
         let mesh = Mesh::new(|axis| match axis {
             MeshAxis::Data => 2,
             MeshAxis::Tensor => 3,
-            MeshAxis::MicroBatch | MeshAxis::Context | MeshAxis::Expert => 1,
+            MeshAxis::MicroBatch | MeshAxis::Pipeline | MeshAxis::Context | MeshAxis::Expert => 1,
         });
         assert_eq!(mesh.ranks(), 6);
         assert_eq!(mesh.groups(MeshAxis::Tensor), [[0, 1, 2], [3, 4, 5]]);

@@ -3,7 +3,7 @@
 use super::{Call, MeshAxis, Need, Outcome, Part, Slot};
 use crate::{
     graph::{Graph, Node, Source, ValueId, VariableId},
-    ops::{Indices, Op},
+    ops::{Collective, Exchange, Indices, Op},
     origin::Origin,
     tensor::Shape,
 };
@@ -20,6 +20,8 @@ pub struct Plan {
     pub gathered: BTreeSet<VariableId>,
     /// Operands that are divided in this way whatever they are: by node, the number of the operand.
     pub operands: BTreeMap<usize, (usize, Part)>,
+    /// Nodes whose operands are put together first, although they could be computed in parts.
+    pub whole: BTreeSet<usize>,
     /// The axis along which a sum over the ranks is kept in parts, for activations with this many axes or more. `None`:
     /// all ranks have the whole sum.
     pub home: Option<Home>,
@@ -87,7 +89,7 @@ impl Plan {
                 _ => continue,
             };
             plan.operands.insert(n, (routing, Part::of(&graph.ty(node.inputs[routing]).shape, 1)));
-            if let (Op::GroupedMatMul(_), Source::Variable(id)) = (&node.op, graph.value(node.inputs[1]).source) {
+            if let (Op::GroupedMatMul(_), Some(id)) = (&node.op, stored_in(graph, node.inputs[1])) {
                 plan.variables.insert(id, Part::of(&graph.ty(node.inputs[1]).shape, 0));
             }
         }
@@ -129,6 +131,7 @@ impl Plan {
                 search.region(parameter, part);
             }
         }
+        search.whole_choices();
         (search.plan, search.unsplit)
     }
 
@@ -138,6 +141,20 @@ impl Plan {
             Home::Tokens => (shape.len() == 3).then(|| Part::of(shape, 1)),
             Home::Samples => (shape.len() > 1).then(|| Part::of(shape, 0)).filter(|part| part.divides(ranks)),
         }
+    }
+}
+
+/// The variable that a value is, or is a copy of.
+pub(super) fn stored_in(graph: &Graph, value: ValueId) -> Option<VariableId> {
+    match graph.value(value).source {
+        Source::Variable(id) => Some(id),
+        Source::Input(_) => None,
+        Source::Node(by, _) => match &graph.node(by).op {
+            Op::Collective(Collective { exchange: Exchange::Copy | Exchange::CopyAt(_), .. }) => {
+                stored_in(graph, graph.node(by).inputs[0])
+            }
+            _ => None,
+        },
     }
 }
 
@@ -164,7 +181,7 @@ impl Search<'_> {
     /// The parameter that is the n-th operand of a node, if no part of it has been planned.
     fn parameter(&self, node: &Node, n: usize) -> Option<(VariableId, &Shape)> {
         let value = *node.inputs.get(n)?;
-        let Source::Variable(id) = self.graph.value(value).source else { return None };
+        let id = stored_in(self.graph, value)?;
         let free = self.graph.variable(id).role.is_parameter() && !self.plan.variables.contains_key(&id);
         free.then(|| (id, &self.graph.ty(value).shape))
     }
@@ -197,6 +214,22 @@ impl Search<'_> {
         let (id, shape) = self.parameter(node, 0)?;
         let columns: usize = shape[1..].iter().product();
         (op.indices == Indices::Operand && shape[0] > columns).then(|| (id, Part::of(shape, 0)))
+    }
+
+    /// Ranks that have parts of experts' matrices need the rows of all choices in one order: that of all tokens.
+    fn whole_choices(&mut self) {
+        let mut routings = BTreeSet::new();
+        for node in &self.graph.nodes {
+            let planned = |value| stored_in(self.graph, value).is_some_and(|id| self.plan.variables.contains_key(&id));
+            if matches!(node.op, Op::GroupedMatMul(_)) && planned(node.inputs[1]) {
+                routings.insert(node.inputs[2]);
+            }
+        }
+        for (n, node) in self.graph.nodes.iter().enumerate() {
+            if matches!(node.op, Op::Dispatch(_) | Op::Combine(_)) && routings.contains(&node.inputs[1]) {
+                self.plan.whole.insert(n);
+            }
+        }
     }
 
     /// Plans a parameter and all that goes together with it.

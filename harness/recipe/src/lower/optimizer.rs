@@ -1,6 +1,9 @@
 //! From gradients to new parameters: the `gradients` and `optimizer` sections, and the moving average.
 
-use super::{section, split::Shares};
+use super::{
+    section,
+    split::{Share, Shares},
+};
 use crate::{
     Recipe, did_you_mean,
     optimizer::Slot,
@@ -12,11 +15,11 @@ use zoo_graph::{
     EMA, Graph, GraphError, Phase, Scope, ValueId, Variable, VariableId, VariableRole,
     formula::Formula,
     ops::{Add, Assign, ClipByGlobalNorm, ClipByValue, Collective, Exchange, Group, Map, ScaleBy},
-    parallel::MeshAxis,
+    parallel::{MeshAxis, Part},
 };
 
-/// The axes of a mesh, with their extents, whose ranks each have a part of a parameter.
-type Divided = BTreeMap<VariableId, Vec<(MeshAxis, usize)>>;
+/// What the ranks have of each parameter.
+type Divided = BTreeMap<VariableId, Share>;
 
 /// Name of the slot that sums the gradients of a parameter that is not trained and yet counted.
 const LEAKED: &str = "leaked_grad";
@@ -110,21 +113,31 @@ fn counted_once(
     gradients: &[(VariableId, ValueId)],
     divided: &Divided,
 ) -> Result<Vec<ValueId>, GraphError> {
-    let axes = |id: &VariableId| divided.get(id).map_or(&[][..], Vec::as_slice);
-    let mut all: Vec<ValueId> = gradients.iter().filter(|(id, _)| axes(id).is_empty()).map(|(_, v)| *v).collect();
-    let sets: BTreeSet<&[(MeshAxis, usize)]> = gradients.iter().map(|(id, _)| axes(id)).collect();
-    for set in sets.into_iter().filter(|set| !set.is_empty()) {
-        let own: Vec<ValueId> = gradients.iter().filter(|(id, _)| axes(id) == set).map(|(_, v)| *v).collect();
-        let of = set.iter().map(|(axis, _)| axis.to_string()).collect::<Vec<_>>().join("_");
+    let whole = Share::default();
+    let share = |id: &VariableId| divided.get(id).unwrap_or(&whole);
+    let mut all: Vec<ValueId> = gradients.iter().filter(|(id, _)| share(id).is_whole()).map(|(_, v)| *v).collect();
+    let divided = |id: &VariableId| Some(share(id)).filter(|share| !share.is_whole());
+    let sets: BTreeSet<_> = gradients.iter().filter_map(|(id, _)| divided(id)).map(Share::summed).collect();
+    for set in sets {
+        let of_set = |id: &VariableId| divided(id).is_some_and(|share| share.summed() == set);
+        let own: Vec<ValueId> = gradients.iter().filter(|(id, _)| of_set(id)).map(|(_, v)| *v).collect();
+        let stages = gradients.iter().find(|(id, _)| of_set(id)).map_or(1, |(id, _)| share(id).stages);
+        let (axes, holders) = &set;
+        let names = axes.iter().map(|(axis, _)| axis.to_string());
+        let of: Vec<String> = names.chain(holders.iter().map(|place| format!("stage{place}"))).collect();
+        let of = of.join("_");
         let name = |part: &str| format!("gradients/{of}_{part}");
         let norm = graph.add_node(scope, name("norm"), ClipByGlobalNorm { bound: f64::INFINITY }, &own)?[0];
         let map = |graph: &Graph, formula, operand| {
             let over = Map::over(formula, &graph.types(&[operand]));
             over.map_err(|source| GraphError::Shape { name: name("map"), origin: scope.origin.clone(), source })
         };
-        let square = map(graph, Formula::define(0, |[x]| [x.square()]), norm)?;
+        // Stages that share a parameter have the same gradient.
+        let once = 1.0 / holders.len().max(1) as f64;
+        let square = map(graph, Formula::define(0, |[x]| [x.square() * once]), norm)?;
         let mut sum = graph.add(scope, name("square"), square, &[norm])?;
-        for &(over, ranks) in set {
+        let pipeline = (!holders.is_empty()).then_some((MeshAxis::Pipeline, stages));
+        for (over, ranks) in axes.iter().copied().chain(pipeline) {
             let op = Collective { exchange: Exchange::Sum, over, ranks };
             sum = graph.add(scope, format!("gradients/{over}_sum"), op, &[sum])?;
         }
@@ -155,25 +168,18 @@ fn update(
     };
     let slots: Vec<VariableId> = recipe.optimizer.slots().into_iter().map(slot).collect();
     let variable = graph.variable(parameter).clone();
-    let part = shares.slots.get(&parameter);
-    let exchange = |exchange| Collective { exchange, over: MeshAxis::Data, ranks: shares.ranks };
-    // Each rank updates its part of the parameter, with its part of the slots.
-    let own = |graph: &mut Graph, value: ValueId, of: &str| match part {
-        None => Ok(value),
-        Some(part) => {
-            let op = exchange(Exchange::Own(part.clone()));
-            graph.add(&scope, format!("{}/own_{of}", variable.name), op, &[value])
-        }
-    };
-    let mut operands = vec![own(graph, variable.value, "part")?];
-    operands.extend(slots.iter().map(|s| graph.variable(*s).value));
-    operands.push(own(graph, gradient, "gradient")?);
     let operator = recipe.optimizer.operator(group);
-    let mut next = graph.add_node(&scope, format!("{}/update", variable.name), operator, &operands)?;
-    if let Some(part) = part {
-        let op = exchange(Exchange::Gather(part.clone()));
-        next[0] = graph.add(&scope, format!("{}/gather", variable.name), op, &[next[0]])?;
-    }
+    let mut operands = vec![variable.value];
+    operands.extend(slots.iter().map(|s| graph.variable(*s).value));
+    operands.push(gradient);
+    let name = format!("{}/update", variable.name);
+    let next = if operator.formula.rows() > 0 {
+        // A rule with norms of whole tensors: each rank computes all of it, and keeps its part.
+        let parts = shares.divided.get(&parameter).map_or(&[][..], |share| &share.parts);
+        whole_update(graph, &scope, (&name, operator), &operands, parts)?
+    } else {
+        part_of_update(graph, &scope, (&name, operator), &operands, shares.slots.get(&parameter), shares.ranks)?
+    };
     if let Some(decay) = recipe.train.ema {
         let scope = section(recipe, "train.ema", Phase::Update);
         let average = beside(graph, parameter, EMA, VariableRole::Average { parameter }, variable.init.clone());
@@ -186,6 +192,52 @@ fn update(
         graph.variables[id.0].next = Some(value);
     }
     Ok(())
+}
+
+/// An update of which each data rank computes a part: of the parameter, and of the gradient. The slots are that part.
+fn part_of_update(
+    graph: &mut Graph,
+    scope: &Scope,
+    (name, operator): (&str, Assign),
+    operands: &[ValueId],
+    part: Option<&Part>,
+    ranks: usize,
+) -> Result<Vec<ValueId>, GraphError> {
+    let Some(part) = part else { return graph.add_node(scope, name, operator, operands) };
+    let exchange = |exchange| Collective { exchange, over: MeshAxis::Data, ranks };
+    let mut own = operands.to_vec();
+    for n in [0, operands.len() - 1] {
+        let op = exchange(Exchange::Own(part.clone()));
+        own[n] = graph.add(scope, format!("{name}/own{n}"), op, &[operands[n]])?;
+    }
+    let mut next = graph.add_node(scope, name, operator, &own)?;
+    next[0] = graph.add(scope, format!("{name}/gather"), exchange(Exchange::Gather(part.clone())), &[next[0]])?;
+    Ok(next)
+}
+
+/// An update of a whole tensor by each of the ranks that have parts of it.
+fn whole_update(
+    graph: &mut Graph,
+    scope: &Scope,
+    (name, operator): (&str, Assign),
+    operands: &[ValueId],
+    parts: &[(MeshAxis, usize, Part)],
+) -> Result<Vec<ValueId>, GraphError> {
+    let mut whole = operands.to_vec();
+    for (over, ranks, part) in parts.iter().rev() {
+        for (n, value) in whole.iter_mut().enumerate() {
+            let op = Collective { exchange: Exchange::Gather(part.clone()), over: *over, ranks: *ranks };
+            *value = graph.add(scope, format!("{name}/{over}_gather{n}"), op, &[*value])?;
+        }
+    }
+    let mut next = graph.add_node(scope, name, operator, &whole)?;
+    for (over, ranks, part) in parts {
+        for (n, value) in next.iter_mut().enumerate() {
+            let op = Collective { exchange: Exchange::Own(part.clone()), over: *over, ranks: *ranks };
+            *value = graph.add(scope, format!("{name}/{over}_own{n}"), op, &[*value])?;
+        }
+    }
+    Ok(next)
 }
 
 /// A variable that belongs to a parameter, named `PARAMETER/name`.

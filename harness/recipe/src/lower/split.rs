@@ -2,10 +2,13 @@
 
 use super::{finish, forward};
 use crate::{BuildOptions, Recipe, ResolvedModel, parallel::Parallel};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zoo_graph::{
     Graph, GraphError, ValueId, VariableId, VariableRole,
-    parallel::{Distributed, Home, Mesh, MeshAxis, Part, Placement, Plan, distribute, with_positions},
+    ops::Group,
+    parallel::{
+        Distributed, Home, Mesh, MeshAxis, Part, Pipelined, Placement, Plan, distribute, pipeline, with_positions,
+    },
 };
 
 /// A value of a rank, and how the ranks along each axis of the mesh have it: the first axis divides the whole value, each
@@ -27,11 +30,19 @@ pub struct SplitStep {
     pub mesh: Mesh,
     /// Where the values of the whole step are, by their number, up to its losses.
     pub places: Vec<Option<Placed>>,
+    /// The places along the pipeline that have each variable of the network. One that is not listed is everywhere.
+    holders: BTreeMap<VariableId, BTreeSet<usize>>,
     /// Parameters of whose slots each data rank has a part, and the part of what the other axes leave to it.
     slots: BTreeMap<VariableId, Part>,
 }
 
 impl SplitStep {
+    /// Whether the ranks at a place along the pipeline have a variable.
+    pub fn has(&self, place: usize, id: VariableId) -> bool {
+        let of = self.graph.variable(id).role.kept_beside().unwrap_or(id);
+        self.holders.get(&of).is_none_or(|holders| holders.contains(&place))
+    }
+
     /// How the ranks have a variable.
     pub fn variable(&self, id: VariableId) -> Placed {
         let variable = self.graph.variable(id);
@@ -61,9 +72,20 @@ pub fn build_split(
     let mesh = parallel.mesh(options.batch).map_err(refused)?;
     let begin = |value| Some(Placed { value: ValueId(value), placements: Vec::new() });
     let mut places: Vec<Option<Placed>> = (0..graph.values.len()).map(begin).collect();
-    // What is inside of a layer comes before the samples: the parameters are still operands of their layers.
-    for &(axis, ranks) in mesh.axes().iter().rev() {
+    let mut holders = BTreeMap::new();
+    // Stages come first, then what is inside of a layer, and then the samples: the parameters are still operands of their
+    // layers.
+    let order = mesh.axes().iter().rev().filter(|(axis, _)| *axis != MeshAxis::Pipeline);
+    let pipelined = mesh.axes().iter().filter(|(axis, _)| *axis == MeshAxis::Pipeline);
+    for &(axis, ranks) in pipelined.chain(order) {
         let plan = match axis {
+            MeshAxis::Pipeline => {
+                let Pipelined { distributed, holders: found } = pipeline(&graph, parallel.pipeline)?;
+                holders = found;
+                graph = distributed.graph;
+                advance(&mut places, axis, &distributed.places);
+                continue;
+            }
             MeshAxis::Tensor => units(&graph, ranks, parallel)?,
             MeshAxis::Context => {
                 graph = with_positions(&graph)?;
@@ -77,23 +99,22 @@ pub fn build_split(
         };
         let Distributed { graph: own, places: next } = distribute(&graph, axis, ranks, &plan)?;
         graph = own;
-        for place in &mut places {
-            *place = place.take().and_then(|Placed { value, mut placements }| {
-                let (value, placement) = next[value.0].clone()?;
-                if placement != Placement::Whole {
-                    placements.push((axis, placement));
-                }
-                Some(Placed { value, placements })
-            });
-        }
+        advance(&mut places, axis, &next);
     }
-    let mut split = SplitStep { graph, mesh, places, slots: BTreeMap::new() };
+    let mut split = SplitStep { graph, mesh, places, holders, slots: BTreeMap::new() };
     let divided = |(id, _): (VariableId, _)| {
-        let axes = split.variable(id).placements.into_iter().map(|(axis, _)| (axis, split.mesh.extent(axis)));
-        (id, axes.collect())
+        let part = |(axis, placement)| match placement {
+            Placement::Split(part) => Some((axis, split.mesh.extent(axis), part)),
+            Placement::Whole | Placement::Partial | Placement::Local => None,
+        };
+        let parts = split.variable(id).placements.into_iter().filter_map(part).collect();
+        let stages = split.mesh.extent(MeshAxis::Pipeline);
+        let holders = split.holders.get(&id).filter(|_| stages > 1).cloned().unwrap_or_default();
+        (id, Share { parts, stages, holders })
     };
-    let divided: BTreeMap<VariableId, Vec<(MeshAxis, usize)>> = split.graph.parameters().map(divided).collect();
-    if matches!(parallel.zero, 1 | 2) {
+    let divided: BTreeMap<VariableId, Share> = split.graph.parameters().map(divided).collect();
+    let folds = recipe.optimizer.operator(Group { weight_decay: 0.0, lr_scale: 1.0 }).formula.rows() > 0;
+    if matches!(parallel.zero, 1 | 2) && !folds {
         // Slots of parameters that have no equal parts stay whole, as the parameters do in stage 3.
         let plan = Plan::default().with_gathered_parameters(&split.graph, parallel.data);
         split.slots = plan.variables.into_iter().collect();
@@ -103,15 +124,52 @@ pub fn build_split(
     Ok(split)
 }
 
+/// Follows values into the graph of a further split.
+fn advance(places: &mut [Option<Placed>], axis: MeshAxis, next: &[Option<(ValueId, Placement)>]) {
+    for place in places {
+        *place = place.take().and_then(|Placed { value, mut placements }| {
+            let (value, placement) = next[value.0].clone()?;
+            if placement != Placement::Whole {
+                placements.push((axis, placement));
+            }
+            Some(Placed { value, placements })
+        });
+    }
+}
+
 /// What ranks share of the optimizer's work.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
-    /// The axes of a mesh, with their extents, whose ranks each have a part of a parameter.
-    pub divided: BTreeMap<VariableId, Vec<(MeshAxis, usize)>>,
+    /// What the ranks have of each parameter.
+    pub divided: BTreeMap<VariableId, Share>,
     /// Parameters of whose slots each data rank has a part, and the part of what the other axes leave to it.
     pub slots: BTreeMap<VariableId, Part>,
     /// The data ranks.
     pub ranks: usize,
+}
+
+/// What the ranks have of a parameter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Share {
+    /// The axes of a mesh, with their extents, whose ranks each have a part of it: of the whole, and further ones of what
+    /// the one before leaves.
+    pub parts: Vec<(MeshAxis, usize, Part)>,
+    /// Ranks along the pipeline.
+    pub stages: usize,
+    /// The places along the pipeline that have it; none without a pipeline.
+    pub holders: BTreeSet<usize>,
+}
+
+impl Share {
+    /// Whether each rank has all of it.
+    pub fn is_whole(&self) -> bool {
+        self.parts.is_empty() && self.holders.is_empty()
+    }
+
+    /// The axes along which squares have to be summed, with their extents, and the places that have it.
+    pub fn summed(&self) -> (Vec<(MeshAxis, usize)>, &BTreeSet<usize>) {
+        (self.parts.iter().map(|(axis, ranks, _)| (*axis, *ranks)).collect(), &self.holders)
+    }
 }
 
 fn refused(message: String) -> GraphError {

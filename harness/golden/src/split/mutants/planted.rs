@@ -204,7 +204,7 @@ impl Faults<'_> {
             let Op::Collective(op) = &node.op else { continue };
             let counts = node.phase == Phase::Loss
                 && op.exchange == Exchange::Sum
-                && matches!(self.graph.value(node.inputs[0]).source, Source::Node(_, 1));
+                && self.graph.producer(node.inputs[0]).is_some_and(|by| matches!(by.op, Op::Reshape(_)));
             if counts {
                 let mut graph = self.graph.clone();
                 graph.nodes[n].op = Scale { factor: op.ranks as f64 }.into();
