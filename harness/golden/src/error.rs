@@ -40,6 +40,15 @@ pub enum GoldenError {
         /// The learning rate.
         learning_rate: f64,
     },
+    /// A step on one device with which no split can be compared.
+    #[error(
+        "the loss of step {step} on one device is not a finite number, so that no split can be judged by it: take other \
+         sizes or another --batch (inputs are generated: a mask may leave out all tokens of a short sample)"
+    )]
+    NoTruth {
+        /// The step, from 1.
+        step: usize,
+    },
     /// Two dumps that are not of the same step.
     #[error("{} and {} are dumps of different steps: {message}", a.display(), b.display())]
     Foreign {

@@ -92,8 +92,7 @@ impl Truth {
         progress("one device in f64");
         let exact = Values::of(whole.clone(), start, inputs, false)?;
         if let Some(step) = exact.losses.iter().position(|losses| losses.iter().any(|loss| !loss.is_finite())) {
-            let what = format!("the loss of step {} on one device", step + 1);
-            return Err(GoldenError::NotFinite { what, learning_rate: LEARNING_RATE });
+            return Err(GoldenError::NoTruth { step: step + 1 });
         }
         progress("one device, moved in the last place");
         let moved = match options.precision {

@@ -84,7 +84,7 @@ const SPLITS: [(&str, &str, usize); 30] = [
     ("qwen3_moe", "expert=2,data=2,tensor=2,sequence", 4),
     ("qwen3_moe", "pipeline=2,expert=2,micro_batch=1", 4),
     ("bert_base", "tensor=2,sequence", 2),
-    ("bert_base", "data=4", 4),
+    ("bert_base", "data=2", 2),
     ("bert_base", "pipeline=2,data=2", 2),
     ("vit_b_16", "tensor=2", 2),
     ("vit_b_16", "data=2,zero=3", 2),
