@@ -100,6 +100,25 @@ class Format(unittest.TestCase):
         self.assertEqual(data["out/@root#0.logits"].shape, (4, 5))
         self.assertEqual(data["out/@root#0.rest.0"].shape, (4, 8, 7, 7))
 
+    def test_weights_of_attentions_are_left_out_and_softmax_of_other_maps_is_not(self):
+        class Network(nn.Module):
+            """Softmax of products, and of a map along its rows; a result without numbers."""
+
+            def __init__(self):
+                super().__init__()
+                self.conv, self.weights, self.along, self.fc = nn.Conv2d(3, 4, 1), nn.Softmax(-1), nn.Softmax(-1), nn.Linear(4, 5)
+                self.part = nn.Flatten(0, 0)
+
+            def forward(self, x):
+                x = self.conv(x)
+                x = self.weights(x @ x.transpose(2, 3) * 0.5) @ x
+                x = self.weights(torch.einsum("bhid,bhjd->bhij", x, x)) @ x
+                self.part(x[:, :0])
+                return {"logits": self.fc((self.along(x) * x).sum((2, 3)))}
+
+        golden, _ = self.export(network=Network())
+        self.assertEqual([name.removeprefix("out/") for name in golden["output_order"]], ["conv#0", "along#0", "fc#0", "@root#0.logits"])
+
     def test_parameters_without_gradient_are_listed_and_not_recorded(self):
         golden, data = self.export()
         self.assertEqual(golden["parameters_without_gradient"], ["unused.bias", "unused.weight"])

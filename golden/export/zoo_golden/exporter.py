@@ -362,6 +362,8 @@ class _Weights(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.known: list[torch.Tensor] = []
+        self.of_products: dict[int, torch.Tensor] = {}
+        """By identity, products of two values and what is computed of them, until values are weighted or a layer with parameters takes it."""
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return any(tensor is other for other in self.known)
@@ -372,14 +374,18 @@ class _Weights(TorchFunctionMode):
         first = args[0] if args else (kwargs or {}).get("input")
         if name == "topk" or isinstance(result, (tuple, list)) and name in _OF_WEIGHTS and first in self:
             self.known += result
+        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.Tensor)]
+        of_products = any(self.of_products.get(id(one)) is one for one in given)
+        is_product = name in _PRODUCTS and not any(one in self for one in given)
+        if isinstance(result, torch.Tensor) and (is_product or of_products and not name.endswith((*_PRODUCTS, *_WITH_PARAMETERS))):
+            self.of_products[id(result)] = result
         if not isinstance(result, torch.Tensor) or not isinstance(first, torch.Tensor):
             return result
         axis = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
-        of_products = name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
-        others = [other for other in [*args[1:], *(kwargs or {}).values()] if isinstance(other, torch.Tensor)]
-        of_numbers = name == "gather" and any(other in self for other in others)
+        is_weights = of_products and name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
+        of_numbers = name == "gather" and any(other in self for other in given[1:])
         of_groups = name in ("grouped_mm", "_grouped_mm")
-        if of_products or of_numbers or of_groups or name in _OF_WEIGHTS and first in self:
+        if is_weights or of_numbers or of_groups or name in _OF_WEIGHTS and first in self:
             self.known.append(result)
         return result
 
@@ -402,6 +408,9 @@ _OF_WEIGHTS = (
     "gelu",
     "relu",
 )
+
+_PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
+_WITH_PARAMETERS = ("linear", "conv1d", "conv2d", "conv3d", "norm")
 
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, turned: frozenset[str] = frozenset()) -> list:
@@ -436,9 +445,9 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
 
 
 def _tensors(result, suffix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Floating-point tensors of a result, with `.key` or `.index` for each level of dict, list or tuple."""
+    """Floating-point tensors of a result that have numbers, with `.key` or `.index` for each level of dict, list or tuple."""
     if isinstance(result, torch.Tensor):
-        if result.is_floating_point():
+        if result.is_floating_point() and result.numel():
             yield suffix, result
     elif isinstance(result, (dict, list, tuple)):
         for key, value in result.items() if isinstance(result, dict) else enumerate(result):
