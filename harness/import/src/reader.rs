@@ -112,6 +112,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) distances: HashMap<String, (DistanceBias, Tensor)>,
     /// As [`crate::operation::Network::again`].
     pub(crate) again: HashMap<(String, Tensor), usize>,
+    /// Windows side by side that are samples of their own: the map that they are of, and their view of it.
+    pub(crate) tiles: HashMap<Tensor, (Tensor, Vec<View>)>,
     /// Modules that are called again around the one that is read.
     pub(crate) inside_again: usize,
     /// What gets gradients.
@@ -141,6 +143,7 @@ impl<'t> Reader<'t> {
             known: HashMap::new(),
             distances: HashMap::new(),
             again: HashMap::new(),
+            tiles: HashMap::new(),
             inside_again: 0,
             gradients: Gradients::default(),
             plain: HashMap::new(),
