@@ -107,11 +107,12 @@ pub struct Imported {
 /// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     error::check_names(trace)?;
-    let network = read::read(trace)?;
+    let mut network = read::read(trace)?;
     let evaluation = trace.in_evaluation();
     if let Some(evaluation) = &evaluation {
         modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
     }
+    network.say_scales();
     let mut training = trace.training.clone().unwrap_or_default();
     let (mut imported, roles) = proven(trace, &training, &network, name)?;
     if !training.undecayed.is_empty() {

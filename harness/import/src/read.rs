@@ -64,8 +64,8 @@ fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     if root.returns.len() == 1 {
         root.returns.clear();
     }
-    let Reader { again, unwritten, gradients, .. } = reader;
-    Ok(Network { root, inputs, output, again, untrained: gradients.untrained(trace), unwritten })
+    let Reader { again, unwritten, gradients, said, .. } = reader;
+    Ok(Network { root, inputs, output, again, untrained: gradients.untrained(trace), said, unwritten })
 }
 
 fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {

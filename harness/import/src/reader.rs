@@ -114,6 +114,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) again: HashMap<(String, Tensor), usize>,
     /// Windows side by side that are samples of their own: the map that they are of, and their view of it.
     pub(crate) tiles: HashMap<Tensor, (Tensor, Vec<View>)>,
+    /// As [`crate::operation::Network::said`].
+    pub(crate) said: HashMap<Tensor, Word>,
     /// Modules that are called again around the one that is read.
     pub(crate) inside_again: usize,
     /// What gets gradients.
@@ -144,6 +146,7 @@ impl<'t> Reader<'t> {
             distances: HashMap::new(),
             again: HashMap::new(),
             tiles: HashMap::new(),
+            said: HashMap::new(),
             inside_again: 0,
             gradients: Gradients::default(),
             plain: HashMap::new(),
