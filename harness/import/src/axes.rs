@@ -468,7 +468,7 @@ fn repeats(own: &[usize], made: &[usize]) -> Option<(usize, usize)> {
 
 /// First index and number of the elements from `start` to before `stop`, in Python's notation; `None` if there are
 /// none.
-fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
+pub(crate) fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
     let count = i64::try_from(extent).ok()?;
     let place = |index: i64| if index < 0 { index.saturating_add(count).max(0) } else { index.min(count) };
     let (start, stop) = (place(start.unwrap_or(0)), place(stop.unwrap_or(count)));

@@ -54,6 +54,7 @@ mod numbers;
 mod offsets;
 mod operands;
 mod operation;
+mod overwritten;
 mod parameters;
 mod patches;
 mod pointwise;

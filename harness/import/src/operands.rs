@@ -104,7 +104,13 @@ impl Reader<'_> {
                     None => Err(refuse(&what, nearest)),
                 };
             }
-            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
+            Some(Seen::Unsaid(what)) => {
+                return Err(self
+                    .refused
+                    .get(&value)
+                    .cloned()
+                    .unwrap_or_else(|| refuse(what, "there is no layer that gives it")));
+            }
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
         };
         // Windows side by side are samples of their own, or parts of the map that they are of.

@@ -170,7 +170,9 @@ impl Reader<'_> {
         }
         let tensors = || returns.iter().map(|(_, tensor)| *tensor);
         let Some(output) = tensors().find(|tensor| !inputs.contains(tensor)).or(tensors().next()) else {
-            return Err(refuse_module(self.trace, call, "its result is not a tensor").into());
+            let refused = call.outputs.values().flat_map(Argument::values).find_map(|value| self.refused.get(&value));
+            let none = || refuse_module(self.trace, call, "its result is not a tensor");
+            return Err(refused.cloned().unwrap_or_else(none).into());
         };
         if let [(key, _)] = &returns[..]
             && key.is_empty()

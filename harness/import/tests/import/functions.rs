@@ -164,6 +164,15 @@ fn arguments_say_what_the_layer_does() {
             &[BATCH, 8, 12, 6],
             "- reshape: {to: [8, 1, 6, 6]}\n    - residual:\n        main:\n          - constant: {shape: [1, 1, 1, 1], values: [0], to: [8, 2, 6, 6], each: true}\n    - reshape: {to: [8, 12, 6]}",
         ),
+        // What is before a part, the part, and what is behind it.
+        (
+            "torch.Tensor.__setitem__",
+            json!([[{"ellipsis": null}, {"slice": [1, 3, null]}], 2.0]),
+            json!({}),
+            SAME,
+            "axis: width",
+        ),
+        ("torch.Tensor.__setitem__", json!([{"ellipsis": null}, 0]), json!({}), SAME, "values: [0], to: [8, 6, 6]"),
         // Windows side by side are parts of the map.
         (
             "torch.nn.functional.unfold",
@@ -311,6 +320,15 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.Tensor.add", json!([{"batch": "a constant tensor"}]), json!({}), SAME, "its argument is a constant"),
         ("torch.Tensor.__getitem__", json!([null]), json!({}), &[1, BATCH, 8, 6, 6], "it moves the batch axis"),
         ("torch.Tensor.__getitem__", json!([{"value": 1}]), json!({}), SAME, "its indices are a tensor"),
+        ("torch.Tensor.__setitem__", json!([{"value": 1}, 0]), json!({}), SAME, "are no ranges"),
+        ("torch.Tensor.__setitem__", json!([3, 0]), json!({}), SAME, "a part of a tensor is overwritten"),
+        (
+            "torch.Tensor.__setitem__",
+            json!([[{"slice": [null, null, null]}, {"slice": [5, null, null]}], {"value": 1}]),
+            json!({}),
+            SAME,
+            "[61, 8, 6, 6] is written to a part [61, 3, 6, 6]",
+        ),
         ("torch.Tensor.flatten", json!([]), json!({}), &[BATCH * 8 * 36], "it takes away the last axis"),
         ("torch.Tensor.requires_grad_", json!([false]), json!({}), SAME, "is not supported"),
     ] {
