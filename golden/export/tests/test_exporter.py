@@ -116,8 +116,11 @@ class Format(unittest.TestCase):
                 self.part(x[:, :0])
                 return {"logits": self.fc((self.along(x) * x).sum((2, 3)))}
 
-        golden, _ = self.export(network=Network())
-        self.assertEqual([name.removeprefix("out/") for name in golden["output_order"]], ["conv#0", "along#0", "fc#0", "@root#0.logits"])
+        network = Network()
+        for shown in (["conv#0", "along#0", "fc#0", "@root#0.logits"], ["conv#0", "weights#1", "along#0", "fc#0", "@root#0.logits"]):
+            network.shown = frozenset(shown)
+            golden, _ = self.export(network=network)
+            self.assertEqual([name.removeprefix("out/") for name in golden["output_order"]], shown)
 
     def test_parameters_without_gradient_are_listed_and_not_recorded(self):
         golden, data = self.export()

@@ -415,11 +415,11 @@ _WITH_PARAMETERS = ("linear", "conv1d", "conv2d", "conv3d", "norm")
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, turned: frozenset[str] = frozenset()) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
-    The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants, and what is passed on
+    The weights of an attention are no output of a layer of recipes, unless the recipe shows them (`shown`): who returns them shows the rest. Neither are constants, and what is passed on
     beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
     calls = Counter()
     known = _Weights() if weights is None else weights
-    constant = getattr(network, "constant_modules", frozenset())
+    constant, shown = getattr(network, "constant_modules", frozenset()), getattr(network, "shown", frozenset())
 
     def keep(name: str):
         def hook(module, arguments, named, result):
@@ -432,8 +432,9 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
             passes_on = around_nothing(module) and any(result is tensor for tensor in given)
             for place, (suffix, tensor) in enumerate(_tensors(result)):
                 is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
-                if tensor not in known and not is_constant and not passes_on:
-                    is_turned = (key + suffix).removeprefix("out/") in turned
+                own = (key + suffix).removeprefix("out/")
+                if (tensor not in known or own in shown) and not is_constant and not passes_on:
+                    is_turned = own in turned
                     outputs[key + suffix] = ((tensor.transpose(0, 1) if is_turned else tensor).detach().clone(), type(module).__name__)
 
         return hook
