@@ -120,7 +120,8 @@ impl Reader<'_> {
             return self.constant_as_tensor(&each, part, place, at.units);
         }
         let value = self.beside_values(at, value, kept.iter().filter(|is_kept| **is_kept).count())?;
-        let of = value.value().and_then(|value| self.shape(value)).ok_or_else(|| at.unknown_form("value"))?;
+        let shape = |value: usize| self.shape(value).or_else(|| Some(self.made(value)?.shape.clone()));
+        let of = value.value().and_then(shape).ok_or_else(|| at.unknown_form("value"))?;
         let mut own = of.iter().copied();
         let once: Vec<usize> = kept.iter().map(|is_kept| if *is_kept { own.next().unwrap_or(0) } else { 1 }).collect();
         if of.len() != kept.iter().filter(|is_kept| **is_kept).count()

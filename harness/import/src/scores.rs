@@ -166,7 +166,8 @@ impl Reader<'_> {
     ) -> Result<Scores, Refusal> {
         let shape = |argument: Option<&Argument>| argument.and_then(|argument| self.shape(argument.value()?));
         let (Some(mut from), Some(mut to)) = (shape(first), shape(second)) else {
-            return Err(at.refuse("it multiplies matrices", PRODUCTS));
+            let refused = [first, second].into_iter().flatten().find_map(|one| self.refused.get(&one.value()?));
+            return Err(refused.cloned().unwrap_or_else(|| at.refuse("it multiplies matrices", PRODUCTS)));
         };
         if from.len() < 2 || to.len() < 2 {
             return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
