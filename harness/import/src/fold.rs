@@ -66,7 +66,18 @@ pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
     }
     stack(&mut folded.body, None);
     lone::unfold(&mut folded);
+    let bodies = folded.blocks.iter_mut().map(|block| &mut block.body).chain([&mut folded.body]);
+    bodies.for_each(|body| each_list(body, &mut without_unread));
     folded
+}
+
+/// Takes out values that nothing reads before another one takes their place.
+fn without_unread(items: &mut Vec<Item>) {
+    let is_from = |item: Option<&Item>| matches!(item, Some(Item::From(_)));
+    let unread: Vec<bool> =
+        (0..items.len()).map(|place| is_from(items.get(place)) && is_from(items.get(place + 1))).collect();
+    let mut unread = unread.into_iter();
+    items.retain(|_| !unread.next().unwrap_or(false));
 }
 
 /// A module whose inner modules are all processed.

@@ -166,8 +166,14 @@ impl Reader<'_> {
     ) -> Result<Scores, Refusal> {
         let shape = |argument: Option<&Argument>| argument.and_then(|argument| self.shape(argument.value()?));
         let (Some(mut from), Some(mut to)) = (shape(first), shape(second)) else {
-            let refused = [first, second].into_iter().flatten().find_map(|one| self.refused.get(&one.value()?));
-            return Err(refused.cloned().unwrap_or_else(|| at.refuse("it multiplies matrices", PRODUCTS)));
+            let given = [first, second].into_iter().flatten();
+            let refused = given.clone().find_map(|one| self.refused.get(&one.value()?)).cloned();
+            let unsaid = given.clone().find_map(|one| match self.given(Some(one))? {
+                Seen::Unsaid(what) => Some(*what),
+                _ => None,
+            });
+            let what = unsaid.unwrap_or("it multiplies matrices");
+            return Err(refused.unwrap_or_else(|| at.refuse(what, if unsaid.is_some() { SCORES } else { PRODUCTS })));
         };
         if from.len() < 2 || to.len() < 2 {
             return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
