@@ -107,11 +107,11 @@ class Format(unittest.TestCase):
             def __init__(self):
                 super().__init__()
                 self.conv, self.weights, self.along, self.fc = nn.Conv2d(3, 4, 1), nn.Softmax(-1), nn.Softmax(-1), nn.Linear(4, 5)
-                self.part = nn.Flatten(0, 0)
+                self.part, self.scaled = nn.Flatten(0, 0), nn.Hardtanh()
 
             def forward(self, x):
                 x = self.conv(x)
-                x = self.weights(x @ x.transpose(2, 3) * 0.5) @ x
+                x = self.weights(self.scaled(x @ x.transpose(2, 3) * 0.5)) @ x
                 x = self.weights(torch.einsum("bhid,bhjd->bhij", x, x)) @ x
                 self.part(x[:, :0])
                 return {"logits": self.fc((self.along(x) * x).sum((2, 3)))}

@@ -368,6 +368,9 @@ class _Weights(TorchFunctionMode):
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return any(tensor is other for other in self.known)
 
+    def is_of_products(self, tensor: torch.Tensor) -> bool:
+        return self.of_products.get(id(tensor)) is tensor
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
@@ -375,7 +378,7 @@ class _Weights(TorchFunctionMode):
         if name == "topk" or isinstance(result, (tuple, list)) and name in _OF_WEIGHTS and first in self:
             self.known += result
         given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.Tensor)]
-        of_products = any(self.of_products.get(id(one)) is one for one in given)
+        of_products = any(map(self.is_of_products, given))
         is_product = name in _PRODUCTS and not any(one in self for one in given)
         if isinstance(result, torch.Tensor) and (is_product or of_products and not name.endswith((*_PRODUCTS, *_WITH_PARAMETERS))):
             self.of_products[id(result)] = result
@@ -415,7 +418,7 @@ _WITH_PARAMETERS = ("linear", "conv1d", "conv2d", "conv3d", "norm")
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, turned: frozenset[str] = frozenset()) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
-    The weights of an attention are no output of a layer of recipes, unless the recipe shows them (`shown`): who returns them shows the rest. Neither are constants, and what is passed on
+    Scores and weights of an attention are no output of a layer of recipes, unless the recipe shows them (`shown`): who returns them shows the rest. Neither are constants, and what is passed on
     beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
     calls = Counter()
     known = _Weights() if weights is None else weights
@@ -433,7 +436,8 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
             for place, (suffix, tensor) in enumerate(_tensors(result)):
                 is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
                 own = (key + suffix).removeprefix("out/")
-                if (tensor not in known or own in shown) and not is_constant and not passes_on:
+                is_scores = tensor in known or bool(shown) and known.is_of_products(tensor)
+                if (not is_scores or own in shown) and not is_constant and not passes_on:
                     is_turned = own in turned
                     outputs[key + suffix] = ((tensor.transpose(0, 1) if is_turned else tensor).detach().clone(), type(module).__name__)
 
