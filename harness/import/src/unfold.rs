@@ -27,7 +27,11 @@ impl Reader<'_> {
         let shape = vec![n.saturating_mul(windows), c, height, width];
         let map = [self.shape_of(x)[2], self.shape_of(x)[3]];
         self.gives_viewed(at, what, vec![x], None, shape.clone(), views)?;
-        if stride.0 == [height, width] && pad == Padding::default() && map[0] % height == 0 && map[1] % width == 0 {
+        if stride.0 == [height, width]
+            && pad == Padding::default()
+            && map[0].is_multiple_of(height)
+            && map[1].is_multiple_of(width)
+        {
             let apart = vec![n, c, map[0] / height, height, map[1] / width, width];
             let views = [View::Reshape(apart), View::Permute(vec![0, 2, 4, 1, 3, 5]), View::Reshape(shape)];
             self.tiles.extend(at.units.last().map(|unit| (unit.result(), (x, views.to_vec()))));
