@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use indexmap::{IndexMap, IndexSet};
 
-use self::names::{block_name, words};
+use self::names::{block_name, uses, words};
 use crate::align::{completed, turned, union};
 use crate::borrowed::{borrowed, names, rename};
 use crate::generalise::{Argument, General, generalise};
@@ -211,7 +211,7 @@ fn close(
     let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
     let repeats = group.len() > 1
         && (is_layer || size(&first.body) >= WORTH)
-        && !words(&first.body).is_empty()
+        && (!words(&first.body).is_empty() || first.class != "Sequential" && uses(&first.body).len() >= WORTH)
         && !is_of_one_class(&group, classes);
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()

@@ -42,8 +42,11 @@ pub(super) fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: 
     let (own, used) = (words(body), uses(body));
     let blocks_of_others: Vec<String> = like().flat_map(|block| uses(&block.body)).collect();
     let inside = used.iter().filter(|block| !blocks_of_others.contains(block));
-    let inside =
-        inside.map(|block| format!("{name}_with_{}", block.strip_prefix(&format!("{name}_")).unwrap_or(block)));
+    let inside = inside.map(|block| {
+        // What tells it from a block of the others tells this one too.
+        let rest = blocks_of_others.iter().find_map(|other| block.strip_prefix(other)?.strip_prefix('_'));
+        rest.map_or_else(|| format!("{name}_with_{block}"), |rest| format!("{name}_{rest}"))
+    });
     let telling = own.iter().filter(|word| !others.contains(word)).map(|word| format!("{name}_{word}"));
     let lacking = others.iter().filter(|word| !own.contains(word)).map(|word| format!("{name}_without_{word}"));
     let numbered = (2..).map(|number| format!("{name}_{number}"));
@@ -67,7 +70,7 @@ pub(super) fn words(items: &[Item]) -> Vec<&'static str> {
 }
 
 /// The blocks that a list uses.
-fn uses(items: &[Item]) -> Vec<String> {
+pub(super) fn uses(items: &[Item]) -> Vec<String> {
     let mut found = Vec::new();
     each_list(&mut items.to_vec(), &mut |list| {
         for item in list.iter() {
