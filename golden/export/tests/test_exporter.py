@@ -122,6 +122,29 @@ class Format(unittest.TestCase):
             golden, _ = self.export(network=network)
             self.assertEqual([name.removeprefix("out/") for name in golden["output_order"]], shown)
 
+    def test_what_a_module_passes_on_beside_its_result_is_left_out_unless_the_recipe_has_it(self):
+        class Biased(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(9, 9)
+
+            def forward(self, x, bias):
+                return self.fc(x) + bias, bias
+
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table, self.layer, self.fc = nn.Parameter(torch.zeros(1, 9, 9)), Biased(), nn.Linear(9, 5)
+
+            def forward(self, x):
+                return {"logits": self.fc(self.layer(x.mean(1), self.table)[0].mean(1))}
+
+        network = Network()
+        for more in ([], ["layer#0.1"]):
+            network.shown = frozenset(["layer.fc#0", "layer#0.0", *more, "fc#0", "@root#0.logits"])
+            golden, _ = self.export(network=network)
+            self.assertEqual({name.removeprefix("out/") for name in golden["output_order"]}, network.shown)
+
     def test_parameters_without_gradient_are_listed_and_not_recorded(self):
         golden, data = self.export()
         self.assertEqual(golden["parameters_without_gradient"], ["unused.bias", "unused.weight"])

@@ -437,7 +437,9 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
                 is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
                 own = (key + suffix).removeprefix("out/")
                 is_scores = tensor in known or bool(shown) and known.is_of_products(tensor)
-                if (not is_scores or own in shown) and not is_constant and not passes_on:
+                # A bias of scores, as it was given.
+                is_given = bool(shown) and place > 0 and any(tensor is one for one in given)
+                if (not (is_scores or is_given) or own in shown) and not is_constant and not passes_on:
                     is_turned = own in turned
                     outputs[key + suffix] = ((tensor.transpose(0, 1) if is_turned else tensor).detach().clone(), type(module).__name__)
 
