@@ -180,7 +180,10 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
                 open.operator = NONE;
                 match mark {
                     Mark::Step => {}
-                    Mark::Part(part) => open.part = Some(part),
+                    Mark::Part(part, module) => {
+                        open.part = Some(part);
+                        open.module = module.and_then(|module| names.add(module)).or(open.module);
+                    }
                     Mark::Module(module) => {
                         let module = module.to_owned();
                         open.module = names.add(&module);

@@ -27,6 +27,7 @@ mod trace_view;
 
 pub use communication::Collective;
 pub use error::MeasuredError;
+pub use marks::{AVERAGE, CLIP, LOSS, UPDATE};
 pub use names::{Name, Names};
 pub use open::open;
 pub use recording::{Format, Gap, GapKind, Kernel, Part, Recording, Step, Unit};

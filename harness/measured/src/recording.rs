@@ -117,7 +117,8 @@ pub struct Kernel {
     pub duration: Nanos,
     /// The part of its time in which nothing before it in rank ran: what the step spends on it.
     pub own: Nanos,
-    /// The module in whose call it ran, or that its gradient belongs to; empty for the network itself.
+    /// The module in whose call it ran, or that its gradient belongs to; empty for the network itself, and what begins
+    /// with `@` for parts that belong to none ([`crate::LOSS`]).
     pub module: Option<Name>,
     /// The part of the step.
     pub part: Option<Part>,

@@ -54,7 +54,7 @@ fn operators_have_modules_and_parts() {
     let expected = [
         ("aten::conv2d", Some(Part::Forward), "layer.0", 20_000),
         ("ConvolutionBackward0", Some(Part::Backward), "layer.0", 40_000),
-        ("aten::add_", Some(Part::Update), "", 15_000),
+        ("aten::add_", Some(Part::Update), "@update", 15_000),
     ];
     assert_eq!(rows(&recording), expected);
     assert_eq!(recording.text(recording.kernels[0].inputs), "2,3;4");
