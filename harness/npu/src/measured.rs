@@ -1,0 +1,97 @@
+//! A measured step beside the predicted one, line by line.
+//!
+//! Measured kernels are assigned to lines of the recipe by the modules and phases that were marked (`by_module`), or by
+//! operator, shape and order (`by_shape`). Several kernels may stand for one of the clock's and one for several: rows
+//! have all of a line, a phase and a kind of operator.
+
+mod by_module;
+mod by_shape;
+mod causes;
+mod family;
+mod places;
+mod table;
+
+pub use causes::{Cause, Reason};
+pub use family::Family;
+pub use table::{Line, Links, Rest, Waiting};
+
+use crate::{NpuError, compile::Work, profile::Profile};
+use by_module::Found;
+use places::Places;
+use serde::Serialize;
+use zoo_measured::{Recording, Unit};
+use zoo_recipe::Recipe;
+
+/// A measured step beside the predicted one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The file.
+    pub file: String,
+    /// The kind of file.
+    pub format: &'static str,
+    /// Number of measured steps; all times are means.
+    pub steps: usize,
+    /// Time of a step.
+    pub step_ms: f64,
+    /// The predicted time of a step.
+    pub predicted_ms: f64,
+    /// The share of the time of kernels, without collectives, that is in `lines`.
+    pub matched_share: f64,
+    /// Why it takes longer than it has to, the most expensive cause first.
+    pub causes: Vec<Cause>,
+    /// What the recipe has.
+    pub lines: Vec<Line>,
+    /// What it does not have.
+    pub rest: Vec<Rest>,
+    /// Collectives.
+    pub collectives: Links,
+    /// Times in which nothing ran.
+    pub gaps: Vec<Waiting>,
+    /// The largest memory that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// What the file lacks.
+    pub absent: Vec<String>,
+}
+
+/// Holds a recording against the prediction of a step.
+///
+/// # Errors
+/// A recipe from which no graph can be built.
+pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Measured, NpuError> {
+    let found = assign(recording, recipe, profile, work)?;
+    let lines = table::lines(recording, &found, profile);
+    let rest = table::rest(recording, &found);
+    let [matched, other] = [lines.iter().map(|l| l.measured_ms).sum(), rest.iter().map(|r| r.ms).sum::<f64>()];
+    Ok(Measured {
+        file: recording.path.display().to_string(),
+        format: recording.format.name(),
+        steps: recording.steps.len(),
+        step_ms: recording.step_ms(),
+        predicted_ms: profile.step.ms(),
+        matched_share: table::share(matched, matched + other),
+        causes: causes::causes(recording, &found, &lines),
+        lines,
+        rest,
+        collectives: table::links(recording, profile),
+        gaps: table::gaps(recording),
+        peak_memory_bytes: recording.peak_memory,
+        absent: recording.absent.clone(),
+    })
+}
+
+/// The lines of all kernels.
+fn assign(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Vec<Found>, NpuError> {
+    let mut found = if by_module::possible(&recording.kernels) {
+        let places = Places::new(recipe, work, (profile.batch / profile.accumulate).max(1))?;
+        by_module::assign(recording, &places)
+    } else {
+        by_shape::assign(recording, profile)
+    };
+    for (found, kernel) in found.iter_mut().zip(&recording.kernels) {
+        if kernel.unit == Unit::Link {
+            *found = Found::default();
+        }
+    }
+    Ok(found)
+}
