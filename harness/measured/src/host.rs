@@ -31,7 +31,7 @@ pub(crate) struct HostEvent {
     /// Its kind.
     pub kind: HostKind,
     /// What ties it to its gradient.
-    pub sequence: Option<i64>,
+    pub sequence: Option<u32>,
     /// What ties it to the kernels that it launches.
     pub link: u64,
     /// Shapes of its operands.
@@ -62,6 +62,10 @@ pub(crate) struct Operator {
     pub module: Option<Name>,
     /// The part of the step.
     pub part: Option<Part>,
+    /// Shapes of its operands, or those of the first operator inside that has any: the engine's own have none.
+    pub shapes: Option<Name>,
+    /// Types of these operands.
+    pub types: Option<Name>,
 }
 
 /// What the host does besides operators.
@@ -123,10 +127,22 @@ impl HostEvent {
             end,
             name: names.add(&event.name)?,
             kind,
-            sequence: event.args.sequence.filter(|number| *number >= 0),
+            sequence: event.args.sequence.and_then(|number| number.try_into().ok()),
             link: link.and_then(|key| key.0.parse().ok()).unwrap_or(0),
-            shapes: event.args.shapes.as_ref().and_then(|value| names.add(&shapes(value))),
-            types: event.args.types.as_ref().and_then(|value| names.add(&types(value))),
+            shapes: event
+                .args
+                .shapes
+                .as_ref()
+                .map(shapes)
+                .filter(|text| !text.is_empty())
+                .and_then(|text| names.add(&text)),
+            types: event
+                .args
+                .types
+                .as_ref()
+                .map(types)
+                .filter(|text| !text.is_empty())
+                .and_then(|text| names.add(&text)),
         })
     }
 }
@@ -152,7 +168,7 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
     let main = main_thread(&events, names);
     let mut host = Host { of_event: vec![NONE; events.len()], ..Host::default() };
     let mut threads: HashMap<Name, Vec<Open>> = HashMap::new();
-    let mut by_sequence: HashMap<i64, u32> = HashMap::new();
+    let mut by_sequence: HashMap<u32, u32> = HashMap::new();
     for (index, event) in events.iter().enumerate() {
         let stack = threads.entry(event.thread).or_default();
         let is_main = Some(event.thread) == main;
@@ -199,11 +215,16 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
                     open.module = forward.and_then(|forward| host.operators[*forward as usize].module);
                     open.part = Some(Part::Backward);
                 }
-                host.operators.push(Operator { event: index as u32, module: open.module, part: open.part });
+                let Open { module, part, .. } = open;
+                host.operators.push(Operator { event: index as u32, module, part, shapes: None, types: None });
             }
             None => {}
         }
         host.of_event[index] = open.operator;
+        if let Some(operator) = host.operators.get_mut(open.operator as usize).filter(|o| o.shapes.is_none()) {
+            operator.shapes = event.shapes;
+            operator.types = event.types;
+        }
         if let (Some(sequence), true) = (event.sequence, open.operator != NONE && open.part != Some(Part::Backward)) {
             by_sequence.insert(sequence, open.operator);
         }

@@ -127,8 +127,8 @@ fn on_host(mut draft: Draft<'_>, host: &Host) -> Result<Recording, MeasuredError
             own,
             module: operator.module,
             part: operator.part,
-            inputs: event.shapes,
-            types: event.types,
+            inputs: operator.shapes,
+            types: operator.types,
             ..kernel(name, Unit::Host, event.start, event.end - event.start)
         });
     }

@@ -95,8 +95,8 @@ pub(crate) fn on_device(
         if let (Some(operator), Some(event)) = (from, event) {
             kernel.module = operator.module;
             kernel.part = operator.part;
-            kernel.inputs = kernel.inputs.or(event.shapes);
-            kernel.types = kernel.types.or(event.types);
+            kernel.inputs = kernel.inputs.or(operator.shapes);
+            kernel.types = kernel.types.or(operator.types);
             if draft.format == Format::PyTorch {
                 let text = gradient(names.text(event.name)).map(str::to_owned);
                 kernel.operator = text.and_then(|text| names.add(&text)).unwrap_or(event.name);
