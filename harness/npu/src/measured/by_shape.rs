@@ -1,8 +1,10 @@
 //! Assigns measured kernels to lines by operator, shape and order, where nothing was marked: tables of an NPU's kernels.
 //!
-//! Kernels and operators of the graph with the same family and sizes form a group; in a group, the n-th part of the
-//! kernels belongs to the n-th operator. What is left over is held against operators of other families that go over the
-//! same number of elements: frameworks divide element-wise work in other ways than the clock.
+//! First, both are laid beside each other in order, so that as much time as possible has a partner of the same family and
+//! sizes. Gradients come in another order than in the graph, so of what is left, kernels and operators with the same
+//! family and sizes form groups, in which the n-th part of the kernels belongs to the n-th operator. The rest is held
+//! against operators of other families that go over the same number of elements, because frameworks divide element-wise
+//! work in other ways than the clock, and against the update, if it goes over all parameters at once.
 
 use super::{
     by_module::Found,
@@ -29,11 +31,31 @@ pub(super) fn assign(recording: &Recording, profile: &Profile) -> Vec<Found> {
     let sizes: Vec<Option<Sizes>> =
         kernels.iter().zip(&found).map(|(kernel, found)| measured_sizes(recording, kernel, found.family)).collect();
     let nodes = operators(profile);
-    let all: Vec<usize> = (0..kernels.len()).filter(computes).collect();
-    let left = by_group(&mut found, all, &sizes, &nodes, profile, |family, sizes| Some((family, sizes.clone())));
-    by_group(&mut found, left, &sizes, &nodes, profile, |family, sizes| {
-        Some((cousins(family)?, vec![*sizes.first()?]))
-    });
+    let mut taken = vec![false; profile.graph.nodes.len()];
+    for step in 0..recording.steps.len() {
+        let of_step = (0..kernels.len()).filter(|k| computes(k) && kernels[*k].step as usize == step);
+        for (k, operator) in in_order(&of_step.collect::<Vec<_>>(), kernels, &found, &sizes, &nodes) {
+            put(&mut found[k], profile, nodes[operator].node);
+            taken[nodes[operator].node] = true;
+        }
+    }
+    let left: Vec<usize> = (0..kernels.len()).filter(|k| computes(k) && !found[*k].matched).collect();
+    let (free, used): (Vec<&Operator>, Vec<&Operator>) = nodes.iter().partition(|operator| !taken[operator.node]);
+    let same = |family: Family, sizes: &Sizes| Some((family, sizes.clone()));
+    let cousin = |family: Family, sizes: &Sizes| Some((cousins(family)?, vec![*sizes.first()?]));
+    let left = by_group(&mut found, left, &sizes, &free, profile, same);
+    let left = by_group(&mut found, left, &sizes, &used, profile, same);
+    let left = by_group(&mut found, left, &sizes, &free, profile, cousin);
+    let left = by_group(&mut found, left, &sizes, &used, profile, cousin);
+    let parameters: u64 = profile.graph.parameters().map(|(_, v)| profile.graph.ty(v.value).shape.numel() as u64).sum();
+    let update = nodes.iter().find(|operator| operator.family == Family::Update);
+    for k in left {
+        if let (Some(update), true) = (update, sizes[k].as_ref().is_some_and(|sizes| sizes[0] == parameters)) {
+            let family = found[k].family;
+            put(&mut found[k], profile, update.node);
+            found[k].family = family;
+        }
+    }
     found
 }
 
@@ -99,7 +121,11 @@ fn measured_sizes(recording: &Recording, kernel: &Kernel, family: Option<Family>
         shapes.map(|s| s.split(',').try_fold(1u64, |all, axis| all.checked_mul(axis.trim().parse().ok()?))).collect()
     };
     let inputs = elements(recording.text(kernel.inputs))?;
-    let outputs = elements(recording.text(kernel.outputs))?;
+    let mut outputs = elements(recording.text(kernel.outputs))?;
+    if kernel.unit == Unit::Random {
+        // A random mask has a bit for each element, in bytes.
+        outputs.iter_mut().for_each(|bytes| *bytes = bytes.saturating_mul(8));
+    }
     let sizes = significant(family?, inputs, outputs);
     (sizes.first()? > &0).then_some(sizes)
 }
@@ -129,12 +155,82 @@ fn cousins(family: Family) -> Option<Family> {
     }
 }
 
+/// A kernel belongs to a node.
+fn put(found: &mut Found, profile: &Profile, node: usize) {
+    let node = &profile.graph.nodes[node];
+    found.line = node.origin.as_ref().map(line);
+    found.phase = Some(node.phase);
+    found.family = family(node.op.name());
+    found.matched = true;
+}
+
+/// The most kernels times operators that are laid beside each other.
+const MOST: usize = 1 << 26;
+
+/// Pairs of kernels and operators in the order of both, so that paired kernels have the longest time: the longest common
+/// subsequence, weighted.
+fn in_order(
+    of_step: &[usize],
+    kernels: &[Kernel],
+    found: &[Found],
+    sizes: &[Option<Sizes>],
+    operators: &[Operator],
+) -> Vec<(usize, usize)> {
+    let width = operators.len() + 1;
+    if (of_step.len() + 1).saturating_mul(width) > MOST {
+        return Vec::new();
+    }
+    let fits = |k: usize, operator: &Operator| {
+        found[k].family == Some(operator.family) && sizes[k].as_ref() == Some(&operator.sizes)
+    };
+    let mut before = vec![0i64; width];
+    // Whether the best of the first i kernels and j operators pairs the last of both, or leaves out the last operator.
+    let mut choices: Vec<Choice> = Vec::with_capacity((of_step.len() + 1) * width);
+    choices.resize(width, Choice::Operator);
+    for k in of_step {
+        let mut row = vec![0i64; width];
+        choices.push(Choice::Kernel);
+        for (j, operator) in operators.iter().enumerate() {
+            let paired = if fits(*k, operator) { before[j] + 1 + kernels[*k].duration } else { i64::MIN };
+            let (kernel, other) = (before[j + 1], row[j]);
+            let best = paired.max(kernel).max(other);
+            row[j + 1] = best;
+            choices.push(match () {
+                () if best == paired => Choice::Pair,
+                () if best == kernel => Choice::Kernel,
+                () => Choice::Operator,
+            });
+        }
+        before = row;
+    }
+    let (mut i, mut j, mut pairs) = (of_step.len(), operators.len(), Vec::new());
+    while i > 0 && j > 0 {
+        match choices[i * width + j] {
+            Choice::Pair => {
+                pairs.push((of_step[i - 1], j - 1));
+                (i, j) = (i - 1, j - 1);
+            }
+            Choice::Kernel => i -= 1,
+            Choice::Operator => j -= 1,
+        }
+    }
+    pairs
+}
+
+/// What is left out.
+#[derive(Clone, Copy)]
+enum Choice {
+    Pair,
+    Kernel,
+    Operator,
+}
+
 /// Assigns the kernels that have operators in their group; returns the others.
 fn by_group(
     found: &mut [Found],
     kernels: Vec<usize>,
     sizes: &[Option<Sizes>],
-    operators: &[Operator],
+    operators: &[&Operator],
     profile: &Profile,
     key: impl Fn(Family, &Sizes) -> Option<(Family, Sizes)>,
 ) -> Vec<usize> {
@@ -157,11 +253,7 @@ fn by_group(
             continue;
         }
         for (i, k) in kernels.iter().enumerate() {
-            let node = &profile.graph.nodes[nodes[i * nodes.len() / kernels.len()]];
-            found[*k].line = node.origin.as_ref().map(line);
-            found[*k].phase = Some(node.phase);
-            found[*k].family = family(node.op.name());
-            found[*k].matched = true;
+            put(&mut found[*k], profile, nodes[i * nodes.len() / kernels.len()]);
         }
     }
     left

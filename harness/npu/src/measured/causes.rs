@@ -94,7 +94,7 @@ pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line]) -> 
     let step = recording.step_ms();
     let mut seen: IndexMap<(Reason, Option<String>), Evidence> = IndexMap::new();
     let nearest = forced(found);
-    let plain = without_float64(recording);
+    let plain = Plain::of(recording);
     for (k, (kernel, found)) in recording.kernels.iter().zip(found).enumerate() {
         let Some((reason, lost)) = conversion(recording, kernel, found, &plain) else { continue };
         let line = found.line.as_ref().or(nearest[k].as_ref()).cloned();
@@ -131,12 +131,7 @@ pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line]) -> 
 }
 
 /// Whether a kernel is the evidence of a cause, and the time that it costs, in ns.
-fn conversion(
-    recording: &Recording,
-    kernel: &Kernel,
-    found: &Found,
-    plain: &HashMap<(Name, Option<Name>), f64>,
-) -> Option<(Reason, f64)> {
+fn conversion(recording: &Recording, kernel: &Kernel, found: &Found, plain: &Plain) -> Option<(Reason, f64)> {
     let own = kernel.own as f64;
     if kernel.unit == Unit::AiCpu {
         return Some((Reason::FellBack, own));
@@ -146,8 +141,7 @@ fn conversion(
         Some(Family::Cast) if is_conversion => Some((Reason::Type, own)),
         Some(Family::Layout) if is_conversion => Some((Reason::Layout, own)),
         _ if found.matched && is_double(recording, kernel) => {
-            // The same operator on the same shapes elsewhere; without one, half of the bytes take half of the time.
-            let expected = plain.get(&(kernel.operator, kernel.inputs)).copied().unwrap_or(own / 2.0);
+            let expected = plain.expected(recording, kernel);
             (own > expected).then_some((Reason::Float64, own - expected))
         }
         _ => None,
@@ -160,15 +154,53 @@ fn is_double(recording: &Recording, kernel: &Kernel) -> bool {
     types.zip(shapes).any(|(ty, shape)| ty.eq_ignore_ascii_case("double") && !shape.is_empty())
 }
 
-/// Median times of operators that do not compute in float64, by operator and shapes, in ns.
-fn without_float64(recording: &Recording) -> HashMap<(Name, Option<Name>), f64> {
-    let mut times: HashMap<(Name, Option<Name>), Vec<f64>> = HashMap::new();
-    for kernel in recording.kernels.iter().filter(|kernel| kernel.types.is_some()) {
-        if !is_double(recording, kernel) {
+/// Operators that do not compute in float64.
+struct Plain {
+    /// Their median times, by operator and shapes, in ns.
+    times: HashMap<(Name, Option<Name>), f64>,
+    /// Their median times per unit of work, by operator.
+    rates: HashMap<Name, f64>,
+}
+
+impl Plain {
+    fn of(recording: &Recording) -> Self {
+        let mut times: HashMap<(Name, Option<Name>), Vec<f64>> = HashMap::new();
+        let mut rates: HashMap<Name, Vec<f64>> = HashMap::new();
+        for kernel in recording.kernels.iter().filter(|kernel| kernel.types.is_some()) {
+            if is_double(recording, kernel) {
+                continue;
+            }
             times.entry((kernel.operator, kernel.inputs)).or_default().push(kernel.own as f64);
+            let work = work(recording.text(kernel.inputs)).filter(|work| *work > 0.0);
+            rates.entry(kernel.operator).or_default().extend(work.map(|work| kernel.own as f64 / work));
         }
+        let times = times.into_iter().filter_map(|(key, times)| Some((key, median(times)?)));
+        let rates = rates.into_iter().filter_map(|(key, rates)| Some((key, median(rates)?)));
+        Self { times: times.collect(), rates: rates.collect() }
     }
-    times.into_iter().filter_map(|(key, times)| Some((key, median(times)?))).collect()
+
+    /// The time that a kernel would take without float64, in ns: that of the same operator on the same shapes, or on
+    /// others for its work; without any, half of the bytes take half of the time.
+    fn expected(&self, recording: &Recording, kernel: &Kernel) -> f64 {
+        let same = self.times.get(&(kernel.operator, kernel.inputs)).copied();
+        let rate = || Some(self.rates.get(&kernel.operator)? * work(recording.text(kernel.inputs))?);
+        same.or_else(rate).unwrap_or(kernel.own as f64 / 2.0)
+    }
+}
+
+/// The work of an operator on operands of these shapes, up to a factor: each element of the first for each element of a
+/// filter (the last operand with as many axes) per channel, or else the elements of the largest operand.
+fn work(shapes: &str) -> Option<f64> {
+    let axes = |shape: &str| shape.split(',').map(|axis| axis.trim().parse::<f64>().ok()).collect::<Option<Vec<f64>>>();
+    let operands: Vec<Vec<f64>> = shapes.split(';').filter_map(axes).collect();
+    // The last of the largest is the first one here.
+    let first = operands.iter().rev().max_by_key(|operand| operand.len())?;
+    let filter = operands.iter().rev().find(|operand| operand.len() == first.len())?;
+    let elements = |operand: &[f64]| operand.iter().product::<f64>();
+    match first.get(1) {
+        Some(channels) if first != filter => Some(elements(first) / channels * elements(filter)),
+        Some(_) | None => operands.iter().map(|operand| elements(operand)).max_by(f64::total_cmp),
+    }
 }
 
 /// The median of some numbers.
