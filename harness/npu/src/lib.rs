@@ -20,6 +20,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
 mod advise;
+mod calibrate;
 mod collective;
 mod compare;
 mod compile;
@@ -51,6 +52,7 @@ pub mod score;
 pub mod study;
 
 pub use advise::{Advice, advise};
+pub use calibrate::{Calibration, Fitted, Rate, calibrate};
 pub use collective::Bucket;
 pub use compare::{OpDifference, compare};
 pub use compile::{Work, policy};

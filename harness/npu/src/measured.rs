@@ -16,9 +16,12 @@ pub use family::Family;
 pub use table::{Line, Links, Rest, Waiting};
 
 use crate::{NpuError, compile::Work, profile::Profile};
+pub(crate) use causes::median;
+
 use by_module::Found;
 use places::Places;
 use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
 use zoo_measured::{Recording, Unit};
 use zoo_recipe::Recipe;
 
@@ -94,4 +97,27 @@ fn assign(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work)
         }
     }
     Ok(found)
+}
+
+/// For each of the clock's kernels that a table of kernels shows, its measured time in us. Only operators that run as one
+/// kernel on both sides count.
+pub(crate) fn times(recording: &Recording, profile: &Profile) -> Vec<(usize, f64)> {
+    let found = by_shape::assign(recording, profile);
+    let mut kernels: HashMap<usize, usize> = HashMap::new();
+    for (k, kernel) in profile.kernels.iter().enumerate() {
+        kernels.extend(kernel.nodes.iter().map(|node| (*node, k)));
+    }
+    let mut times: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for (found, kernel) in found.iter().zip(&recording.kernels) {
+        let same = family::family(recording.names.text(kernel.operator)) == found.family;
+        let on_core = matches!(kernel.unit, Unit::Cube | Unit::Vector | Unit::Mixed | Unit::Device);
+        let Some(k) = found.node.and_then(|node| kernels.get(&node)).filter(|_| same && on_core) else { continue };
+        if profile.kernels[*k].nodes.len() == 1 {
+            times.entry(*k).or_default().push(1e-3 * kernel.duration as f64);
+        }
+    }
+    // Several measured kernels of one operator are steps of the same kernel, or parts of it: only the former are alike.
+    let steps = recording.steps.len();
+    let alone = times.into_iter().filter(|(_, times)| times.len() <= steps);
+    alone.filter_map(|(k, times)| Some((k, causes::median(times)?))).collect()
 }

@@ -17,6 +17,8 @@ pub(super) struct Found {
     pub phase: Option<Phase>,
     /// What it does.
     pub family: Option<Family>,
+    /// Its node in the graph of the clock, if it is known.
+    pub node: Option<usize>,
     /// Whether the recipe has it: neither a conversion that only the program has, nor unknown.
     pub matched: bool,
 }

@@ -157,6 +157,7 @@ fn cousins(family: Family) -> Option<Family> {
 
 /// A kernel belongs to a node.
 fn put(found: &mut Found, profile: &Profile, node: usize) {
+    found.node = Some(node);
     let node = &profile.graph.nodes[node];
     found.line = node.origin.as_ref().map(line);
     found.phase = Some(node.phase);

@@ -204,7 +204,7 @@ fn work(shapes: &str) -> Option<f64> {
 }
 
 /// The median of some numbers.
-pub(super) fn median(mut numbers: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut numbers: Vec<f64>) -> Option<f64> {
     let middle = numbers.len() / 2;
     (!numbers.is_empty()).then(|| *numbers.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
