@@ -290,6 +290,7 @@ fn npu(error: &NpuError) -> Exit {
         | NpuError::MissingOperators { .. }
         | NpuError::Devices { .. }
         | NpuError::Memory { .. } => Exit::Invalid,
+        NpuError::Uncalibrated { .. } => Exit::Missing,
         NpuError::Graph(error) => graph(error),
         NpuError::Page(_) => Exit::Internal,
     }
