@@ -2,7 +2,8 @@
 //!
 //! A kernel waits for one unit: matrix units, Vector units, device memory, transfers from the shared cache, or its launch.
 //! The number of each unit is scaled by the median of measured over predicted time of the kernels that wait for it. That
-//! moves kernels from one unit to another, so this is repeated. Every second kernel is kept apart for the error.
+//! moves kernels from one unit to another, so this is repeated. Every second kernel is kept apart for the error. Medians
+//! are over time: half of the time of the kernels is below. Otherwise the many kernels of two microseconds would decide.
 
 use crate::{
     NpuError,
@@ -64,10 +65,12 @@ pub struct Calibration {
     pub fitted: Vec<Fitted>,
     /// Kernels that were fitted to, and that were kept apart.
     pub kernels: [usize; 2],
-    /// Median error of the kernels that were kept apart, before.
+    /// Median error of the kernels that were kept apart, over their time, before.
     pub before: f64,
     /// The same, after.
     pub after: f64,
+    /// The same, over the number of kernels, after.
+    pub after_by_count: f64,
     /// By operator.
     pub operators: Vec<Rate>,
 }
@@ -111,13 +114,15 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
                 continue;
             };
             let before = figure.value;
-            let middle = |values: Vec<f64>| crate::measured::median(values);
-            let predicted = |sample: &Sample| current.prices[sample.kernel].time.us();
-            let new = if bound == Bound::Launch {
-                middle(of_bound.iter().map(|sample| before + sample.us - predicted(sample)).collect())
-            } else {
-                middle(of_bound.iter().map(|sample| before * predicted(sample) / sample.us).collect())
+            let wanted = |sample: &Sample| match (current.prices[sample.kernel].time.us(), bound) {
+                (predicted, Bound::Launch) => before + sample.us - predicted,
+                (predicted, Bound::Cube | Bound::Vector | Bound::Hbm | Bound::L2 | Bound::Host) => {
+                    before * predicted / sample.us
+                }
             };
+            // A launch takes as long for a kernel of any size.
+            let weight = |sample: &Sample| if bound == Bound::Launch { 1.0 } else { sample.us };
+            let new = median(of_bound.iter().map(|sample| (wanted(sample), weight(sample))).collect());
             let Some(new) = new else { continue };
             let most = if path.ends_with("efficiency") { 1.0 } else { f64::INFINITY };
             figure.value = rounded(new.max(0.0).min(most));
@@ -126,9 +131,9 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
         }
     }
     let end = profile(recipe, &after, Work::Train)?;
+    let error = |of: &Profile, sample: &Sample| (of.prices[sample.kernel].time.us() / sample.us - 1.0).abs();
     let errors = |of: &Profile, samples: &[&Sample]| {
-        let error = |sample: &&Sample| (of.prices[sample.kernel].time.us() / sample.us - 1.0).abs();
-        crate::measured::median(samples.iter().map(error).collect()).unwrap_or(0.0)
+        median(samples.iter().map(|sample| (error(of, sample), sample.us)).collect()).unwrap_or(0.0)
     };
     let mut by_operator: IndexMap<String, Vec<&Sample>> = IndexMap::new();
     for sample in &apart {
@@ -151,9 +156,22 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
         kernels: [fit.len(), apart.len()],
         before: errors(&given, &apart),
         after: errors(&end, &apart),
+        after_by_count: median(apart.iter().map(|sample| (error(&end, sample), 1.0)).collect()).unwrap_or(0.0),
         operators,
         device: after,
     })
+}
+
+/// The median of values with weights: half of the weight is at smaller ones.
+fn median(mut values: Vec<(f64, f64)>) -> Option<f64> {
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut below = 0.0;
+    let is_middle = |(_, weight): &&(f64, f64)| {
+        below += weight;
+        below >= half
+    };
+    values.iter().find(is_middle).map(|(value, _)| *value)
 }
 
 /// Bytes of operands and results of a kernel.
@@ -214,5 +232,22 @@ impl Calibration {
             device.insert("host".into(), self.device.host.name.as_str().into());
         }
         Ok(format!("# yaml-language-server: $schema=../schema/device.json\n{}", serde_yaml::to_string(&device)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_over_time() {
+        assert_eq!(median(vec![(3.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), Some(2.0));
+        assert_eq!(median(vec![(1.0, 1.0), (2.0, 1.0), (9.0, 5.0)]), Some(9.0));
+        assert_eq!(median(Vec::new()), None);
+    }
+
+    #[test]
+    fn four_digits() {
+        assert_eq!([0.812_345, 10.456_7, 0.0].map(rounded), [0.8123, 10.46, 0.0]);
     }
 }

@@ -15,13 +15,16 @@ pub use causes::{Cause, Reason};
 pub use family::Family;
 pub use table::{Line, Links, Rest, Waiting};
 
-use crate::{NpuError, compile::Work, profile::Profile};
-pub(crate) use causes::median;
-
+use crate::{
+    NpuError,
+    compile::Work,
+    profile::{Profile, line},
+};
 use by_module::Found;
 use places::Places;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use zoo_graph::Phase;
 use zoo_measured::{Recording, Unit};
 use zoo_recipe::Recipe;
 
@@ -91,7 +94,14 @@ fn assign(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work)
     } else {
         by_shape::assign(recording, profile)
     };
+    // Conversions that the device's passes add; a host has no such passes.
+    let nodes = profile.kernels.iter().flat_map(|kernel| &kernel.nodes).map(|node| &profile.graph.nodes[*node]);
+    let added =
+        nodes.filter_map(|node| Some((line(node.origin.as_ref()?), node.phase, family::family(node.op.name()))));
+    let added: HashSet<(String, Phase, Option<Family>)> = added.collect();
     for (found, kernel) in found.iter_mut().zip(&recording.kernels) {
+        let place = found.line.clone().zip(found.phase).map(|(line, phase)| (line, phase, found.family));
+        found.matched |= kernel.unit != Unit::Host && place.is_some_and(|place| added.contains(&place));
         if kernel.unit == Unit::Link {
             *found = Found::default();
         }

@@ -12,7 +12,7 @@ use zoo_graph::Phase;
 use zoo_measured::{GapKind, Kernel, Name, Recording, Unit};
 
 /// Causes that cost less than this share of the step are left out.
-const LEAST: f64 = 0.005;
+const LEAST: f64 = 0.01;
 
 /// A line is slow if it takes this many times as long as others of its family, relative to the prediction.
 const SLOW: f64 = 1.5;
@@ -204,7 +204,7 @@ fn work(shapes: &str) -> Option<f64> {
 }
 
 /// The median of some numbers.
-pub(crate) fn median(mut numbers: Vec<f64>) -> Option<f64> {
+pub(super) fn median(mut numbers: Vec<f64>) -> Option<f64> {
     let middle = numbers.len() / 2;
     (!numbers.is_empty()).then(|| *numbers.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
