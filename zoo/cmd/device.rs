@@ -82,7 +82,8 @@ fn calibrate(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
-    let Calibration { kernels: [fit, apart], before, after, fitted, operators, .. } = report.calibration;
+    let Calibration { kernels: [fit, apart], before, after, after_by_count, fitted, operators, .. } =
+        report.calibration;
     writeln!(out, "{}  fitted to {fit} kernels, {apart} others kept apart\n", paint(HEADING, report.device))?;
     let mut table = Table::new(["number", ">before", ">after", ">kernels"]);
     for number in fitted {
@@ -101,6 +102,8 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
         ]);
     }
     writeln!(out, "{table}")?;
-    writeln!(out, "median error of the kernels kept apart: {} before, {} after", percent(*before), percent(*after))?;
+    let [before, after, by_count] = [before, after, after_by_count].map(|error| percent(*error));
+    writeln!(out, "error of the kernels kept apart: median over their time {before} before, {after} after;")?;
+    writeln!(out, "over their number {by_count} after")?;
     Ok(())
 }
