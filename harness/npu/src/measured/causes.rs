@@ -233,7 +233,13 @@ fn told(evidence: &Evidence, steps: f64) -> String {
     let names: Vec<&str> = names.into_iter().take(4).map(|(name, _)| name.as_str()).collect();
     let phases: Vec<String> = evidence.phases.iter().map(Phase::to_string).collect();
     let phases = if phases.is_empty() { String::new() } else { format!(" in {}", phases.join(" and ")) };
-    format!("{}, {:.0} per step{phases}", names.join(", "), evidence.kernels as f64 / steps)
+    format!("{}, {} per step{phases}", names.join(", "), told_count(evidence.kernels, steps))
+}
+
+/// A number per step, with a decimal if there are few.
+fn told_count(count: usize, steps: f64) -> String {
+    let number = count as f64 / steps;
+    if number.fract() == 0.0 || number >= 10.0 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
 /// Causes of gaps. The line is that of the module around, or of the kernel after it.
@@ -241,8 +247,9 @@ fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
     let (steps, step) = (recording.steps.len().max(1) as f64, recording.step_ms());
     let on_device = recording.kernels.iter().all(|kernel| kernel.unit != Unit::Host);
     let mut sums: IndexMap<(Reason, Option<String>), (usize, f64)> = IndexMap::new();
+    let forced = forced(found);
     for gap in &recording.gaps {
-        let next = gap.next.and_then(|next| found.get(next as usize)).and_then(|found| found.line.clone());
+        let next = gap.next.and_then(|next| forced.get(next as usize)).and_then(Clone::clone);
         let (reason, line) = match gap.kind {
             GapKind::Input => (Reason::Input, None),
             GapKind::Synchronisation => (Reason::Synchronisation, next),
@@ -268,7 +275,7 @@ fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
             | Reason::Waiting
             | Reason::Slow => "times without a kernel",
         };
-        let evidence = format!("{:.0} {what} per step", count as f64 / steps);
+        let evidence = format!("{} {what} per step", told_count(count, steps));
         Cause { reason, line, ms, share: share(ms, step), evidence }
     };
     sums.into_iter().map(cause).collect()
@@ -281,12 +288,15 @@ fn links(recording: &Recording) -> Vec<Cause> {
     let exposed: f64 = links().map(|kernel| 1e-6 * kernel.own as f64 / steps).sum();
     let waited: f64 = recording.collectives.iter().map(|collective| collective.wait_ms).sum::<f64>() / steps;
     let waited = waited.min(exposed);
-    let count = links().count() as f64 / steps;
     let cause =
         |reason: Reason, ms: f64, evidence: String| Cause { reason, line: None, ms, share: share(ms, step), evidence };
     let mut causes = Vec::new();
     if exposed > waited {
-        causes.push(cause(Reason::Collective, exposed - waited, format!("{count:.0} collectives per step")));
+        causes.push(cause(
+            Reason::Collective,
+            exposed - waited,
+            format!("{} collectives per step", told_count(links().count(), steps)),
+        ));
     }
     if waited > 0.0 {
         let evidence = format!("{waited:.2} of {exposed:.2} ms before data moves or in between");
