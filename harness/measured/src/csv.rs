@@ -1,11 +1,11 @@
 //! Rows of comma-separated values (RFC 4180), one at a time.
 
-use crate::{MeasuredError, error::Problem};
+use crate::{
+    MeasuredError,
+    error::{LONGEST, Problem},
+};
 use std::io::{BufRead, Read};
 use std::path::Path;
-
-/// The longest row, in bytes.
-pub(crate) const LONGEST: u64 = 1 << 20;
 
 /// A table that is read from start to end.
 pub(crate) struct Table<'p, R> {

@@ -70,6 +70,9 @@ pub enum MeasuredError {
     },
 }
 
+/// The longest row of a table, in bytes.
+pub(crate) const LONGEST: u64 = 1 << 20;
+
 /// What is wrong with a line of a table.
 #[derive(Debug, Error)]
 pub enum Problem {
@@ -95,6 +98,6 @@ pub enum Problem {
     #[error("not UTF-8")]
     Encoding,
     /// A row without an end.
-    #[error("longer than {} KiB, or a quotation that does not end", crate::csv::LONGEST >> 10)]
+    #[error("longer than {} KiB, or a quotation that does not end", LONGEST >> 10)]
     Long,
 }
