@@ -32,6 +32,7 @@ Examples:
   zoo profile resnet50 --device ascend310 --eval --batch 8
   zoo profile resnet50 --measured profile                what a profiler measured, line by line
   zoo profile resnet50 --measured kernel_details.csv --device ascend910b --fail-above 10
+  zoo profile resnet50 --measured after --before before --html both.html
   zoo profile resnet50 --format json | jq .step_ms")]
 pub struct Args {
     #[command(flatten)]
@@ -77,7 +78,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(path) = &args.html {
         let against = against.as_ref().map(|other| (&other.profile, other.title.as_str()));
-        output::write_beside(path, &zoo_npu::page(&profile, &title, &options, against)?, context)?;
+        output::write_beside(path, &zoo_npu::page(&profile, &title, &options, against, &measured)?, context)?;
     }
     if args.trace.iter().chain(&args.html).any(|path| output::is_stdout(path)) {
         return Ok(Exit::Pass);
@@ -88,7 +89,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let what_if = args.what_if.then_some(options);
     let mut report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    report.measured = measured;
+    let mut measured = measured.into_iter();
+    (report.measured, report.before) = (measured.next(), measured.next());
     match &report.measured {
         Some(measured) => {
             context.show(&report, |out| measured::print(measured, &report, out))?;

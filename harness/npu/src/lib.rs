@@ -62,7 +62,7 @@ pub use host::Host;
 pub use input::Input;
 pub use kernel::Kernel;
 pub use library::DeviceLibrary;
-pub use measured::{Cause, Family, Line, Links, Measured, Reason, Rest, Waiting, measured};
+pub use measured::{Cause, Family, Line, Links, Measured, Reason, Rest, Shown, Waiting, measured};
 pub use page::page;
 pub use price::Price;
 pub use profile::{Limit, OpCost, PHASES, Profile, profile};

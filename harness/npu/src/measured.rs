@@ -58,6 +58,22 @@ pub struct Measured {
     pub peak_memory_bytes: Option<u64>,
     /// What the file lacks.
     pub absent: Vec<String>,
+    /// The first step, in order, for a timeline.
+    #[serde(skip)]
+    pub shown: Vec<Shown>,
+}
+
+/// A kernel or a gap of the first step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// Its lane: its phase, `collectives`, `gaps`, or `other` if its phase was not marked.
+    pub lane: String,
+    /// From the start of the step, in ms.
+    pub from: f64,
+    /// The same.
+    pub to: f64,
+    /// What it is, with its line.
+    pub text: String,
 }
 
 /// Holds a recording against the prediction of a step.
@@ -83,7 +99,38 @@ pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work:
         gaps: table::gaps(recording),
         peak_memory_bytes: recording.peak_memory,
         absent: recording.absent.clone(),
+        shown: shown(recording, &found),
     })
+}
+
+/// The most kernels and gaps of a timeline: the longest ones.
+const SHOWN: usize = 4000;
+
+/// The first step for a timeline.
+fn shown(recording: &Recording, found: &[Found]) -> Vec<Shown> {
+    let start = recording.steps.first().map_or(0, |step| step.start);
+    let ms = |time: i64| 1e-6 * (time - start) as f64;
+    let kernels = recording.kernels.iter().zip(found).filter(|(kernel, _)| kernel.step == 0);
+    let kernels = kernels.map(|(kernel, found)| {
+        let lane = match (kernel.unit, found.phase) {
+            (Unit::Link, _) => "collectives".to_owned(),
+            (_, Some(phase)) => phase.to_string(),
+            (_, None) => "other".to_owned(),
+        };
+        let (from, to) = (ms(kernel.start), ms(kernel.end()));
+        let line = found.line.as_ref().map(|line| format!(", {line}")).unwrap_or_default();
+        let name = recording.names.text(kernel.operator);
+        Shown { lane, from, to, text: format!("{name} {:.1} us{line}", 1e3 * (to - from)) }
+    });
+    let gaps = recording.gaps.iter().filter(|gap| gap.step == 0).map(|gap| {
+        let (from, to) = (ms(gap.start), ms(gap.start + gap.duration));
+        Shown { lane: "gaps".to_owned(), from, to, text: format!("{} {:.1} us", gap.kind.name(), 1e3 * (to - from)) }
+    });
+    let mut shown: Vec<Shown> = kernels.chain(gaps).collect();
+    shown.sort_by(|a, b| (b.to - b.from).total_cmp(&(a.to - a.from)));
+    shown.truncate(SHOWN);
+    shown.sort_by(|a, b| a.from.total_cmp(&b.from));
+    shown
 }
 
 /// The lines of all kernels.

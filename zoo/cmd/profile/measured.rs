@@ -21,6 +21,9 @@ pub(super) struct MeasuredArgs {
     /// with --profile, a trace of PyTorch (also .gz), or kernel_details.csv, op_summary.csv or trace_view.json of Ascend
     #[arg(long, value_name = "PATH", conflicts_with_all = ["what_if", "against", "trace"])]
     measured: Option<PathBuf>,
+    /// Another recording of the same step, before a change: its step is told, and both are on the page of --html
+    #[arg(long, value_name = "PATH", requires = "measured")]
+    before: Option<PathBuf>,
     /// Exit code 1 if a cause costs more than this share of the measured step, in %
     #[arg(long, value_name = "PERCENT", requires = "measured", value_parser = percentage)]
     fail_above: Option<f64>,
@@ -32,11 +35,14 @@ fn percentage(text: &str) -> Result<f64, String> {
 }
 
 impl MeasuredArgs {
-    /// Reads the file and holds it against the prediction, if one is named.
-    pub(super) fn read(&self, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Option<Measured>, Failure> {
-        let Some(path) = &self.measured else { return Ok(None) };
-        let recording = zoo_measured::open(path)?;
-        Ok(Some(zoo_npu::measured(&recording, recipe, profile, work)?))
+    /// Reads the files and holds them against the prediction, if any is named.
+    /// The recording before a change comes second.
+    pub(super) fn read(&self, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Vec<Measured>, Failure> {
+        let hold = |path: &PathBuf| {
+            let recording = zoo_measured::open(path)?;
+            Ok(zoo_npu::measured(&recording, recipe, profile, work)?)
+        };
+        self.measured.iter().chain(&self.before).map(hold).collect()
     }
 
     /// Whether what was found is acceptable.
@@ -51,6 +57,10 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     writeln!(out, "{}", report.heading())?;
     let steps = if measured.steps == 1 { "1 step".to_owned() } else { format!("the mean of {} steps", measured.steps) };
     writeln!(out, "measured  {:.1} ms, {steps} of {}", measured.step_ms, measured.file)?;
+    if let Some(before) = &report.before {
+        let change = 100.0 * (measured.step_ms / before.step_ms - 1.0);
+        writeln!(out, "before    {:.1} ms of {}: {change:+.1} % since then", before.step_ms, before.file)?;
+    }
     writeln!(out, "predicted {:.1} ms", measured.predicted_ms)?;
     let found = percent(measured.matched_share);
     writeln!(out, "matched   {found} of the time of kernels, without collectives")?;

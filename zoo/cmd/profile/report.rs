@@ -58,6 +58,9 @@ pub(super) struct Report {
     /// The same step as a profiler measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) measured: Option<Measured>,
+    /// The same before a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<Measured>,
 }
 
 #[derive(Serialize)]
@@ -155,6 +158,7 @@ impl Report {
             what_if,
             kernels: kernels.then(|| rows(profile)),
             measured: None,
+            before: None,
         }
     }
 
