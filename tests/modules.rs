@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources of the crates whose modules are in order.
-const IN_ORDER: &[&str] = &["zoo", "harness/npu/src", "harness/settings/src"];
+const IN_ORDER: &[&str] = &["zoo", "harness/measured/src", "harness/npu/src", "harness/settings/src"];
 
 /// The sources of the crates without circles among modules, some of which import from the module around them: a trait
 /// and the enum of all that implement it.

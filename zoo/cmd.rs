@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod cp;
 mod data;
+mod device;
 mod emit;
 mod eval;
 mod export;
@@ -76,6 +77,9 @@ pub enum Command {
     Study(study::Args),
     /// Compare predictions with published throughput
     Score(score::Args),
+    /// Fit a device file to measured kernels
+    #[command(subcommand)]
+    Device(device::Command),
     /// Record goldens, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
@@ -122,6 +126,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Advise(args) => advise::run(args, context),
         Command::Study(args) => study::run(args, context),
         Command::Score(args) => score::run(args, context),
+        Command::Device(command) => device::run(command, context),
         Command::Golden(command) => golden::run(command, context),
         Command::Export(args) => export::run(args, context),
         Command::Emit(args) => emit::run(args, context),

@@ -9,6 +9,7 @@ use zoo_engine::{EngineError, KernelError};
 use zoo_golden::GoldenError;
 use zoo_graph::{Bytes, GraphError};
 use zoo_import::ImportError;
+use zoo_measured::MeasuredError;
 use zoo_npu::NpuError;
 use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
@@ -95,6 +96,9 @@ pub enum Failure {
     /// Errors of predictions; mistakes in files of devices and studies are [`Failure::Recipe`].
     #[error(transparent)]
     Npu(NpuError),
+    /// Files of profilers that cannot be read.
+    #[error(transparent)]
+    Measured(#[from] MeasuredError),
     /// A file that does not exist or cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
@@ -173,7 +177,7 @@ impl Failure {
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(RanksError::Gone | RanksError::Apart(_)) => Exit::Internal,
             Self::Npu(error) => npu(error),
-            Self::Unreadable { .. } => Exit::Missing,
+            Self::Measured(_) | Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) => Exit::Refused,
             Self::Unwritable { source, .. } | Self::NotUnpacked { source, .. } => unwritable(source),
         }
@@ -286,6 +290,7 @@ fn npu(error: &NpuError) -> Exit {
         | NpuError::MissingOperators { .. }
         | NpuError::Devices { .. }
         | NpuError::Memory { .. } => Exit::Invalid,
+        NpuError::Uncalibrated { .. } => Exit::Missing,
         NpuError::Graph(error) => graph(error),
         NpuError::Page(_) => Exit::Internal,
     }

@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 28] = [
+const TARGETS: [(&str, Target); 29] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -27,6 +27,7 @@ const TARGETS: [(&str, Target); 28] = [
     ("coco", files::coco),
     ("voc", files::voc),
     ("image", files::image),
+    ("measured", files::measured),
     ("golden", tensors::golden),
     ("tensors", tensors::tensors),
     ("check", tensors::check),
@@ -64,7 +65,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "throughput" => "recipes/throughput",
         "image" => "datasets/tests/images",
         "weights" => "tests/fixtures/weights",
-        "dump" | "msprobe" | "padiff" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
+        "dump" | "msprobe" | "padiff" | "recorded" | "described" | "measured" => &format!("tests/fuzz/seeds/{target}"),
         "trace" => "tests/fixtures/traces",
         "tokenizer" => "datasets/tests/tokenizers",
         _ => "tests/fuzz/seeds",

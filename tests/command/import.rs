@@ -61,6 +61,7 @@ fn what_is_written_is_valid_and_nothing_is_overwritten() {
     assert_eq!(fs::read(&recipe).unwrap(), before);
     let json = said(command().args(["import", "--format", "json"]).arg(trace("resnet18"))).expect(0).json();
     assert_eq!(json["same"]["operations"], 69);
+    assert_eq!((&json["outputs"][0], &json["outputs"][1]), (&"conv1#0".into(), &"bn1#0".into()));
     let inside = recipe.join("net.yaml");
     let mut unwritable = command();
     unwritable.arg("import").arg(trace("resnet18")).arg("--out").arg(&inside).args(["--name", "net"]);

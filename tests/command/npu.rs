@@ -257,3 +257,51 @@ fn windows_are_cut_in_three_ways() {
     let text = zoo("profile siammask --batch 2 --what-if").expect(0).out;
     assert!(text.contains("npu.extract_patches=convolution") && text.contains("npu.extract_patches=host"), "{text}");
 }
+
+/// A made trace of two steps of lenet with a fault (tests/fixtures/profiles/make.py).
+fn measured(fault: &str, rest: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/profiles");
+    format!("profile lenet --device ascend910 --measured {folder}/{fault}.json {rest}")
+}
+
+#[test]
+fn a_measured_step_adds_up_and_has_causes() {
+    let cases = [
+        ("host", "fell_back", "lenet.yaml:21"),
+        ("layout", "layout", "lenet.yaml:22"),
+        ("pads", "layout", "lenet.yaml:22"),
+        ("loop", "synchronisation", "lenet.yaml:19"),
+    ];
+    for (fault, reason, line) in cases {
+        let json = zoo(&measured(fault, "--format json")).expect(0).json();
+        let measured = &json["measured"];
+        let causes = measured["causes"].as_array().unwrap();
+        let named = causes.iter().find(|cause| cause["reason"] == reason && cause["line"] == line);
+        assert!(named.is_some_and(|cause| cause["share"].as_f64().unwrap() > 0.1), "{fault}: {causes:?}");
+        let sum = |rows: &str, of: &str| -> f64 {
+            measured[rows].as_array().unwrap().iter().map(|row| row[of].as_f64().unwrap()).sum()
+        };
+        let all = sum("lines", "measured_ms") + sum("rest", "ms") + sum("gaps", "ms");
+        assert!((all - ms(measured)).abs() < 1e-9, "{fault}: {all}");
+    }
+}
+
+#[test]
+fn a_cause_that_costs_too_much_fails() {
+    zoo(&measured("host", "--fail-above 50")).expect(0);
+    zoo(&measured("host", "--fail-above 30")).expect(1);
+    zoo(&measured("host", "--fail-above 101")).expect(2);
+    let missing = zoo("profile lenet --measured nowhere.json").expect(3);
+    assert!(missing.err.contains("cannot read nowhere.json"), "{}", missing.err);
+    insta::assert_snapshot!(
+        "profile-measured",
+        zoo(&measured("host", "")).expect(0).out.replace(env!("CARGO_MANIFEST_DIR"), ".")
+    );
+}
+
+#[test]
+fn a_device_is_not_fitted_to_traces_of_another_step() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/profiles");
+    let few = zoo(&format!("device calibrate ascend910 lenet --measured {folder}/host.json -o -")).expect(3);
+    assert!(few.err.contains("tables of kernels with their shapes are needed"), "{}", few.err);
+}

@@ -55,6 +55,7 @@ struct Report<'a> {
     path: Option<&'a Path>,
     lines: usize,
     same: Proof,
+    outputs: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
 }
@@ -96,6 +97,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         path: args.out.as_deref(),
         lines: imported.text.lines().count(),
         same: imported.proof,
+        outputs: &imported.outputs,
         text: args.out.is_none().then_some(imported.text.as_str()),
     };
     context.show(&report, |out| print(&report, out))

@@ -1,6 +1,7 @@
 //! `zoo profile`: the predicted cost of a step on a simulated device.
 
 mod against;
+mod measured;
 mod report;
 
 use crate::context::Context;
@@ -9,6 +10,7 @@ use crate::options::RecipeArgs;
 use crate::output;
 use crate::{Exit, Failure};
 use against::AgainstArgs;
+use measured::MeasuredArgs;
 use std::path::PathBuf;
 use zoo_npu::Work;
 
@@ -28,6 +30,9 @@ Examples:
   zoo profile resnet50 --against resnet50 --against-set npu.fusion=false --html both.html
   zoo profile resnet50 --stack mindcv                    model a published software stack
   zoo profile resnet50 --device ascend310 --eval --batch 8
+  zoo profile resnet50 --measured profile                what a profiler measured, line by line
+  zoo profile resnet50 --measured kernel_details.csv --device ascend910b --fail-above 10
+  zoo profile resnet50 --measured after --before before --html both.html
   zoo profile resnet50 --format json | jq .step_ms")]
 pub struct Args {
     #[command(flatten)]
@@ -45,6 +50,8 @@ pub struct Args {
     kernels: bool,
     #[command(flatten)]
     against: AgainstArgs,
+    #[command(flatten)]
+    measured: MeasuredArgs,
     /// Write the events of the step to this file, for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -63,6 +70,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));
     let profile = zoo_npu::profile(&recipe, &device, work)?;
     let options = if args.what_if { zoo_npu::what_if(&recipe, &device, work)? } else { Vec::new() };
+    let measured = args.measured.read(&recipe, &profile, work)?;
     drop(spinner);
     let title = format!("{} on {}", recipe.name, device.name);
     if let Some(path) = &args.trace {
@@ -70,7 +78,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if let Some(path) = &args.html {
         let against = against.as_ref().map(|other| (&other.profile, other.title.as_str()));
-        output::write_beside(path, &zoo_npu::page(&profile, &title, &options, against)?, context)?;
+        output::write_beside(path, &zoo_npu::page(&profile, &title, &options, against, &measured)?, context)?;
     }
     if args.trace.iter().chain(&args.html).any(|path| output::is_stdout(path)) {
         return Ok(Exit::Pass);
@@ -80,6 +88,14 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         return context.show(&report, |out| report.print(out));
     }
     let what_if = args.what_if.then_some(options);
-    let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
-    context.show(&report, |out| report.print(out))
+    let mut report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
+    let mut measured = measured.into_iter();
+    (report.measured, report.before) = (measured.next(), measured.next());
+    match &report.measured {
+        Some(measured) => {
+            context.show(&report, |out| measured::print(measured, &report, out))?;
+            Ok(args.measured.verdict(measured))
+        }
+        None => context.show(&report, |out| report.print(out)),
+    }
 }

@@ -100,6 +100,51 @@ class Format(unittest.TestCase):
         self.assertEqual(data["out/@root#0.logits"].shape, (4, 5))
         self.assertEqual(data["out/@root#0.rest.0"].shape, (4, 8, 7, 7))
 
+    def test_weights_of_attentions_are_left_out_and_softmax_of_other_maps_is_not(self):
+        class Network(nn.Module):
+            """Softmax of products, and of a map along its rows; a result without numbers."""
+
+            def __init__(self):
+                super().__init__()
+                self.conv, self.weights, self.along, self.fc = nn.Conv2d(3, 4, 1), nn.Softmax(-1), nn.Softmax(-1), nn.Linear(4, 5)
+                self.part, self.scaled = nn.Flatten(0, 0), nn.Hardtanh()
+
+            def forward(self, x):
+                x = self.conv(x)
+                x = self.weights(self.scaled(x @ x.transpose(2, 3) * 0.5)) @ x
+                x = self.weights(torch.einsum("bhid,bhjd->bhij", x, x)) @ x
+                self.part(x[:, :0])
+                return {"logits": self.fc((self.along(x) * x).sum((2, 3)))}
+
+        network = Network()
+        for shown in (["conv#0", "along#0", "fc#0", "@root#0.logits"], ["conv#0", "weights#1", "along#0", "fc#0", "@root#0.logits"]):
+            network.shown = frozenset(shown)
+            golden, _ = self.export(network=network)
+            self.assertEqual([name.removeprefix("out/") for name in golden["output_order"]], shown)
+
+    def test_what_a_module_passes_on_beside_its_result_is_left_out_unless_the_recipe_has_it(self):
+        class Biased(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(9, 9)
+
+            def forward(self, x, bias):
+                return self.fc(x) + bias, bias
+
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table, self.layer, self.fc = nn.Parameter(torch.zeros(1, 9, 9)), Biased(), nn.Linear(9, 5)
+
+            def forward(self, x):
+                return {"logits": self.fc(self.layer(x.mean(1), self.table)[0].mean(1))}
+
+        network = Network()
+        for more in ([], ["layer#0.1"]):
+            network.shown = frozenset(["layer.fc#0", "layer#0.0", *more, "fc#0", "@root#0.logits"])
+            golden, _ = self.export(network=network)
+            self.assertEqual({name.removeprefix("out/") for name in golden["output_order"]}, network.shown)
+
     def test_parameters_without_gradient_are_listed_and_not_recorded(self):
         golden, data = self.export()
         self.assertEqual(golden["parameters_without_gradient"], ["unused.bias", "unused.weight"])

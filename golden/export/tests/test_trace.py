@@ -302,6 +302,51 @@ class Refusals(unittest.TestCase):
         self.assertEqual(written["args"][1:], [part["args"][1], 0.0])
         self.assertEqual(written["outputs"][""]["shape"], [61, 3, 8, 8])
 
+    def test_what_is_changed_through_a_part_is_written_to_the_whole(self):
+        def add(x):
+            y = x * 2
+            y[:, 1:] += 1  # the sum of the part, and that in the place of the part
+            return y
+
+        def multiply(x):
+            y = x * 2
+            y[:, 1:][:, :1].mul_(3)
+            return y
+
+        def copy(x):
+            y = torch.empty_like(x)
+            y[:, 1:].copy_(x[:, 1:])
+            y[:, :1].fill_(2)
+            return y
+
+        def rectify(x):
+            y = x * 2
+            nn.functional.relu(y[:, 1:], inplace=True)
+            return y
+
+        set_item, get_item = "torch.Tensor.__setitem__", "torch.Tensor.__getitem__"
+        for forward, expected in (
+            (add, [get_item, "torch.Tensor.add_", set_item]),
+            (multiply, [get_item, get_item, "torch.Tensor.mul_", set_item, set_item]),
+            (copy, [get_item, get_item, set_item, get_item, set_item]),
+            (rectify, [get_item, "torch.nn.functional.relu", set_item]),
+        ):
+            _, *calls = traced_forward(forward)["root"]["body"]
+            self.assertEqual([call["function"] for call in calls], expected)
+            # The whole, as it was before, with the part.
+            self.assertEqual(calls[-1]["outputs"][""]["shape"], [61, 3, 8, 8])
+
+    def test_a_constant_of_which_a_part_is_changed_stays_one(self):
+        def forward(x):
+            mask = torch.zeros(2, 3)
+            mask[1:].fill_(1)
+            mask[:, :2] += 1
+            return x * mask[1, 2] + mask[0, 0] - mask.sum()
+
+        document = traced_forward(forward)
+        given = [call["args"][1]["constant"] for call in document["root"]["body"]]
+        self.assertEqual([document["constants"][constant]["values"] for constant in given], ["1.0", "1.0", "7.0"])
+
     def test_a_tensor_from_nowhere(self):
         hidden = torch.ones(3, 1, 1, device="meta")
         self.refused(lambda x: x + hidden, "not an input, parameter or buffer")

@@ -362,9 +362,14 @@ class _Weights(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.known: list[torch.Tensor] = []
+        self.of_products: dict[int, torch.Tensor] = {}
+        """By identity, products of two values and what is computed of them, until values are weighted or a layer with parameters takes it."""
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return any(tensor is other for other in self.known)
+
+    def is_of_products(self, tensor: torch.Tensor) -> bool:
+        return self.of_products.get(id(tensor)) is tensor
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
@@ -372,14 +377,18 @@ class _Weights(TorchFunctionMode):
         first = args[0] if args else (kwargs or {}).get("input")
         if name == "topk" or isinstance(result, (tuple, list)) and name in _OF_WEIGHTS and first in self:
             self.known += result
+        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.Tensor)]
+        of_products = any(map(self.is_of_products, given))
+        is_product = name in _PRODUCTS and not any(one in self for one in given)
+        if isinstance(result, torch.Tensor) and (is_product or of_products and not name.endswith((*_PRODUCTS, *_WITH_PARAMETERS))):
+            self.of_products[id(result)] = result
         if not isinstance(result, torch.Tensor) or not isinstance(first, torch.Tensor):
             return result
         axis = args[1] if len(args) > 1 else (kwargs or {}).get("dim")
-        of_products = name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
-        others = [other for other in [*args[1:], *(kwargs or {}).values()] if isinstance(other, torch.Tensor)]
-        of_numbers = name == "gather" and any(other in self for other in others)
+        is_weights = of_products and name == "softmax" and result.dim() > 3 and axis in (-1, result.dim() - 1)
+        of_numbers = name == "gather" and any(other in self for other in given[1:])
         of_groups = name in ("grouped_mm", "_grouped_mm")
-        if of_products or of_numbers or of_groups or name in _OF_WEIGHTS and first in self:
+        if is_weights or of_numbers or of_groups or name in _OF_WEIGHTS and first in self:
             self.known.append(result)
         return result
 
@@ -403,14 +412,17 @@ _OF_WEIGHTS = (
     "relu",
 )
 
+_PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
+_WITH_PARAMETERS = ("linear", "conv1d", "conv2d", "conv3d", "norm")
+
 
 def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, turned: frozenset[str] = frozenset()) -> list:
     """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show.
-    The weights of an attention are no output of a layer of recipes: who returns them shows the rest. Neither are constants, and what is passed on
+    Scores and weights of an attention are no output of a layer of recipes, unless the recipe shows them (`shown`): who returns them shows the rest. Neither are constants, and what is passed on
     beside a result and is the same for all samples, as a bias of attentions, whose module shows it."""
     calls = Counter()
     known = _Weights() if weights is None else weights
-    constant = getattr(network, "constant_modules", frozenset())
+    constant, shown = getattr(network, "constant_modules", frozenset()), getattr(network, "shown", frozenset())
 
     def keep(name: str):
         def hook(module, arguments, named, result):
@@ -423,8 +435,12 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
             passes_on = around_nothing(module) and any(result is tensor for tensor in given)
             for place, (suffix, tensor) in enumerate(_tensors(result)):
                 is_constant = (not tensor.requires_grad or place > 0) and samples and tensor.shape[:1] not in samples
-                if tensor not in known and not is_constant and not passes_on:
-                    is_turned = (key + suffix).removeprefix("out/") in turned
+                own = (key + suffix).removeprefix("out/")
+                is_scores = tensor in known or bool(shown) and known.is_of_products(tensor)
+                # A bias of scores, as it was given.
+                is_given = bool(shown) and place > 0 and any(tensor is one for one in given)
+                if (not (is_scores or is_given) or own in shown) and not is_constant and not passes_on:
+                    is_turned = own in turned
                     outputs[key + suffix] = ((tensor.transpose(0, 1) if is_turned else tensor).detach().clone(), type(module).__name__)
 
         return hook
@@ -436,9 +452,9 @@ def _hooks(network: nn.Module, outputs: dict, weights: _Weights | None = None, t
 
 
 def _tensors(result, suffix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Floating-point tensors of a result, with `.key` or `.index` for each level of dict, list or tuple."""
+    """Floating-point tensors of a result that have numbers, with `.key` or `.index` for each level of dict, list or tuple."""
     if isinstance(result, torch.Tensor):
-        if result.is_floating_point():
+        if result.is_floating_point() and result.numel():
             yield suffix, result
     elif isinstance(result, (dict, list, tuple)):
         for key, value in result.items() if isinstance(result, dict) else enumerate(result):

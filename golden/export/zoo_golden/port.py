@@ -105,6 +105,7 @@ def port(options: argparse.Namespace) -> int:
     code = subprocess.run([command, "import", traced, "--out", recipe, "--name", name, "--force"], check=False).returncode
     if code:
         return code
+    imported = subprocess.run([command, "import", traced, "--name", name, "--format", "json"], check=True, capture_output=True)
     save_weights(network, folder / f"{name}.safetensors")
     if options.no_golden:
         return 0
@@ -112,6 +113,7 @@ def port(options: argparse.Namespace) -> int:
         raise TraceError(f"{recipe} is written, but no golden: {judged}; --no-golden stops after the recipe")
     still(network)
     network.constant_modules = constant_modules(document["root"])
+    network.shown = frozenset(json.loads(imported.stdout).get("outputs", ()))
     try:
         golden(options, network, folder / f"golden/{name}/step", judged=judged, moved_runs=moved_runs(network), exact=exact, turned=turned(document))
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:

@@ -16,6 +16,7 @@ of the network: the trace has the values of those that other functions take, and
 import copy
 import inspect
 import itertools
+import re
 import sys
 import traceback
 from collections import Counter
@@ -43,6 +44,13 @@ _METADATA = frozenset(
 _FILLED = {"zeros": 0, "new_zeros": 0, "zeros_like": 0, "ones": 1, "new_ones": 1, "ones_like": 1}
 """Functions that make tensors of one number, and take other tensors for their shape or type alone."""
 
+_SET = "torch.Tensor.__setitem__"
+_CHANGES = re.compile(r"__i\w+__|__setitem__|[a-z]\w*_")
+"""Functions that change their first argument."""
+
+_WRITTEN = ("zero_", "fill_", "copy_")
+"""Of these, those that write a value whatever was there."""
+
 _MADE = frozenset("arange tensor as_tensor linspace eye full".split())
 """Functions that make constants without a tensor."""
 
@@ -68,6 +76,14 @@ class _Known(NamedTuple):
     version: int
     constant: torch.Tensor | None = None
     """Its values, where they depend on neither inputs nor parameters."""
+
+
+class _Whole(NamedTuple):
+    """A tensor of which a part is written, the key of the part, and both as arguments."""
+
+    tensor: torch.Tensor
+    key: Any
+    encoded: list
 
 
 Forward = Callable[[nn.Module, dict[str, torch.Tensor]], Any]
@@ -315,14 +331,18 @@ class _Recorder(TorchFunctionMode):
         at = _caller()
         module = self.open[-1][0]["module"] if self.open else ""
         call = {"function": name, "at": at, **self._arguments(func, args, kwargs, module, at)}
-        part = self.parts.get(id(args[0])) if args and name == "torch.Tensor.zero_" else None
-        part = part if part is not None and "value" in self.known[id(part[0])].encoded else None
-        if part is not None:
-            # Zeros written through a part of a tensor.
-            whole, key = part
-            written = [self._encode(whole, module, at), self._encode(key, module, at), 0.0]
-            call = {"function": "torch.Tensor.__setitem__", "at": at, "args": written, "kwargs": {}}
-        known, values = self._evaluated(func, name.rpartition(".")[2], args, kwargs)
+        short = name.rpartition(".")[2]
+        if short == "__setitem__" and self._is_part(*args):
+            return self._again(func, args)
+        in_place = bool(_CHANGES.fullmatch(short)) or call["kwargs"].get("inplace") is True
+        wholes = self._wholes(next(iter((*args, *kwargs.values())), None), module, at) if in_place else []
+        written = None
+        if wholes and short in _WRITTEN:
+            # Numbers written through a part of a tensor.
+            written = wholes.pop(0)
+            value = args[1] if len(args) > 1 else 0.0
+            call = {"function": _SET, "at": at, "args": [*written.encoded, self._encode(value, module, at)], "kwargs": {}}
+        known, values = self._evaluated(func, short, args, kwargs)
         if known and not any(True for _ in named_tensors(values)):
             return values  # a number taken out of a constant, or a decision
         first = args[0] if args else None
@@ -344,22 +364,60 @@ class _Recorder(TorchFunctionMode):
             self.writers[_memory(first)] = f"{name} at {at}"
         if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
             results = [("", first)]  # __setitem__
-        if part is not None:
-            results = [("", part[0])]
+        if written is not None:
+            results, values = [("", written.tensor)], self._overwritten(written, value)
+            known = values is not None
         if name == "torch.Tensor.__getitem__" and len(args) == 2 and id(first) in self.known:
-            self.parts |= {id(tensor): (first, args[1]) for _, tensor in results}
+            self.parts |= {id(tensor): (first, args[1]) for _, tensor in results if _memory(tensor) == _memory(first)}
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
-        short = name.rpartition(".")[2]
         constants = dict(named_tensors(values)) if known else {}
         if short in _FILLED:
             constants = {key: torch.full(tensor.shape, _FILLED[short], dtype=tensor.dtype, device="cpu") for key, tensor in results}
         call["outputs"] = {key: self._made(tensor, constants.get(key)) for key, tensor in results}
-        if all(self.known[id(tensor)].constant is not None for _, tensor in results):
-            return result
+        calls = [call] if any(self.known[id(tensor)].constant is None for _, tensor in results) else []
+        inner = first if written is None else written.tensor
+        for whole in wholes:
+            value = self._encode(inner, module, at)
+            outputs = {"": self._made(whole.tensor, self._overwritten(whole, inner))}
+            if self.known[id(whole.tensor)].constant is None:
+                calls.append({"function": _SET, "at": at, "args": [*whole.encoded, value], "kwargs": {}, "outputs": outputs})
+            inner = whole.tensor
         if not torch.is_grad_enabled() and not _has_own_gradient():
-            call["no_grad"] = True
-        self.body.append(call)
+            calls = [call | {"no_grad": True} for call in calls]
+        self.body += calls
+        return result
+
+    def _wholes(self, tensor: Any, module: str, at: str) -> list[_Whole]:
+        """What a tensor is a part of, and what that is a part of."""
+        found = []
+        while (part := self.parts.get(id(tensor))) is not None and "value" in self.known[id(part[0])].encoded:
+            tensor, key = part
+            found.append(_Whole(tensor, key, [self._encode(tensor, module, at), self._encode(key, module, at)]))
+        return found
+
+    def _overwritten(self, whole: _Whole, value: Any) -> torch.Tensor | None:
+        """The values of a constant of which a part is overwritten; None if they are unknown."""
+        before = self.known[id(whole.tensor)].constant
+        value = self.known[id(value)].constant if isinstance(value, torch.Tensor) else value
+        if before is None or value is None:
+            return None
+        before = before.clone()
+        before[whole.key] = value
+        return before
+
+    def _is_part(self, whole: Any, key: Any, value: Any) -> bool:
+        """Whether a value is written to where it is: the second half of `x[key] += 1`."""
+        part = self.parts.get(id(value))
+        return part is not None and part[0] is whole and repr(part[1]) == repr(key)
+
+    def _again(self, func, args: tuple) -> Any:
+        """Writes a part to where it is."""
+        self._use(args[2], "it")
+        result, tensor = func(*args), args[2]
+        while tensor is not None:
+            self.known[id(tensor)] = self.known[id(tensor)]._replace(version=tensor._version)
+            tensor = self.parts.get(id(tensor), (None,))[0]
         return result
 
     def _evaluated(self, func, name: str, args: tuple, kwargs: dict) -> tuple[bool, Any]:

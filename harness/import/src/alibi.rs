@@ -6,7 +6,7 @@ use crate::Refusal;
 use crate::arguments::{At, NAMED};
 use crate::constant::Constant;
 use crate::masks::{UNSEEN, with_scores};
-use crate::reader::{Reader, SCORES, Seen};
+use crate::reader::{Reader, SCORES};
 use crate::scores::Scores;
 use crate::turned::rounded;
 
@@ -69,12 +69,5 @@ impl Reader<'_> {
             (_, None) => return Err(at.refuse("it adds a tensor to scores that is no constant", SCORES)),
         };
         self.becomes(at, scores)
-    }
-
-    /// A tensor whose numbers were never set, which a product may be given to fill.
-    pub(crate) fn unset(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        at.told_by_the_result();
-        self.is(at.made()?.value, Seen::Unsaid("it uses numbers that were never set"));
-        Ok(())
     }
 }

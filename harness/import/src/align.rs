@@ -48,6 +48,19 @@ pub fn completed(items: &[Item], whole: &[Item]) -> Option<Vec<Item>> {
     (fits && outline(&found) == outline(whole)).then_some(found)
 }
 
+/// A list with each of its sums in turn the other way round: `conv2`, `add: x` as `conv2`, `tap: conv2`, `from: x`,
+/// `add: conv2`, so that others can have layers on `x`.
+pub fn turned(items: &[Item]) -> Vec<Vec<Item>> {
+    let known = taps(items);
+    let turned = |(place, pair): (usize, &[Item])| {
+        let [before, Item::Join(tag @ ("add" | "mul"), of)] = pair else { return None };
+        let name = named(before).0.filter(|name| !name.is_empty() && !known.contains(*name))?.to_owned();
+        let all = [Item::Tap(name.clone()), Item::From(of.clone()), Item::Join(tag, name)];
+        Some([&items[..=place], &all, &items[place + 2..]].concat())
+    };
+    items.windows(2).enumerate().filter_map(turned).collect()
+}
+
 /// Alignment of two lists, with as many layers in both as possible.
 fn align(first: &[Item], second: &[Item], known: &HashSet<String>) -> Option<Aligned> {
     if outline(first) == outline(second) {
@@ -133,13 +146,13 @@ fn pair(first: &Item, second: &Item, known: &HashSet<String>) -> Option<(Item, I
         }
         (Item::Around { word, body: a }, Item::Around { word: other, body: b }) => {
             let body = inside(a, b)?;
-            let around = |word: &Word, body| Item::Around { word: word.clone(), body };
-            let (union, whole) = (around(word, body.union), around(other, body.whole));
-            (outline(&[around(word, Vec::new())]) == outline(&[around(other, Vec::new())])).then_some((
-                union,
-                whole,
-                1 + body.common,
-            ))
+            let is_optional = enabled(first).or(enabled(second)).is_some();
+            let around = |word: &Word, body| {
+                let around = Item::Around { word: word.clone(), body };
+                if is_optional { optional(&around) } else { around }
+            };
+            let is_same = outline(&[around(word, Vec::new())]) == outline(&[around(other, Vec::new())]);
+            is_same.then(|| (around(word, body.union), around(other, body.whole), 1 + body.common))
         }
         (Item::Module { name, returns, body: a, .. }, Item::Module { name: other, returns: others, body: b, .. })
             if (name, returns) == (other, others) =>
@@ -213,6 +226,7 @@ fn with_first(mut stack: Item, other: &Item) -> Item {
 fn named(item: &Item) -> (Option<&str>, Option<&Entry>) {
     match item {
         Item::Layer { word, name } => (name.as_deref(), word.settings.get(ENABLED)),
+        Item::Around { word, .. } => (None, word.settings.get(ENABLED)),
         Item::Module { name, enabled, .. } | Item::Use { name, enabled, .. } => (Some(name), enabled.as_ref()),
         Item::Tap(_)
         | Item::From(_)
@@ -220,7 +234,6 @@ fn named(item: &Item) -> (Option<&str>, Option<&Entry>) {
         | Item::Again { .. }
         | Item::Residual { .. }
         | Item::Concat { .. }
-        | Item::Around { .. }
         | Item::Scope { .. }
         | Item::Stack { .. } => (None, None),
     }
@@ -245,6 +258,9 @@ fn switched(item: &Item, is_on: bool) -> Option<Item> {
     let mut item = item.clone();
     match &mut item {
         Item::Layer { word, .. } if matches!(word.kind, Kind::Plain | Kind::Wide | Kind::Parameter | Kind::First) => {
+            word.settings.shift_insert(0, ENABLED.to_owned(), entry());
+        }
+        Item::Around { word, .. } if word.kind == Kind::Gate => {
             word.settings.shift_insert(0, ENABLED.to_owned(), entry());
         }
         Item::Module { enabled, returns, .. } | Item::Use { enabled, returns, .. } if returns.is_empty() => {
@@ -352,6 +368,32 @@ mod tests {
             assert_eq!(is_there(&completed(&short, &whole).unwrap()), [true, false, true]);
             assert_eq!(is_there(&completed(&long, &whole).unwrap()), [true, true, true]);
         }
+    }
+
+    #[test]
+    fn a_gate_that_one_lacks_is_disabled_there() {
+        let gate = Item::Around { word: Word::gate(), body: vec![linear("fc")] };
+        let (plain, gated) = ([linear("fc1"), linear("fc2")], [linear("fc1"), linear("fc2"), gate]);
+        for (first, second) in [(&plain[..], &gated[..]), (&gated, &plain)] {
+            let whole = union(first, second).unwrap();
+            assert_eq!(is_there(&completed(&plain, &whole).unwrap()), [true, true, false]);
+            assert_eq!(is_there(&completed(&gated, &whole).unwrap()), [true, true, true]);
+        }
+    }
+
+    #[test]
+    fn a_sum_the_other_way_round_has_room_for_a_layer() {
+        let [tap, from] = [Item::Tap("fc2".to_owned()), Item::From("x".to_owned())];
+        let add = |name: &str| Item::Join("add", name.to_owned());
+        let plain = [linear("fc1"), linear("fc2"), add("x")];
+        let with = [linear("fc1"), linear("fc2"), tap.clone(), from.clone(), linear("shortcut"), add("fc2")];
+        assert_eq!(union(&plain, &with), None);
+        let other = [linear("fc1"), linear("fc2"), tap, from, add("fc2")];
+        assert_eq!(turned(&plain), [other.to_vec()]);
+        let whole = union(&other, &with).unwrap();
+        assert_eq!(is_there(&completed(&other, &whole).unwrap()), [true, true, true, true, false, true]);
+        // Differences have an order.
+        assert_eq!(turned(&[linear("fc1"), Item::Join("subtract", "x".to_owned())]), Vec::<Vec<Item>>::new());
     }
 
     #[test]

@@ -43,6 +43,13 @@ impl Reader<'_> {
         {
             self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
         }
+        if let Some(Argument::Value(value)) = at.input()
+            && matches!(self.seen(*value), Some(Seen::Expanded(..) | Seen::Repeated(_)))
+            && !self.is_unchanged(*value, made, &views)
+            && made.is_real()
+        {
+            self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units)?;
+        }
         if let Some(seen) = self.part(at.input(), made, &views) {
             self.is(made.value, seen);
             return Ok(());
@@ -146,7 +153,7 @@ impl Reader<'_> {
         Some(Seen::Computed(Box::new(Computed::Grouped { of, group, columns: false })))
     }
 
-    /// Heads, each several times: `repeat_interleave` along the axis of heads.
+    /// Each element along an axis several times: heads that share keys, or any others.
     pub(crate) fn repeated(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
         let group = at.size(1, "repeats", None)?;
@@ -157,8 +164,32 @@ impl Reader<'_> {
                 let grouped = Computed::Grouped { of: *of, group, columns: false };
                 self.is_computed(at, grouped)
             }
+            Some(Argument::Value(of)) if let Some(mut apart) = self.shape(*of) => {
+                apart.insert(axis + 1, group);
+                self.repeated_along(at, *of, (axis + 1, apart))
+            }
             _ => Err(at.refuse("it repeats a tensor", REPEATED)),
         }
+    }
+
+    /// A tensor several times along a new axis, of which the result is another shape. apart: the place of the axis, and
+    /// the shape with it.
+    fn repeated_along(
+        &mut self,
+        at: &mut At<'_>,
+        of: usize,
+        (axis, apart): (usize, Vec<usize>),
+    ) -> Result<(), Refusal> {
+        let made = at.made()?.clone();
+        let mut once = apart.clone();
+        once[axis] = 1;
+        let x = self.operand_viewed(at, Some(&Argument::Value(of)), &[View::Reshape(once)])?;
+        let x = self.new_value(Seen::Of(x, Vec::new()));
+        let all = self.new_value(Seen::Repeated(x));
+        self.made.insert(all, Made { value: all, shape: apart, ..made.clone() });
+        let all = self.operand(at, Some(&Argument::Value(all)))?;
+        self.is(made.value, Seen::Of(all, vec![View::Reshape(made.shape)]));
+        Ok(())
     }
 
     /// Whether these views of a tensor are the tensor.
@@ -415,14 +446,29 @@ impl Reader<'_> {
                 self.is(made.value, Seen::Repeated(*value));
                 Ok(())
             }
+            Some(Argument::Value(value))
+                if let Some(own) = self.shape(*value)
+                    && let Some((axis, times)) = repeats(&own, &made.shape) =>
+            {
+                let apart = [&own[..axis], &[times], &own[axis..]].concat();
+                self.repeated_along(at, *value, (axis, apart))
+            }
             _ => Err(at.refuse("it repeats a tensor", REPEATED)),
         }
     }
 }
 
+/// The only axis beside the samples along which a tensor of one shape is there several times in another one, and how
+/// often.
+fn repeats(own: &[usize], made: &[usize]) -> Option<(usize, usize)> {
+    let mut others = own.iter().zip(made).enumerate().filter(|(_, (own, made))| own != made);
+    let (axis, (own_extent, extent)) = others.next().filter(|(axis, _)| *axis > 0 && own.len() == made.len())?;
+    (others.next().is_none() && extent.is_multiple_of(*own_extent)).then(|| (axis, extent / own_extent))
+}
+
 /// First index and number of the elements from `start` to before `stop`, in Python's notation; `None` if there are
 /// none.
-fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
+pub(crate) fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
     let count = i64::try_from(extent).ok()?;
     let place = |index: i64| if index < 0 { index.saturating_add(count).max(0) } else { index.min(count) };
     let (start, stop) = (place(start.unwrap_or(0)), place(stop.unwrap_or(count)));

@@ -243,10 +243,9 @@ impl Reader<'_> {
         }
     }
 
-    /// A part of a tensor is overwritten.
-    pub(crate) fn overwritten(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+    /// Parts of a bias are set to 0. `None` if something else is overwritten.
+    pub(crate) fn bias_cut(&mut self, at: &mut At<'_>) -> Result<Option<()>, Refusal> {
         let (input, key, value) = (at.input(), at.argument(1, &["key"]), at.argument(2, &["value"]));
-        let nearest = "`linear` with `bias_of` has a bias for some of its outputs; nothing else is overwritten";
         let name = match self.given(input) {
             Some(Seen::Reshaped(name, shape)) if shape == self.trace.shape(name) => Some(name.clone()),
             _ => None,
@@ -254,12 +253,9 @@ impl Reader<'_> {
         let (Some(name), Some(Argument::Slice([start, stop, None | Some(1)])), Some(0.0)) =
             (name, key, value.and_then(Argument::number))
         else {
-            return Err(at.refuse("a part of a tensor is overwritten", nearest));
+            return Ok(None);
         };
-        let extent = match self.trace.shape(&name) {
-            [extent] => *extent,
-            _ => return Err(at.refuse("a part of a tensor is overwritten", nearest)),
-        };
+        let [extent] = *self.trace.shape(&name) else { return Ok(None) };
         let place = |index: Option<i64>, usual| index.map_or(Some(usual), |index| usize::try_from(index).ok());
         let (from, to) = (place(*start, 0), place(*stop, extent));
         let parts = (2..=MOST_PARTS).filter(|parts| extent.is_multiple_of(*parts)).find_map(|parts| {
@@ -269,10 +265,11 @@ impl Reader<'_> {
             fits.then(|| (0..parts).map(|part| !(from..to).contains(&(part * size))).collect())
         });
         match parts {
-            Some(parts) => self.is_computed(at, Computed::Bias(name, parts)),
-            None => {
-                Err(at.refuse(format!("it sets elements of the parameter `{name}` to 0 that are no part"), nearest))
-            }
+            Some(parts) => self.is_computed(at, Computed::Bias(name, parts)).map(Some),
+            None => Err(at.refuse(
+                format!("it sets elements of the parameter `{name}` to 0 that are no part"),
+                "`linear` with `bias_of` has a bias for some of its outputs",
+            )),
         }
     }
 

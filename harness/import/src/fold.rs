@@ -1,12 +1,14 @@
 //! Converts repeated modules to blocks, and consecutive ones to stacks.
 
 mod lone;
+mod names;
 
 use std::collections::HashMap;
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::align::{completed, union};
+use self::names::{block_name, uses, words};
+use crate::align::{completed, turned, union};
 use crate::borrowed::{borrowed, names, rename};
 use crate::generalise::{Argument, General, generalise};
 use crate::item::{Item, each_list, size};
@@ -64,10 +66,22 @@ pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
     }
     stack(&mut folded.body, None);
     lone::unfold(&mut folded);
+    let bodies = folded.blocks.iter_mut().map(|block| &mut block.body).chain([&mut folded.body]);
+    bodies.for_each(|body| each_list(body, &mut without_unread));
     folded
 }
 
+/// Takes out values that nothing reads before another one takes their place.
+fn without_unread(items: &mut Vec<Item>) {
+    let is_from = |item: Option<&Item>| matches!(item, Some(Item::From(_)));
+    let unread: Vec<bool> =
+        (0..items.len()).map(|place| is_from(items.get(place)) && is_from(items.get(place + 1))).collect();
+    let mut unread = unread.into_iter();
+    items.retain(|_| !unread.next().unwrap_or(false));
+}
+
 /// A module whose inner modules are all processed.
+#[derive(Clone)]
 struct Part {
     name: String,
     path: String,
@@ -143,13 +157,37 @@ fn grouped(parts: Vec<Part>) -> Vec<Group> {
                 return Some(parts);
             }
             // Any layers make a `Sequential`.
-            let union = union(whole, &part.body).filter(|_| part.class != "Sequential")?;
-            let is_whole = |part: &Part| completed(&part.body, &union).is_some();
-            let is_known = outline(whole) == outline(&union);
-            (is_whole(&part) && (is_known || parts.iter().all(is_whole))).then(|| {
-                *whole = union;
-                parts
-            })
+            if part.class == "Sequential" {
+                return None;
+            }
+            let joined = |whole: &mut Vec<Item>, part: &Part, parts: &[Part]| {
+                let union = union(whole, &part.body)?;
+                let is_whole = |part: &Part| completed(&part.body, &union).is_some();
+                let is_known = outline(whole) == outline(&union);
+                (is_whole(part) && (is_known || parts.iter().all(is_whole))).then(|| *whole = union)
+            };
+            if joined(whole, &part, parts).is_some() {
+                return Some(parts);
+            }
+            // A sum with a value that others change first.
+            if let Some(body) = turned(&part.body)
+                .into_iter()
+                .find(|body| joined(whole, &Part { body: body.clone(), ..part.clone() }, parts).is_some())
+            {
+                part.body = body;
+                return Some(parts);
+            }
+            let others: Vec<Vec<Vec<Item>>> = parts.iter().map(|part| turned(&part.body)).collect();
+            turned(whole).into_iter().enumerate().find_map(|(place, mut other)| {
+                let all = parts.iter().zip(&others);
+                let turned: Option<Vec<Part>> =
+                    all.map(|(part, bodies)| Some(Part { body: bodies.get(place)?.clone(), ..part.clone() })).collect();
+                let turned = turned?;
+                joined(&mut other, &part, &turned)?;
+                (*whole, *parts) = (other, turned);
+                Some(())
+            })?;
+            Some(parts)
         });
         match fits {
             Some(parts) => parts.push(part),
@@ -173,7 +211,7 @@ fn close(
     let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
     let repeats = group.len() > 1
         && (is_layer || size(&first.body) >= WORTH)
-        && !words(&first.body).is_empty()
+        && (!words(&first.body).is_empty() || first.class != "Sequential" && uses(&first.body).len() >= WORTH)
         && !is_of_one_class(&group, classes);
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()
@@ -237,85 +275,6 @@ fn is_of_one_class(group: &[Part], classes: &HashMap<&str, &str>) -> bool {
     };
     let first = group.first().and_then(around);
     first.is_some() && group.iter().all(|part| around(part) == first)
-}
-
-/// The class in lower case; for a `Sequential`, its name in the enclosing class. Further blocks with the same name
-/// are distinguished by modules that the first one does not have.
-fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
-    let name = match part.class.as_str() {
-        "Sequential" => {
-            // In a list of modules, it has the name of the list.
-            let is_list = |path: &str| classes.get(path).is_some_and(|class| LISTS.contains(class));
-            let mut path = part.path.as_str();
-            while let Some((around, own)) = path.rsplit_once('.')
-                && own.starts_with(|c: char| c.is_ascii_digit())
-                && is_list(around)
-            {
-                path = around;
-            }
-            let (around, own) = path.rsplit_once('.').unwrap_or(("", path));
-            let class = classes.get(around).filter(|_| !around.is_empty() && !is_list(around));
-            match (class, own.starts_with(|c: char| c.is_ascii_alphabetic())) {
-                (Some(class), true) if snake(class) == snake(own) => snake(class),
-                (Some(class), true) => format!("{}_{}", snake(class), snake(own)),
-                (_, true) => snake(own),
-                (Some(class), false) => format!("{}_part", snake(class)),
-                (None, false) => "part".to_owned(),
-            }
-        }
-        class => snake(class),
-    };
-    // Of a class without a letter of ASCII, nothing is left.
-    let name = if name.is_empty() { "part".to_owned() } else { name };
-    let taken = |name: &str| blocks.iter().any(|block| block.name == name);
-    if !taken(&name) {
-        return name;
-    }
-    let others: Vec<&str> =
-        blocks.iter().filter(|block| block.name.starts_with(&name)).flat_map(|block| words(&block.body)).collect();
-    let telling = words(body).into_iter().filter(|word| !others.contains(word)).map(|word| format!("{name}_{word}"));
-    let numbered = (2..).map(|number| format!("{name}_{number}"));
-    telling.chain(numbered).find(|name| !taken(name)).unwrap_or(name)
-}
-
-/// The kinds of layers in a list, except those of blocks.
-fn words(items: &[Item]) -> Vec<&'static str> {
-    let one = |item: &Item| match item {
-        Item::Layer { word, .. } => vec![word.tag],
-        Item::Tap(_) | Item::From(_) | Item::Again { .. } | Item::Use { .. } | Item::Stack { .. } => Vec::new(),
-        Item::Join(tag, _) => vec![*tag],
-        Item::Residual { main, shortcut } => [vec!["residual"], words(main), words(shortcut)].concat(),
-        Item::Concat { branches, .. } => {
-            std::iter::once("concat").chain(branches.iter().flat_map(|branch| words(branch))).collect()
-        }
-        Item::Around { word, body } => [vec![word.tag], words(body)].concat(),
-        Item::Scope { body, .. } | Item::Module { body, .. } => words(body),
-    };
-    items.iter().flat_map(one).collect()
-}
-
-/// `InvertedResidual` as `inverted_residual`.
-fn snake(class: &str) -> String {
-    let mut name = String::new();
-    let letters: Vec<char> = class.chars().collect();
-    for (index, letter) in letters.iter().enumerate() {
-        let next = letters.get(index + 1);
-        let begins = letter.is_ascii_uppercase()
-            && index > 0
-            && (letters[index - 1].is_ascii_lowercase()
-                || letters[index - 1].is_ascii_digit()
-                || next.is_some_and(char::is_ascii_lowercase));
-        // The last letter of a short name: ViT, BeiT.
-        let ends = next.is_none_or(|next| {
-            next.is_ascii_uppercase() && letters.get(index + 2).is_none_or(char::is_ascii_lowercase)
-        });
-        let is_short = name.len() - name.rfind('_').map_or(0, |at| at + 1) <= 3;
-        if begins && !name.ends_with('_') && !(ends && is_short) {
-            name.push('_');
-        }
-        name.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
-    }
-    name.trim_matches('_').to_owned()
 }
 
 /// Converts sequences of one block to stacks, at all levels. `module` is the name of the module whose body this is.
@@ -397,28 +356,4 @@ fn row(items: &[Item]) -> Option<Item> {
         first: first.collect(),
         channels: channels.clone(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::snake;
-
-    #[test]
-    fn classes_are_words_in_lower_case() {
-        let names = [
-            ("InvertedResidual", "inverted_residual"),
-            ("ViTAttention", "vit_attention"),
-            ("MobileViTLayer", "mobile_vit_layer"),
-            ("BeiT", "beit"),
-            ("T5LayerFF", "t5_layer_ff"),
-            ("MLPBlock", "mlp_block"),
-            ("SelfAttentionQKV", "self_attention_qkv"),
-            ("BatchNormAct2d", "batch_norm_act2d"),
-            ("ResNetV2", "res_net_v2"),
-            ("_Private", "private"),
-        ];
-        for (class, name) in names {
-            assert_eq!(snake(class), name);
-        }
-    }
 }

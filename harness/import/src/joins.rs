@@ -462,6 +462,8 @@ impl Reader<'_> {
             && self.shape(*only).as_ref() == Some(&made.shape)
         {
             self.is(made.value, seen);
+            let plain = self.plain.get(only).cloned();
+            self.plain.extend(plain.map(|plain| (made.value, plain)));
             return Ok(());
         }
         if self.turned_joined(at, &parts, given)?.is_some() {

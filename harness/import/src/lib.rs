@@ -54,6 +54,7 @@ mod numbers;
 mod offsets;
 mod operands;
 mod operation;
+mod overwritten;
 mod parameters;
 mod patches;
 mod pointwise;
@@ -96,6 +97,8 @@ pub struct Imported {
     pub text: String,
     /// Numbers of parts that were found equal.
     pub proof: Proof,
+    /// Keys of the module outputs that the recipe has, as goldens name them.
+    pub outputs: Vec<String>,
 }
 
 /// The recipe of a traced network, under this name.
@@ -107,11 +110,12 @@ pub struct Imported {
 /// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     error::check_names(trace)?;
-    let network = read::read(trace)?;
+    let mut network = read::read(trace)?;
     let evaluation = trace.in_evaluation();
     if let Some(evaluation) = &evaluation {
         modes::same(trace, &network, &read::read_evaluation(evaluation)?)?;
     }
+    network.say_scales();
     let mut training = trace.training.clone().unwrap_or_default();
     let (mut imported, roles) = proven(trace, &training, &network, name)?;
     if !training.undecayed.is_empty() {
@@ -138,7 +142,7 @@ pub fn compare(trace: &Trace, recipe: &Recipe) -> Result<Proof, ImportError> {
     let model = recipe.resolve().map_err(|errors| ImportError::Invalid(Box::new(errors)))?;
     let shapes = zoo_recipe::layer_shapes(recipe, &model).map_err(|error| error::unbuildable(recipe, error))?;
     let proof = proof::same(&network, &model, shapes, Results::Tensors)?;
-    let parameters = proof::shapes(trace, recipe, &model)?.len();
+    let parameters = proof::shapes(trace, recipe, &model)?.0.len();
     Ok(Proof { parameters, evaluation: evaluation.is_some(), ..proof })
 }
 
@@ -159,7 +163,7 @@ fn proven(
     let recipe = recipe.map_err(invalid)?.recipe;
     let model = recipe.resolve().map_err(invalid)?;
     let proof = proof::same(network, &model, Vec::new(), Results::Keys)?;
-    let roles = proof::shapes(trace, &recipe, &model)?;
+    let (roles, outputs) = proof::shapes(trace, &recipe, &model)?;
     let proof = Proof { parameters: roles.len(), ..proof };
-    Ok((Imported { text, proof }, roles))
+    Ok((Imported { text, proof, outputs }, roles))
 }

@@ -104,8 +104,21 @@ impl Reader<'_> {
                     None => Err(refuse(&what, nearest)),
                 };
             }
-            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
+            Some(Seen::Unsaid(what)) => {
+                return Err(self
+                    .refused
+                    .get(&value)
+                    .cloned()
+                    .unwrap_or_else(|| refuse(what, "there is no layer that gives it")));
+            }
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
+        };
+        // Windows side by side are samples of their own, or parts of the map that they are of.
+        let (base, views) = match self.tiles.get(&base) {
+            Some((map, own)) if view::shape(self.shape_of(base), &views).first() == Some(&self.trace.batch) => {
+                (*map, view::simplified(self.shape_of(*map), &[&own[..], &views].concat()))
+            }
+            _ => (base, views),
         };
         let shape = self.shape_of(base);
         if view::shape(shape, &views).len() < 2 && !views.is_empty() {

@@ -1,6 +1,6 @@
 //! The operations of a network, in the terms of recipes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::layers::Axis;
 
@@ -205,6 +205,35 @@ pub struct Network {
     pub again: HashMap<(String, Tensor), usize>,
     /// Parameters that get no gradient.
     pub untrained: Vec<String>,
+    /// By result, attentions whose scale is the usual one, with the scale said.
+    pub said: HashMap<Tensor, Word>,
     /// The first part that can be compared with a recipe, and not yet written as one: a mask that is an input.
     pub unwritten: Option<Refusal>,
+}
+
+impl Network {
+    /// Says the scale of an attention that is the usual one by chance: where the same line of the source computes
+    /// another one too, as of channels that attend to each other.
+    pub(crate) fn say_scales(&mut self) {
+        let is_said = |what: &What| matches!(what, What::Layer(word) if word.settings.contains_key("scale"));
+        let mut lines = HashSet::new();
+        each_operation(&mut self.root, &mut |operation| {
+            lines.extend(is_said(&operation.what).then(|| operation.at.clone()));
+        });
+        each_operation(&mut self.root, &mut |operation| {
+            if let Some(said) = self.said.get(&operation.result).filter(|_| lines.contains(&operation.at)) {
+                operation.what = What::Layer(said.clone());
+            }
+        });
+    }
+}
+
+/// Calls `visit` with all operations inside a module.
+fn each_operation(module: &mut Module, visit: &mut dyn FnMut(&mut Operation)) {
+    for unit in &mut module.body {
+        match unit {
+            Unit::Operation(operation) => visit(operation),
+            Unit::Module(inner) => each_operation(inner, visit),
+        }
+    }
 }

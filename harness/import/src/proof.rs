@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
-use zoo_graph::Shape;
+use zoo_graph::{Shape, Tap};
 use zoo_recipe::layers::{
     Attention, Axis, Conv, Description, DotProductAttention, Experts, Matmul, Pad, PadMode, Slice, Xcorr,
 };
@@ -433,11 +433,12 @@ pub fn same(
     Ok(Proof { operations, modules: traced.modules.len(), parameters: 0, evaluation: false })
 }
 
-/// Compares the graph of a recipe with shapes and parameters of the trace, and returns the roles of its parameters.
+/// Compares the graph of a recipe with shapes and parameters of the trace, and returns the roles of its parameters and
+/// the keys of its module outputs.
 ///
 /// # Errors
 /// As [`same`], and parameters that no operation uses.
-pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<Roles, ImportError> {
+pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<(Roles, Vec<String>), ImportError> {
     let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
     let graph = build(recipe, model, &options).map_err(|error| unbuildable(recipe, error))?;
     let own: BTreeMap<&str, Vec<usize>> = graph
@@ -493,7 +494,8 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<R
             return Err(ImportError::Differs(message));
         }
     }
-    Ok(graph.parameters().map(|(_, variable)| (variable.name.clone(), variable.role.clone())).collect())
+    let roles = graph.parameters().map(|(_, variable)| (variable.name.clone(), variable.role.clone())).collect();
+    Ok((roles, graph.taps.iter().map(Tap::key).collect()))
 }
 
 /// Shapes of the results of modules, by path, call and key.

@@ -64,8 +64,8 @@ fn call(trace: &Trace, mode: Mode) -> Result<Network, ImportError> {
     if root.returns.len() == 1 {
         root.returns.clear();
     }
-    let Reader { again, unwritten, gradients, .. } = reader;
-    Ok(Network { root, inputs, output, again, untrained: gradients.untrained(trace), unwritten })
+    let Reader { again, unwritten, gradients, said, .. } = reader;
+    Ok(Network { root, inputs, output, again, untrained: gradients.untrained(trace), said, unwritten })
 }
 
 fn refuse_module(trace: &Trace, call: &ModuleCall, what: &str) -> Refusal {
@@ -170,7 +170,9 @@ impl Reader<'_> {
         }
         let tensors = || returns.iter().map(|(_, tensor)| *tensor);
         let Some(output) = tensors().find(|tensor| !inputs.contains(tensor)).or(tensors().next()) else {
-            return Err(refuse_module(self.trace, call, "its result is not a tensor").into());
+            let refused = call.outputs.values().flat_map(Argument::values).find_map(|value| self.refused.get(&value));
+            let none = || refuse_module(self.trace, call, "its result is not a tensor");
+            return Err(refused.cloned().unwrap_or_else(none).into());
         };
         if let [(key, _)] = &returns[..]
             && key.is_empty()

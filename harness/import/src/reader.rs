@@ -15,6 +15,7 @@ use crate::gradients::Gradients;
 use crate::masks::first_masked;
 use crate::modes::Mode;
 use crate::operation::{Operation, Tensor, Unit, What, Windows};
+use crate::overwritten::Piece;
 use crate::rows;
 use crate::scores::Scores;
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
@@ -112,6 +113,14 @@ pub(crate) struct Reader<'t> {
     pub(crate) distances: HashMap<String, (DistanceBias, Tensor)>,
     /// As [`crate::operation::Network::again`].
     pub(crate) again: HashMap<(String, Tensor), usize>,
+    /// By tensor of the trace, why it cannot be used.
+    pub(crate) refused: HashMap<usize, Refusal>,
+    /// By tensor of the trace of which not all numbers are set yet, the ranges that are, and what they are.
+    pub(crate) pieces: HashMap<usize, Vec<Piece>>,
+    /// Windows side by side that are samples of their own: the map that they are of, and their view of it.
+    pub(crate) tiles: HashMap<Tensor, (Tensor, Vec<View>)>,
+    /// As [`crate::operation::Network::said`].
+    pub(crate) said: HashMap<Tensor, Word>,
     /// Modules that are called again around the one that is read.
     pub(crate) inside_again: usize,
     /// What gets gradients.
@@ -141,6 +150,10 @@ impl<'t> Reader<'t> {
             known: HashMap::new(),
             distances: HashMap::new(),
             again: HashMap::new(),
+            refused: HashMap::new(),
+            pieces: HashMap::new(),
+            tiles: HashMap::new(),
+            said: HashMap::new(),
             inside_again: 0,
             gradients: Gradients::default(),
             plain: HashMap::new(),

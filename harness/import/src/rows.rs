@@ -5,7 +5,7 @@ use zoo_recipe::layers as zoo;
 use zoo_recipe::schema::{BnInit, Size};
 
 use crate::Refusal;
-use crate::arguments::{At, wrapped};
+use crate::arguments::{At, NAMED, wrapped};
 use crate::cosine::Computed;
 use crate::formula::{Binds, MOST_TEXT, put, within};
 use crate::operation::{Operation, Tensor, Unit, What};
@@ -122,32 +122,39 @@ impl Reader<'_> {
             Some(order) => order.number(),
         };
         match order {
-            Some(2.0) => self.folded_along(at, "sqrt(row_sum(x^2))", 2),
-            Some(1.0) => self.folded_along(at, "row_sum(abs(x))", 2),
+            Some(2.0) => self.folded_along(at, "sqrt(row_sum(x^2))", [2, 3]),
+            Some(1.0) => self.folded_along(at, "row_sum(abs(x))", [2, 3]),
             _ => Err(at.refuse("a norm of another order than 1 or 2", ROWS)),
         }
     }
 
     /// Means, sums or maxima (`row_mean(x)`, ..) over axes of samples.
     pub(crate) fn folded(&mut self, at: &mut At<'_>, formula: &str) -> Result<(), Refusal> {
-        self.folded_along(at, formula, 1)
+        self.folded_along(at, formula, [1, 2])
     }
 
-    /// As [`Self::folded`], if axes are the argument at this place.
-    fn folded_along(&mut self, at: &mut At<'_>, formula: &str, place: usize) -> Result<(), Refusal> {
+    /// The axes that an argument at this place names; all of them if there is none.
+    fn axes(at: &mut At<'_>, place: usize, rank: usize) -> Result<Vec<usize>, Refusal> {
+        let axes: Option<Vec<usize>> = match at.argument(place, &["dim", "axis"]) {
+            Some(Argument::List(axes)) if !axes.is_empty() => {
+                axes.iter().map(|axis| wrapped(axis.int()?, rank)).collect()
+            }
+            Some(Argument::Bool(_) | Argument::List(_)) | None => Some((0..rank).collect()),
+            Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)).map(|axis| vec![axis]),
+        };
+        axes.ok_or_else(|| at.unknown_form("dim"))
+    }
+
+    /// As [`Self::folded`], if axes, and whether they are kept, are the arguments at these places.
+    fn folded_along(&mut self, at: &mut At<'_>, formula: &str, [place, keeps]: [usize; 2]) -> Result<(), Refusal> {
         let (input, made) = (at.input(), at.made()?);
         let Some(shape) = input.and_then(|input| self.shape(input.value()?)) else {
             return Err(at.unknown_form("input"));
         };
         let rank = shape.len();
-        let axes: Option<Vec<usize>> = match at.argument(place, &["dim", "axis"]) {
-            Some(Argument::List(axes)) => axes.iter().map(|axis| wrapped(axis.int()?, rank)).collect(),
-            Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)).map(|axis| vec![axis]),
-            None => Some((0..rank).collect()),
-        };
-        let Some(mut axes) = axes else { return Err(at.unknown_form("dim")) };
+        let mut axes = Self::axes(at, place, rank)?;
         axes.sort_unstable();
-        let keeps_axes = at.flag(place + 1, "keepdim", false)?;
+        let keeps_axes = at.flag(keeps, "keepdim", false)?;
         if axes.first() == Some(&0) || axes.is_empty() {
             let what = format!("it combines samples: axes {axes:?} of {shape:?}");
             return Err(at.refuse(what, "layers work on each sample separately; the loss takes the mean of samples"));
@@ -171,25 +178,25 @@ impl Reader<'_> {
         self.gives_viewed(at, what, vec![x], None, together, views)
     }
 
-    /// The variance of rows.
-    pub(crate) fn variance(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let input = at.input();
-        let rank = input.and_then(|input| self.shape(input.value()?)).map_or(0, |shape| shape.len());
-        let axis = match at.argument(1, &["dim"]) {
-            Some(Argument::List(axes)) if axes.len() == 1 => axes[0].int(),
-            Some(axis) => axis.int(),
-            None => None,
+    /// PyTorch's var, or the root of it, over axes: the sum of squares over the number of elements, less one of them
+    /// (`unbiased`, or `correction` by number).
+    pub(crate) fn variance(&mut self, at: &mut At<'_>, is_root: bool) -> Result<(), Refusal> {
+        let Some(shape) = at.input().and_then(|input| self.shape(input.value()?)) else {
+            return Err(at.unknown_form("input"));
         };
-        let unbiased = at.flag(usize::MAX, "unbiased", true)? && at.size(usize::MAX, "correction", Some(1))? != 0;
-        let keeps = at.flag(usize::MAX, "keepdim", false)?;
-        if axis.and_then(|axis| wrapped(axis, rank)) != rank.checked_sub(1) || unbiased || !keeps {
-            return Err(at.refuse(
-                "a variance over other axes than the last, or divided by n - 1",
-                "`layer_norm` normalises the last axes; variances are divided by n there (`unbiased=False`)",
-            ));
-        }
-        let x = self.operand(at, input)?;
-        self.is_computed(at, Computed::Row(Row { of: x, text: "row_mean((x - row_mean(x))^2)".to_owned() }))
+        let size: usize = Self::axes(at, 1, shape.len())?.iter().map(|axis| shape[*axis]).product();
+        // `x.var(False)` has no axes.
+        let of_all = matches!(at.argument(1, &["dim"]), Some(Argument::Bool(_)));
+        let unbiased = at.flag(if of_all { 1 } else { 2 }, "unbiased", true)?;
+        let less = at.float(NAMED, "correction", f64::from(u8::from(unbiased)))?;
+        let squares = "(x - row_mean(x))^2";
+        let formula = match (less, size as f64 - less) {
+            (0.0, _) => format!("row_mean({squares})"),
+            (_, count) if count > 0.0 => format!("row_sum({squares}) / {}", number(count)),
+            _ => return Err(at.refuse(format!("the variance of {size} numbers, divided by 0"), ROWS)),
+        };
+        let formula = if is_root { format!("sqrt({formula})") } else { formula };
+        self.folded_along(at, &formula, [1, 3])
     }
 
     /// A formula of a number for each row. `None` if the operand is none.

@@ -12,7 +12,7 @@ use crate::cosine::Computed;
 use crate::functions::PRODUCTS;
 use crate::heads::Heads;
 use crate::offsets::Offsets;
-use crate::operation::{Tensor, What, Windows};
+use crate::operation::{Tensor, Unit, What, Windows};
 use crate::reader::{Picked, Reader, SCORES, Seen};
 use crate::trace::Argument;
 use crate::turned::TURNED;
@@ -166,7 +166,14 @@ impl Reader<'_> {
     ) -> Result<Scores, Refusal> {
         let shape = |argument: Option<&Argument>| argument.and_then(|argument| self.shape(argument.value()?));
         let (Some(mut from), Some(mut to)) = (shape(first), shape(second)) else {
-            return Err(at.refuse("it multiplies matrices", PRODUCTS));
+            let given = [first, second].into_iter().flatten();
+            let refused = given.clone().find_map(|one| self.refused.get(&one.value()?)).cloned();
+            let unsaid = given.clone().find_map(|one| match self.given(Some(one))? {
+                Seen::Unsaid(what) => Some(*what),
+                _ => None,
+            });
+            let what = unsaid.unwrap_or("it multiplies matrices");
+            return Err(refused.unwrap_or_else(|| at.refuse(what, if unsaid.is_some() { SCORES } else { PRODUCTS })));
         };
         if from.len() < 2 || to.len() < 2 {
             return Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS));
@@ -364,7 +371,8 @@ impl Reader<'_> {
         let (rotary, shared, softcap, mask) = (scores.rotary, scores.shared, scores.bounded, scores.mask);
         // softcap * tanh(score / softcap)
         let scale = scores.scale * softcap.unwrap_or(1.0);
-        let own_scale = (cosine.is_none() && !is_usual(scale, d)).then_some(scale);
+        let is_cosine = cosine.is_some();
+        let is_own = !is_cosine && !is_usual(scale, d);
         let cosine = match cosine {
             None => None,
             Some(Cosine::Times(name, bound)) if scale == 1.0 => Some(self.logit_scale(at, &name, bound, heads)?),
@@ -402,7 +410,7 @@ impl Reader<'_> {
             value: None,
             causal,
             window: window.map(Size),
-            scale: own_scale,
+            scale: is_own.then_some(scale),
             softcap,
             alibi: scores.alibi.map(|(most, _)| most),
             mask: None,
@@ -414,7 +422,11 @@ impl Reader<'_> {
             dropout,
         };
         let beside: Vec<Tensor> = mask.into_iter().chain(segments).chain(bias).chain(cosine).collect();
-        self.attend(at, layer, [queries, keys, values], [n, t, s, d, e], &beside)
+        let said = DotProductAttention { scale: Some(scale), ..layer.clone() };
+        self.attend(at, layer, [queries, keys, values], [n, t, s, d, e], &beside)?;
+        let result = at.units.last().map(Unit::result).filter(|_| !is_own && !is_cosine);
+        self.said.extend(result.map(|result| (result, Word::of(&Layer::DotProductAttention(said)))));
+        Ok(())
     }
 
     /// The bias of scores by the distance of two pixels of a window.

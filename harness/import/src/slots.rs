@@ -40,12 +40,17 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_entry(branch, there, visit)),
             Item::Around { word, body } => {
-                for (key, entry) in &mut word.settings {
+                let mut inside = there;
+                if let Some(enabled) = word.settings.get_mut(ENABLED) {
+                    inside &= enabled.value != Setting::Bool(false);
+                    visit(ENABLED, word.tag, false, there, enabled);
+                }
+                for (key, entry) in word.settings.iter_mut().filter(|(key, _)| *key != ENABLED) {
                     if !matches!(entry.value, Setting::Text(_) | Setting::Group(_)) {
-                        visit(key, "", false, there, entry);
+                        visit(key, "", false, inside, entry);
                     }
                 }
-                each_entry(body, there, visit);
+                each_entry(body, inside, visit);
             }
             Item::Scope { body, .. } => each_entry(body, there, visit),
             Item::Module { name, body, enabled, .. } => {

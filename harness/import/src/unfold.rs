@@ -2,7 +2,7 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::Patches;
-use zoo_recipe::schema::Pair;
+use zoo_recipe::schema::{Padding, Pair};
 
 use crate::Refusal;
 use crate::arguments::At;
@@ -24,6 +24,18 @@ impl Reader<'_> {
         };
         let what = What::Layer(Word::of(&Layer::Patches(Patches { kernel: Pair([height, width]), stride, pad })));
         let views = vec![View::Reshape(vec![n, windows, elements]), View::Permute(vec![0, 2, 1])];
-        self.gives_viewed(at, what, vec![x], None, vec![n.saturating_mul(windows), c, height, width], views)
+        let shape = vec![n.saturating_mul(windows), c, height, width];
+        let map = [self.shape_of(x)[2], self.shape_of(x)[3]];
+        self.gives_viewed(at, what, vec![x], None, shape.clone(), views)?;
+        if stride.0 == [height, width]
+            && pad == Padding::default()
+            && map[0].is_multiple_of(height)
+            && map[1].is_multiple_of(width)
+        {
+            let apart = vec![n, c, map[0] / height, height, map[1] / width, width];
+            let views = [View::Reshape(apart), View::Permute(vec![0, 2, 4, 1, 3, 5]), View::Reshape(shape)];
+            self.tiles.extend(at.units.last().map(|unit| (unit.result(), (x, views.to_vec()))));
+        }
+        Ok(())
     }
 }

@@ -109,7 +109,9 @@ impl Lines {
             Item::From(tap) => self.line(indent, &format!("{dash}from: {}", scalar(tap))),
             Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {}", scalar(tap))),
             Item::Again { name, .. } => self.line(indent, &format!("{dash}again: {}", scalar(name))),
-            Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => self.join(indent, dash, item, None),
+            Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => {
+                self.join(indent, dash, item, (None, None));
+            }
             Item::Scope { name, body } => match &body[..] {
                 [Item::Stack { .. } | Item::Use { .. } | Item::Layer { .. }] => {
                     let mut inside = Self::default();
@@ -124,14 +126,15 @@ impl Lines {
                 _ => self.scope(indent, dash, name, body),
             },
             Item::Module { name, body, returns, enabled, .. } => {
-                if let ([join], None) = (&body[..], enabled)
+                let is_plain = enabled.is_none() && returns.is_empty();
+                let said = enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value));
+                if let [join] = &body[..]
                     && join.is_join()
                     && returns.is_empty()
                 {
-                    return self.join(indent, dash, join, other(name).as_deref());
+                    return self.join(indent, dash, join, (other(name).as_deref(), said));
                 }
                 let name = other(name);
-                let is_plain = enabled.is_none() && returns.is_empty();
                 if is_plain && self.lone(indent, dash, "sequential", name.as_deref(), ("body", body, true)) {
                     return;
                 }
@@ -139,10 +142,8 @@ impl Lines {
                 if let Some(name) = name {
                     self.line(inner, &format!("name: {name}"));
                 }
-                if let Some(enabled) =
-                    enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value))
-                {
-                    self.line(inner, &format!("enabled: {}", enabled.value));
+                if let Some(enabled) = said {
+                    self.line(inner, &format!("{ENABLED}: {}", enabled.value));
                 }
                 self.line(inner, "body:");
                 self.list(inner + 2, body, true);
@@ -188,15 +189,20 @@ impl Lines {
         self.list(inner + 2, body, false);
     }
 
-    /// Branches that are joined, with a name if they are a module.
-    fn join(&mut self, indent: usize, dash: &str, item: &Item, name: Option<&str>) {
+    /// Branches that are joined, with a name if they are a module, and whether that exists.
+    fn join(&mut self, indent: usize, dash: &str, item: &Item, (name, enabled): (Option<&str>, Option<&Entry>)) {
         let inner = indent + dash.len() + 2;
+        let head = |own: &mut Self, tag: &str| {
+            own.head(indent, dash, tag, name);
+            enabled.into_iter().for_each(|enabled| own.line(inner, &format!("{ENABLED}: {}", enabled.value)));
+        };
         match item {
             Item::Residual { main, shortcut } => {
-                if shortcut.is_empty() && self.lone(indent, dash, "residual", name, ("main", main, false)) {
+                let is_short = shortcut.is_empty() && enabled.is_none();
+                if is_short && self.lone(indent, dash, "residual", name, ("main", main, false)) {
                     return;
                 }
-                self.head(indent, dash, "residual", name);
+                head(self, "residual");
                 self.line(inner, "main:");
                 self.list(inner + 2, main, false);
                 if !shortcut.is_empty() {
@@ -205,20 +211,20 @@ impl Lines {
                 }
             }
             Item::Around { word, body } => {
-                self.head(indent, dash, word.tag, name);
+                head(self, word.tag);
                 let said = word.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
                 said.for_each(|(key, entry)| self.line(inner, &format!("{key}: {}", entry.value)));
                 self.line(inner, "body:");
                 self.list(inner + 2, body, false);
             }
             Item::Concat { branches, axis } => {
-                let short = self
-                    .short(branches)
-                    .filter(|short| name.is_none() && *axis == Axis::default() && indent + short.len() < 100);
+                let short = self.short(branches).filter(|short| {
+                    name.is_none() && enabled.is_none() && *axis == Axis::default() && indent + short.len() < 100
+                });
                 if let Some(short) = short {
                     return self.line(indent, &format!("{dash}concat: {{branches: {short}}}"));
                 }
-                self.head(indent, dash, "concat", name);
+                head(self, "concat");
                 match axis {
                     Axis::Channel => {}
                     Axis::Height => self.line(inner, "axis: height"),
@@ -303,4 +309,34 @@ impl Lines {
 pub fn taps(returns: &IndexMap<String, String>) -> String {
     let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {}", scalar(key), scalar(tap))).collect();
     format!("{{{}}}", said.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a `sequential`, a join without a name would be a module of its own.
+    #[test]
+    fn a_module_that_is_a_join_is_written_as_one_whether_or_not_it_may_be_missing() {
+        let word = Word::with("sigmoid", "", Setting::Bool(true));
+        let inside = Item::Layer { word: Word { settings: IndexMap::new(), ..word }, name: Some("gate".to_owned()) };
+        let value = Setting::Text("$se".to_owned());
+        for (enabled, said) in
+            [(None, ""), (Some(Entry { value, default: Some(Setting::Bool(true)) }), "enabled: $se\n")]
+        {
+            let module = Item::Module {
+                name: "se".to_owned(),
+                path: "se".to_owned(),
+                class: "SqueezeExcite".to_owned(),
+                source: None,
+                body: vec![Item::Around { word: Word::gate(), body: vec![inside.clone()] }],
+                returns: IndexMap::new(),
+                enabled,
+                closed: true,
+            };
+            let text = model(&Folded { blocks: Vec::new(), body: vec![module] });
+            let text = text.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>();
+            assert_eq!(text, format!("body:\n- gate:\nname: se\n{said}body:\n- sigmoid: {{name: gate}}\n"));
+        }
+    }
 }

@@ -90,6 +90,14 @@ pub enum NpuError {
         /// The largest batch that fits.
         largest: Option<usize>,
     },
+    /// Recordings that show too few kernels of a step.
+    #[error(
+        "only {found} of the measured kernels are kernels of this step: tables of kernels with their shapes are needed"
+    )]
+    Uncalibrated {
+        /// Kernels that were found.
+        found: usize,
+    },
     /// A page that cannot be rendered.
     #[error(transparent)]
     Page(#[from] minijinja::Error),

@@ -20,6 +20,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
 mod advise;
+mod calibrate;
 mod collective;
 mod compare;
 mod compile;
@@ -31,6 +32,7 @@ mod input;
 mod kernel;
 mod library;
 mod matrix;
+mod measured;
 mod memory;
 mod page;
 mod price;
@@ -50,6 +52,7 @@ pub mod score;
 pub mod study;
 
 pub use advise::{Advice, advise};
+pub use calibrate::{Calibration, Fitted, Rate, calibrate};
 pub use collective::Bucket;
 pub use compare::{OpDifference, compare};
 pub use compile::{Work, policy};
@@ -59,6 +62,7 @@ pub use host::Host;
 pub use input::Input;
 pub use kernel::Kernel;
 pub use library::DeviceLibrary;
+pub use measured::{Cause, Family, Line, Links, Measured, Reason, Rest, Shown, Waiting, measured};
 pub use page::page;
 pub use price::Price;
 pub use profile::{Limit, OpCost, PHASES, Profile, profile};

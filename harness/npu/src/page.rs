@@ -3,6 +3,7 @@
 use crate::{
     NpuError,
     compare::compare,
+    measured::Measured,
     profile::{Limit, PHASES, Profile},
     schedule::{Event, Stream},
     trace::STREAMS,
@@ -16,7 +17,8 @@ use zoo_pages::{Cell, Facts, Grid, Lane, Page, Section, Span, Timeline, Verdict,
 /// Number of listed lines of the recipe.
 const LINES: usize = 25;
 
-/// Renders the page. `options` are the effects of options; `against` is another step for comparison, with its title.
+/// Renders the page. `options` are the effects of options; `against` is another step for comparison, with its title;
+/// `measured` are recordings of this step, which come first: causes, lines, and the timeline above the predicted one.
 ///
 /// # Errors
 /// A template that cannot be rendered.
@@ -25,10 +27,20 @@ pub fn page(
     title: &str,
     options: &[WhatIf],
     against: Option<(&Profile, &str)>,
+    measured: &[Measured],
 ) -> Result<String, NpuError> {
-    let mut sections = vec![timeline(profile, title, "step")?];
+    let mut sections = Vec::new();
+    for (number, measured) in measured.iter().enumerate() {
+        sections.extend([causes(measured, number), measured_lines(measured, number)]);
+    }
+    // All timelines have the axis of the longest.
+    let end = measured.iter().map(|measured| measured.step_ms).fold(profile.step.ms(), f64::max);
+    for (number, measured) in measured.iter().enumerate() {
+        sections.push(measured_timeline(measured, number, end)?);
+    }
+    sections.push(timeline(profile, title, "step", if measured.is_empty() { 0.0 } else { end })?);
     if let Some((other, other_title)) = against {
-        sections.push(timeline(other, other_title, "against")?);
+        sections.push(timeline(other, other_title, "against", 0.0)?);
         sections.push(comparison([profile, other], [title, other_title]));
     }
     sections.extend([operators(profile), lines(profile)]);
@@ -41,9 +53,13 @@ pub fn page(
         Limit::Input => "input pipeline",
     };
     let short = format!("{} per step, {:.0} samples per second", milliseconds(profile.step.ms()), profile.images_per_s);
-    let lines = vec![format!(
-        "A step waits for the {limit}. Nothing was measured: this is what a model of the device predicts."
-    )];
+    let lines = match measured {
+        [] => {
+            format!("A step waits for the {limit}. Nothing was measured: this is what a model of the device predicts.")
+        }
+        [..] => format!("A step waits for the {limit}, by the prediction. What was measured comes first."),
+    };
+    let lines = vec![lines];
     let mut tables = vec![facts(profile, title)];
     tables.extend(against.map(|(other, title)| facts(other, title)));
     let page = Page {
@@ -122,7 +138,7 @@ fn input_steps(profile: &Profile) -> Option<Section> {
 }
 
 /// The phases of the device's stream, then the other streams that have events.
-fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuError> {
+fn timeline(profile: &Profile, title: &str, id: &str, end: f64) -> Result<Section, NpuError> {
     let of_phase = |event: &&Event, phase: Phase| event.kernel.is_some_and(|k| profile.kernels[k].phase == phase);
     let phases = PHASES.into_iter().map(|phase| {
         let events = profile.stream(Stream::Device).filter(|event| of_phase(event, phase));
@@ -145,13 +161,85 @@ fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuErro
             tip: format!("samples of the next step: {to:.1} ms, limited by {limit}"),
         }],
     });
-    let lanes: Vec<Lane> =
-        once(earlier).chain(phases).chain(others).chain(input).filter(|lane| !lane.spans.is_empty()).collect();
+    let lanes: Vec<Lane> = once(earlier)
+        .chain(phases)
+        .chain(others)
+        .chain(input)
+        .filter(|lane| !lane.spans.is_empty())
+        .chain(axis(end))
+        .collect();
     let description = format!("One step of {title}; the tables below have the figures.");
     let figure = Some(Timeline { id: id.into(), description, lanes }.html()?);
     let section =
         Section { id: format!("timeline-{id}"), title: format!("One step of {title}"), figure, ..Section::default() };
     Ok(section)
+}
+
+/// A lane that only makes the axis as long as the longest of several timelines.
+fn axis(end: f64) -> Option<Lane> {
+    let span =
+        Span { from: 0.0, to: end, class: bound_class(None), tip: format!("{end:.1} ms, the longest step here") };
+    (end > 0.0).then(|| Lane { name: "longest".to_owned(), spans: vec![span] })
+}
+
+/// What costs the most in a measured step.
+fn causes(measured: &Measured, number: usize) -> Section {
+    let columns = [("cause", false), ("line", false), ("ms", true), ("share", true), ("evidence", false)];
+    let caption = format!("What the step would gain, in {}", measured.file);
+    let mut grid = Grid::new(caption, columns);
+    for cause in &measured.causes {
+        grid.rows.push(vec![
+            cause.reason.name().into(),
+            cause.line.as_deref().unwrap_or_default().into(),
+            format!("{:.2}", cause.ms).into(),
+            percent(cause.share).into(),
+            cause.evidence.as_str().into(),
+        ]);
+    }
+    let title = format!("Measured: {}", milliseconds(measured.step_ms));
+    Section { id: format!("causes-{number}"), title, grids: vec![grid], ..Section::default() }
+}
+
+/// The lines of a measured step.
+fn measured_lines(measured: &Measured, number: usize) -> Section {
+    let columns = [
+        ("line", false),
+        ("phase", false),
+        ("operators", false),
+        ("measured ms", true),
+        ("predicted ms", true),
+        ("ratio", true),
+    ];
+    let caption =
+        format!("Lines of the recipe, most expensive first; {} of the time is theirs", percent(measured.matched_share));
+    let mut grid = Grid::new(caption, columns);
+    for line in measured.lines.iter().filter(|line| line.measured_ms > 0.0).take(LINES) {
+        grid.rows.push(vec![
+            line.line.as_str().into(),
+            line.phase.to_string().into(),
+            line.operators.join(", ").into(),
+            format!("{:.3}", line.measured_ms).into(),
+            format!("{:.3}", line.predicted_ms).into(),
+            line.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default().into(),
+        ]);
+    }
+    let title = "Measured lines".to_owned();
+    Section { id: format!("measured-{number}"), title, grids: vec![grid], ..Section::default() }
+}
+
+/// The first measured step.
+fn measured_timeline(measured: &Measured, number: usize, end: f64) -> Result<Section, NpuError> {
+    let mut lanes: IndexMap<&str, Vec<Span>> = IndexMap::new();
+    for shown in &measured.shown {
+        let class = bound_class(if shown.lane == "gaps" { Some("launch") } else { None });
+        let span = Span { from: shown.from, to: shown.to, class, tip: shown.text.clone() };
+        lanes.entry(&shown.lane).or_default().push(span);
+    }
+    let lanes = lanes.into_iter().map(|(name, spans)| Lane { name: name.to_owned(), spans }).chain(axis(end));
+    let description = format!("The first step of {}; the tables above have the figures.", measured.file);
+    let figure = Timeline { id: format!("measured-{number}"), description, lanes: lanes.collect() }.html()?;
+    let title = format!("The first measured step of {}", measured.file);
+    Ok(Section { id: format!("timeline-measured-{number}"), title, figure: Some(figure), ..Section::default() })
 }
 
 fn span(profile: &Profile, event: &Event) -> Span {

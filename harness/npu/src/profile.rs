@@ -15,7 +15,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use serde::Serialize;
-use zoo_graph::{Bytes, Graph, Phase, passes::Applied};
+use zoo_graph::{Bytes, Graph, Origin, Phase, passes::Applied};
 use zoo_recipe::{Recipe, schema::InputShape};
 
 /// A step on a device.
@@ -245,6 +245,13 @@ pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Opt
     Ok(Some(pieces * low))
 }
 
+/// The line of a recipe entry, as `file:line`.
+pub(crate) fn line(origin: &Origin) -> String {
+    let (file, line) = (&origin.span.file, origin.span.line);
+    // The folder is not needed: a recipe and the recipe that it extends have different names.
+    format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file))
+}
+
 impl Profile {
     /// Shares of the step in which the matrix units, the Vector units and the memory are busy.
     pub fn utilisation(&self) -> [f64; 3] {
@@ -290,10 +297,7 @@ impl Profile {
     /// The line of the recipe from which a kernel comes, as `file:line`: that of its first node with an origin.
     pub fn line_of(&self, kernel: &Kernel) -> Option<String> {
         let nodes = kernel.nodes.iter().map(|n| &self.graph.nodes[*n]);
-        let origin = nodes.filter_map(|node| node.origin.as_ref()).next()?;
-        let (file, line) = (&origin.span.file, origin.span.line);
-        // The folder is not needed: a recipe and the recipe that it extends have different names.
-        Some(format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)))
+        nodes.filter_map(|node| node.origin.as_ref()).next().map(line)
     }
 
     /// Costs by operator, the most expensive first.

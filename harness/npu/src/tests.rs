@@ -2,5 +2,6 @@
 
 mod by_hand;
 mod invariants;
+mod measured;
 mod scores;
 mod steps;

@@ -144,6 +144,21 @@ pub fn trace(data: &[u8]) {
     }
 }
 
+/// A file of a profiler, under the names that decide. All parts of what is read add up to its steps.
+pub fn measured(data: &[u8]) {
+    for name in ["mutant", "trace_view.json"] {
+        let folder = folder(name, data);
+        match zoo_measured::open(&folder.path().join(name)) {
+            Ok(recording) => {
+                let steps: i64 = recording.steps.iter().map(|step| step.end - step.start).sum();
+                let kernels: i64 = recording.kernels.iter().map(|kernel| kernel.own).sum();
+                assert_eq!(kernels + recording.gaps.iter().map(|gap| gap.duration).sum::<i64>(), steps);
+            }
+            Err(error) => assert!(error.to_string().len() < LONGEST_REPORT),
+        }
+    }
+}
+
 /// The outlines of a video of VOT.
 pub fn outlines(data: &[u8]) {
     let folder = folder("groundtruth.txt", data);

@@ -9,7 +9,7 @@ use std::io::Write;
 use zoo_graph::Bytes;
 use zoo_npu::Bucket;
 use zoo_npu::Input;
-use zoo_npu::{Device, Limit, OpCost, Profile, WhatIf};
+use zoo_npu::{Device, Limit, Measured, OpCost, Profile, WhatIf};
 use zoo_recipe::Recipe;
 
 /// The report as JSON.
@@ -38,7 +38,7 @@ pub(super) struct Report {
     sequence: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_s: Option<f64>,
-    peak_memory_bytes: u64,
+    pub(super) peak_memory_bytes: u64,
     memory_bytes: u64,
     compile_s: f64,
     /// Useful TFLOP per second of one device.
@@ -55,6 +55,12 @@ pub(super) struct Report {
     what_if: Option<Vec<WhatIf>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kernels: Option<Vec<KernelRow>>,
+    /// The same step as a profiler measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) measured: Option<Measured>,
+    /// The same before a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<Measured>,
 }
 
 #[derive(Serialize)]
@@ -151,17 +157,24 @@ impl Report {
             ops: profile.by_operator(),
             what_if,
             kernels: kernels.then(|| rows(profile)),
+            measured: None,
+            before: None,
         }
     }
 
-    pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
+    /// The first line: the recipe, and the machine.
+    pub(super) fn heading(&self) -> String {
         let devices = if self.devices == 1 { "1 device".to_owned() } else { format!("{} devices", self.devices) };
         let pieces = match self.micro_batches {
             1 => String::new(),
             count => format!(" in {count} micro-batches"),
         };
         let recipe = paint(HEADING, &self.recipe);
-        writeln!(out, "{recipe}  on {}, {devices}, batch {}{pieces}\n", self.device, self.batch)?;
+        format!("{recipe}  on {}, {devices}, batch {}{pieces}\n", self.device, self.batch)
+    }
+
+    pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
+        writeln!(out, "{}", self.heading())?;
         let waits = match self.limit {
             Limit::Device => String::new(),
             Limit::Input => paint(DIM, format!(" (waits for its input; the device needs {:.1})", self.device_ms)),

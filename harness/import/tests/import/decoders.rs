@@ -237,6 +237,40 @@ fn values_may_have_another_width() {
     assert!(text.contains("- dot_product_attention: {heads: 2, key: key, value: value}"), "{text}");
 }
 
+/// Two calls of the same line: 0.5 is the usual scale of heads of 4 numbers, and not of those of 8.
+#[test]
+fn a_scale_that_is_the_usual_one_by_chance_is_said() {
+    for (second, said) in [("nets.py:9", "heads: 4, scale: 0.5, key"), ("nets.py:8", "heads: 4, key")] {
+        let mut network = Network::new();
+        for heads in [HEADS, 2 * HEADS] {
+            let width = HEADS * WIDTH / heads;
+            let [q, k, v] = ["q", "k", "v"].map(|name| {
+                let weight = network.parameter(&format!("{name}{heads}.weight"), &[HEADS * WIDTH, HEADS * WIDTH]);
+                let x = network.x.clone();
+                let y = network.call("torch.nn.functional.linear", json!([x, weight]), &[BATCH, TOKENS, HEADS * WIDTH]);
+                let y = network.call(
+                    "torch.Tensor.view",
+                    json!([y, [BATCH, TOKENS, heads, width]]),
+                    &[BATCH, TOKENS, heads, width],
+                );
+                network.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, heads, TOKENS, width])
+            });
+            let args = json!([q, k, v, null, 0.0, false, 0.5]);
+            let y =
+                network.call("torch.nn.functional.scaled_dot_product_attention", args, &[BATCH, heads, TOKENS, width]);
+            if heads > HEADS {
+                network.body.last_mut().unwrap()["at"] = second.into();
+            }
+            let y = network.call("torch.Tensor.transpose", json!([y, 1, 2]), &[BATCH, TOKENS, heads, width]);
+            let together = [BATCH, TOKENS, HEADS * WIDTH];
+            network.x = network.call("torch.Tensor.reshape", json!([y, together]), &together);
+        }
+        let last = network.x.clone();
+        let text = network.imported(&last).unwrap();
+        assert!(text.contains("heads: 2, scale: 0.5, key") && text.contains(said), "{text}");
+    }
+}
+
 #[test]
 fn masks_are_said_by_their_form() {
     let mask = |seen: &dyn Fn(usize, usize) -> bool| {

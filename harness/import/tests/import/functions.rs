@@ -120,6 +120,67 @@ fn arguments_say_what_the_layer_does() {
         ("torch.Tensor.detach", json!([]), json!({}), SAME, "- map: \"detach(x)\""),
         ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- map: \"row_sum(x)\""),
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
+        // 36 elements, and 35 of 36; 8 of 8, 6 of 6 and 5 of 6.
+        (
+            "torch.Tensor.var",
+            json!([[2, 3]]),
+            json!({"unbiased": false}),
+            &[BATCH, 8],
+            "- map: \"row_mean((x - row_mean(x))^2)\"",
+        ),
+        (
+            "torch.Tensor.std",
+            json!([[2, 3]]),
+            json!({}),
+            &[BATCH, 8],
+            "- map: \"sqrt(row_sum((x - row_mean(x))^2) / 35)\"",
+        ),
+        (
+            "torch.var",
+            json!([1, false, true]),
+            json!({}),
+            &[BATCH, 1, 6, 6],
+            "- map: \"row_mean((x - row_mean(x))^2)\"",
+        ),
+        (
+            "torch.var",
+            json!([-1]),
+            json!({"correction": 1, "keepdim": true}),
+            &[BATCH, 8, 6, 1],
+            "- map: \"row_sum((x - row_mean(x))^2) / 5\"",
+        ),
+        // Each element twice, or the whole twice: an axis of two behind it, or before it.
+        (
+            "torch.repeat_interleave",
+            json!([2]),
+            json!({"dim": 2}),
+            &[BATCH, 8, 12, 6],
+            "- reshape: {to: [8, 6, 1, 6]}\n    - residual:\n        main:\n          - constant: {shape: [1, 1, 1, 1], values: [0], to: [8, 6, 2, 6], each: true}\n    - reshape: {to: [8, 12, 6]}",
+        ),
+        (
+            "torch.Tensor.repeat",
+            json!([1, 1, 2, 1]),
+            json!({}),
+            &[BATCH, 8, 12, 6],
+            "- reshape: {to: [8, 1, 6, 6]}\n    - residual:\n        main:\n          - constant: {shape: [1, 1, 1, 1], values: [0], to: [8, 2, 6, 6], each: true}\n    - reshape: {to: [8, 12, 6]}",
+        ),
+        // What is before a part, the part, and what is behind it.
+        (
+            "torch.Tensor.__setitem__",
+            json!([[{"ellipsis": null}, {"slice": [1, 3, null]}], 2.0]),
+            json!({}),
+            SAME,
+            "axis: width",
+        ),
+        ("torch.Tensor.__setitem__", json!([{"ellipsis": null}, 0]), json!({}), SAME, "values: [0], to: [8, 6, 6]"),
+        // Windows side by side are parts of the map.
+        (
+            "torch.nn.functional.unfold",
+            json!([3, 1, 0, 3]),
+            json!({}),
+            &[BATCH, 72, 4],
+            "- reshape: {to: [8, 2, 3, 2, 3]}\n    - permute: {order: [1, 3, 0, 2, 4]}\n    - reshape: {to: [4, 72]}\n    - permute",
+        ),
         ("torch.pow", json!([3.0]), json!({}), SAME, "- map: \"x^3\""),
         ("torch.Tensor.__rsub__", json!([1]), json!({}), SAME, "- map: \"1 - x\""),
         ("torch.rsub", json!([]), json!({"other": 2.5}), SAME, "- map: \"2.5 - x\""),
@@ -210,6 +271,11 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.Tensor.mean", json!([[2, 9]]), json!({}), &[BATCH, 8], "`dim` has a form"),
         ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float64"}}), &[BATCH, 8], "`dtype`"),
         ("torch.Tensor.mean", json!([]), json!({}), &[], "it combines samples: axes [0, 1, 2, 3]"),
+        ("torch.std", json!([]), json!({}), &[], "it combines samples: axes [0, 1, 2, 3]"),
+        ("torch.var", json!([false]), json!({}), &[], "it combines samples: axes [0, 1, 2, 3]"),
+        ("torch.var", json!([3]), json!({"correction": 6}), &[BATCH, 8, 6], "the variance of 6 numbers"),
+        ("torch.Tensor.repeat", json!([2, 1, 1, 1]), json!({}), &[2 * BATCH, 8, 6, 6], "it repeats a tensor"),
+        ("torch.nn.functional.unfold", json!([3]), json!({}), &[BATCH, 72, 16], "it moves the batch axis, or combines"),
         ("torch.Tensor.permute", json!([0, 1, 9, 2, 3]), json!({}), SAME, "`dims` has a form"),
         ("torch.Tensor.T", json!([]), json!({}), &[6, 6, 8, BATCH], "it moves the batch"),
         ("torch.nn.functional.pad", json!([[1, 1, 1, 1], "replicate"]), json!({}), SAME, "it pads in another way"),
@@ -254,6 +320,15 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.Tensor.add", json!([{"batch": "a constant tensor"}]), json!({}), SAME, "its argument is a constant"),
         ("torch.Tensor.__getitem__", json!([null]), json!({}), &[1, BATCH, 8, 6, 6], "it moves the batch axis"),
         ("torch.Tensor.__getitem__", json!([{"value": 1}]), json!({}), SAME, "its indices are a tensor"),
+        ("torch.Tensor.__setitem__", json!([{"value": 1}, 0]), json!({}), SAME, "are no ranges"),
+        ("torch.Tensor.__setitem__", json!([3, 0]), json!({}), SAME, "a part of a tensor is overwritten"),
+        (
+            "torch.Tensor.__setitem__",
+            json!([[{"slice": [null, null, null]}, {"slice": [5, null, null]}], {"value": 1}]),
+            json!({}),
+            SAME,
+            "[61, 8, 6, 6] is written to a part [61, 3, 6, 6]",
+        ),
         ("torch.Tensor.flatten", json!([]), json!({}), &[BATCH * 8 * 36], "it takes away the last axis"),
         ("torch.Tensor.requires_grad_", json!([false]), json!({}), SAME, "is not supported"),
     ] {
@@ -310,21 +385,26 @@ fn network_of(calls: Vec<Value>) -> Value {
     trace
 }
 
-/// Means over the width, repeated along it, then changed by a call, times the map.
+/// Means over the width, repeated along it, then changed by a call, times the map if they still have its shape.
 fn times_repeated(function: &str, args: Value, made: Value) -> Result<String, ImportError> {
     let args = [&[json!({"value": 3})][..], args.as_array().unwrap()].concat();
     let mut change = call(function, args.into(), 4, SAME);
     change["outputs"][""].as_object_mut().unwrap().extend(made.as_object().unwrap().clone());
+    let shape: Vec<usize> = serde_json::from_value(change["outputs"][""]["shape"].clone()).unwrap();
+    let last = match shape == SAME {
+        true => call("torch.mul", json!([{"value": 1}, {"value": 4}]), 5, SAME),
+        false => call("torch.relu", json!([{"value": 4}]), 5, &shape),
+    };
     imported(&network_of(vec![
         call("torch.avg_pool2d", json!([{"value": 1}, [1, 6]]), 2, &[BATCH, 8, 6, 1]),
         call("torch.Tensor.expand", json!([{"value": 2}, -1, -1, 6, 6]), 3, SAME),
         change,
-        call("torch.mul", json!([{"value": 1}, {"value": 4}]), 5, SAME),
+        last,
     ]))
 }
 
 #[test]
-fn a_repeated_tensor_is_used_as_a_whole_or_refused() {
+fn a_repeated_tensor_is_used_as_a_whole_or_written_out() {
     let whole = json!([[{"slice": [null, null, null]}, {"slice": [0, 8, null]}]]);
     for (function, args) in [
         ("torch.Tensor.contiguous", json!([])),
@@ -346,15 +426,12 @@ fn a_repeated_tensor_is_used_as_a_whole_or_refused() {
             json!([[{"ellipsis": null}, {"slice": [0, 3, null]}, {"slice": [null, null, null]}]]),
             half,
         ),
-        ("torch.Tensor.to", json!([{"dtype": "int64"}]), json!({"dtype": "int64"})),
     ] {
-        match times_repeated(function, args, made) {
-            Err(ImportError::Refused(refusal)) => {
-                assert!(refusal.what.contains("a part of a repeated tensor"), "{function}: {refusal}");
-            }
-            other => panic!("{function}: {other:?}"),
-        }
+        let text = times_repeated(function, args, made).unwrap_or_else(|error| panic!("{function}: {error}"));
+        assert!(text.contains("values: [0], to: [8, 6, 6], each: true}"), "{function}: {text}");
     }
+    let integers = times_repeated("torch.Tensor.to", json!([{"dtype": "int64"}]), json!({"dtype": "int64"}));
+    assert!(matches!(integers, Err(ImportError::Refused(_))), "{integers:?}");
 }
 
 /// Whatever the number of results: the file has them in order, and `10` comes before `2` in the order of texts.

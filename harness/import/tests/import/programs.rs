@@ -78,6 +78,34 @@ fn unfolded_windows_are_maps() {
     assert!(text.contains("- patches: {kernel: 3}"), "{text}");
 }
 
+/// Channels moved in time, into zeros and into a tensor of which all numbers are set later.
+#[test]
+fn parts_that_are_written_are_joined() {
+    let part = |from: usize, to: usize| json!([{"slice": [null, null, null]}, {"slice": [from, to, null]}]);
+    let parts = |first: (&'static str, Value, &'static [usize])| {
+        of_functions(&[
+            first,
+            ("torch.Tensor.__getitem__", x(0, json!([part(4, 8)])), &[BATCH, 4, 6, 6]),
+            ("torch.Tensor.__setitem__", x(1, json!([part(0, 4), {"value": 2}])), &[BATCH, 8, 6, 6]),
+            ("torch.Tensor.__getitem__", x(0, json!([part(0, 4)])), &[BATCH, 4, 6, 6]),
+            ("torch.Tensor.__setitem__", x(3, json!([part(4, 8), {"value": 4}])), &[BATCH, 8, 6, 6]),
+            ("torch.relu", x(5, json!([])), &[BATCH, 8, 6, 6]),
+        ])
+    };
+    let text = parts(("torch.empty_like", x(0, json!([])), &[BATCH, 8, 6, 6])).unwrap();
+    let joined = "- concat: {branches: [[slice: {from: 4, size: 4}], [slice: {size: 4}]]}\n    - relu\n";
+    assert!(text.contains(joined), "{text}");
+    let text = parts(("torch.Tensor.mul", x(0, json!([2.0])), &[BATCH, 8, 6, 6])).unwrap();
+    assert!(text.contains("- scale: {by: 2}") && text.matches("concat").count() == 2, "{text}");
+    // A part that is never set.
+    let text = of_functions(&[
+        ("torch.empty_like", x(0, json!([])), &[BATCH, 8, 6, 6]),
+        ("torch.Tensor.__setitem__", x(1, json!([part(0, 4), 1.5])), &[BATCH, 8, 6, 6]),
+        ("torch.relu", x(2, json!([])), &[BATCH, 8, 6, 6]),
+    ]);
+    assert!(text.is_err_and(|error| error.to_string().contains("never set")));
+}
+
 #[test]
 fn neighbouring_pixels_are_merged() {
     let text = of_functions(&[

@@ -33,6 +33,7 @@ def profiler(folder: Path, network: nn.Module, device: torch.device) -> torch.pr
     kinds = {"CPU", device.type.upper()}
     return tools.profile(
         activities=[getattr(tools.ProfilerActivity, kind) for kind in sorted(kinds)],
+        record_shapes=True,
         schedule=tools.schedule(wait=1, warmup=1, active=3),
         on_trace_ready=tools.tensorboard_trace_handler(str(folder)),
     )

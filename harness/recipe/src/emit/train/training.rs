@@ -105,7 +105,8 @@ pub(super) fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
     } else {
         ""
     };
-    add(&format!("{depth}terms = loss(outputs, {batch}{network})"));
+    add(&format!("{depth}with record_function(\"loss\"):"));
+    add(&format!("{depth}    terms = loss(outputs, {batch}{network})"));
     let share = if pieces > 1 { format!(" / {pieces}") } else { String::new() };
     add(&format!("{depth}with record_function(\"backward\"):"));
     let backward = match (&dynamic, fixed) {
@@ -115,22 +116,24 @@ pub(super) fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         (None, None) => "terms[\"loss\"].backward()".to_owned(),
     };
     add(&format!("{depth}    {backward}"));
+    let mut changes = Vec::new();
     if dynamic.is_some() {
-        add("        self.scaler.unscale_(self.rule)");
+        changes.push("self.scaler.unscale_(self.rule)".to_owned());
     }
     if fixed.is_some() {
-        add("        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]");
-        add("        torch._foreach_div_(gradients, self.scale)");
+        changes.push("gradients = [p.grad for p in self.network.parameters() if p.grad is not None]".to_owned());
+        changes.push("torch._foreach_div_(gradients, self.scale)".to_owned());
     }
     for clip in &recipe.gradients.clip {
-        match clip {
-            Clip::Norm(bound) => {
-                add(&format!("        nn.utils.clip_grad_norm_(self.network.parameters(), {})", real(*bound)));
-            }
-            Clip::Value(bound) => {
-                add(&format!("        nn.utils.clip_grad_value_(self.network.parameters(), {})", real(*bound)));
-            }
-        }
+        let (function, bound) = match clip {
+            Clip::Norm(bound) => ("clip_grad_norm_", bound),
+            Clip::Value(bound) => ("clip_grad_value_", bound),
+        };
+        changes.push(format!("nn.utils.{function}(self.network.parameters(), {})", real(*bound)));
+    }
+    if !changes.is_empty() {
+        add("        with record_function(\"clip\"):");
+        changes.iter().for_each(|change| add(&format!("            {change}")));
     }
     let mut tests = Vec::new();
     if let Some(bound) = recipe.gradients.skip_loss_above {
@@ -152,11 +155,14 @@ pub(super) fn training(program: &Program<'_>) -> Result<String, Diagnostic> {
         add("        self.scaler.update()");
     }
     add("        self.done += 1");
+    if ema || lookahead {
+        add("        with record_function(\"average\"):");
+    }
     if ema {
-        add("        follow(self.average, self.network, self.done)");
+        add("            follow(self.average, self.network, self.done)");
     }
     if lookahead {
-        add("        pull(self.network, self.slow, self.done, steps)");
+        add("            pull(self.network, self.slow, self.done, steps)");
     }
     add("        return {name: term.detach() for name, term in terms.items()}");
     let mut state = vec![
