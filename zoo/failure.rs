@@ -235,6 +235,7 @@ fn golden(error: &GoldenError) -> Exit {
         GoldenError::Recipe(_)
         | GoldenError::Foreign { .. }
         | GoldenError::NotFinite { .. }
+        | GoldenError::NoTruth { .. }
         | GoldenError::NoRoom { .. } => Exit::Invalid,
         GoldenError::Graph(error) => graph(error),
         GoldenError::Engine(error) => engine(error),
