@@ -3,7 +3,7 @@
 use super::{LEARNING_RATE, STEPS, SplitOptions, whole_graph};
 use crate::{
     GoldenError, Precision,
-    compare::TENSOR_FLOOR,
+    compare::{ORDERS, TENSOR_FLOOR},
     probe::to_f64,
     record::{REFERENCE, moved::Moving},
 };
@@ -99,9 +99,9 @@ impl Truth {
             Precision::F64 => Values::of(whole.clone(), start, inputs, true)?,
             Precision::F32 => Values::of(whole_graph(recipe, model, options, DType::F32).1?, start, inputs, true)?,
         };
-        let (least, orders) = match options.precision {
-            Precision::F64 => (FLOOR, 10.0),
-            Precision::F32 => (TENSOR_FLOOR, 2.0),
+        let least = match options.precision {
+            Precision::F64 => FLOOR,
+            Precision::F32 => TENSOR_FLOOR,
         };
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
         let mut all = HashMap::new();
@@ -112,13 +112,13 @@ impl Truth {
             };
             let mut exact = Exact { values, before, floor: least };
             let by_rounding = moved.tensors.get(&key).map_or(0.0, |moved| exact.error(moved));
-            exact.floor = least.max(orders * by_rounding);
+            exact.floor = least.max(ORDERS * by_rounding);
             all.insert(key, exact);
         }
         let losses = exact.losses.iter().zip(&moved.losses).map(|(exact, moved)| {
             let of = |(exact, moved): (&f64, &f64)| {
                 let mut loss = Exact { values: vec![*exact], before: None, floor: least };
-                loss.floor = least.max(orders * loss.error(&[*moved]));
+                loss.floor = least.max(ORDERS * loss.error(&[*moved]));
                 loss
             };
             exact.iter().zip(moved).map(of).collect()
