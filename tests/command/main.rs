@@ -26,6 +26,7 @@ mod run;
 mod run_folder;
 mod serve;
 mod show;
+mod split;
 mod tasks;
 mod validate;
 mod verdict;

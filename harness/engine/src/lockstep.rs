@@ -102,7 +102,7 @@ impl LockStep {
     }
 
     /// Runs the step once. `inputs` are in the order of the graph, each with the tensor of each rank. Returns the losses
-    /// of each rank that computes them, in the order of the graph.
+    /// and metrics in the order of the graph, each with the ranks that compute it.
     ///
     /// # Errors
     /// A node that cannot be computed; variables are then unchanged.
@@ -111,7 +111,7 @@ impl LockStep {
         inputs: &[Ranked],
         scalars: Scalars,
         observer: &mut dyn RanksObserver,
-    ) -> Result<Vec<(usize, Vec<f64>)>, EngineError> {
+    ) -> Result<Vec<Vec<(usize, f64)>>, EngineError> {
         let graph = &self.graph;
         let mut live = Live { values: vec![None; graph.values.len()], observer };
         for (input, ranks) in graph.inputs.iter().zip(inputs) {
@@ -152,19 +152,21 @@ impl LockStep {
             }
         }
         let scalar = |tensor: &Tensor| tensor.to_dtype(DType::F64)?.to_scalar::<f64>();
-        let mut losses = Vec::new();
-        for rank in 0..self.mesh.ranks() {
-            let own = graph.losses.iter().map(|(_, v)| live.get(*v).map(|ranks| ranks[rank].as_ref()));
-            let own: Option<Vec<&Tensor>> = own.collect::<candle_core::Result<Vec<_>>>()?.into_iter().collect();
-            let own = own.map(|own| own.into_iter().map(scalar).collect::<candle_core::Result<_>>()).transpose()?;
-            losses.extend(own.map(|own| (rank, own)));
-        }
+        let of = |value: ValueId| -> candle_core::Result<Vec<(usize, f64)>> {
+            let ranks = live.get(value)?.iter().enumerate();
+            ranks
+                .filter_map(|(rank, tensor)| Some((rank, tensor.as_ref()?)))
+                .map(|(n, x)| Ok((n, scalar(x)?)))
+                .collect()
+        };
+        let scalars = graph.losses.iter().chain(&graph.metrics).map(|(_, value)| of(*value));
+        let scalars = scalars.collect::<candle_core::Result<_>>()?;
         let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
             Some(next) => live.get(next).cloned(),
             None => Ok(now.clone()),
         });
         self.variables = next.collect::<candle_core::Result<_>>()?;
-        Ok(losses)
+        Ok(scalars)
     }
 
     /// The results of a node, each with the tensor of each rank that has the operands.

@@ -53,8 +53,6 @@ const LIMIT: f64 = 10.0;
 /// The verdict on a split step.
 #[derive(Clone, Debug, Serialize)]
 pub struct SplitReport {
-    /// Version of this structure.
-    pub schema_version: u32,
     /// The recipe.
     pub recipe: String,
     /// The split.
@@ -219,8 +217,8 @@ impl Proof {
         let mut judge = Judge::new(self, &ranks.graph().gradients);
         for n in 0..STEPS {
             judge.step = n;
-            let losses = ranks.run(&inputs, truth::scalars(n), &mut judge)?;
-            judge.losses(&losses);
+            let scalars = ranks.run(&inputs, truth::scalars(n), &mut judge)?;
+            judge.scalars(&scalars);
             judge.variables(&ranks)?;
         }
         Ok(judge.report())
@@ -335,18 +333,24 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    fn losses(&mut self, ranks: &[(usize, Vec<f64>)]) {
-        let stage = if self.step == 0 { Stage::Loss } else { Stage::Trajectory };
-        for (n, (name, _)) in self.proof.whole.losses.iter().enumerate() {
+    fn scalars(&mut self, scalars: &[Vec<(usize, f64)>]) {
+        let whole = &self.proof.whole;
+        let names = whole.losses.iter().chain(&whole.metrics).map(|(name, _)| name);
+        for (n, (name, ranks)) in names.zip(scalars).enumerate() {
+            let stage = match (self.step, n < whole.losses.len()) {
+                (0, true) => Stage::Loss,
+                (0, false) => Stage::Update,
+                _ => Stage::Trajectory,
+            };
             let truth = self.proof.truth.loss(self.step, n);
             let name = if self.step == 0 { name.clone() } else { format!("{name} of step {}", self.step + 1) };
-            let error = ranks.iter().map(|(_, losses)| truth.error(&[losses[n]])).fold(0.0, f64::max);
+            let error = ranks.iter().map(|(_, value)| truth.error(&[*value])).fold(0.0, f64::max);
             let mut item = match ranks.is_empty() {
                 true => Item::wrong(name, "no rank computes it"),
                 false => Item::measured(name, error, truth.floor),
             };
             if item.ratio > LIMIT && !ranks.is_empty() {
-                let values: Vec<String> = ranks.iter().map(|(_, losses)| format!("{:.6}", losses[n])).collect();
+                let values: Vec<String> = ranks.iter().map(|(_, value)| format!("{value:.6}")).collect();
                 item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
             }
             self.compared.push(Compared { stage, item, origin: None });
@@ -384,7 +388,6 @@ impl<'p> Judge<'p> {
         });
         let passed = stages.iter().all(|stage| stage.verdict == Verdict::Pass);
         SplitReport {
-            schema_version: 1,
             recipe: recipe.name.clone(),
             parallel: parallel.to_string(),
             ranks: split.mesh.devices(),

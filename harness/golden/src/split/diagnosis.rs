@@ -31,11 +31,12 @@ pub(super) fn diagnose(
         let several = groups.iter().map(|group| group.iter().filter_map(of).collect::<Vec<_>>());
         let Some(group) = several.max_by_key(Vec::len).filter(|group| group.len() > 1) else { continue };
         let sum: Vec<f64> = (0..truth.values.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
-        if same(&sum, &truth.values) {
+        let differ = group.windows(2).any(|pair| !same(pair[0], pair[1]));
+        if differ && same(&sum, &truth.values) {
             return Ok(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
         }
         let mean: Vec<f64> = sum.iter().map(|x| x / extent as f64).collect();
-        if group.windows(2).any(|pair| !same(pair[0], pair[1])) && same(&mean, &truth.values) {
+        if differ && same(&mean, &truth.values) {
             return Ok(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
         }
     }
@@ -78,12 +79,14 @@ fn factor(values: &[f64], truth: &[f64]) -> Option<f64> {
 fn by_ranks(factor: f64, mesh: &Mesh) -> Option<String> {
     let close = |value: f64| (factor / value - 1.0).abs() < SAME;
     let axes = mesh.axes();
-    let single = axes.iter().find_map(|(axis, extent)| {
+    let one = axes.iter().filter_map(|(axis, extent)| {
         let ranks = *extent as f64;
         let names = [(ranks, format!("{axis}")), (1.0 / ranks, format!("1/{axis}"))];
         let squares = [(ranks * ranks, format!("{axis}^2")), (1.0 / ranks / ranks, format!("1/{axis}^2"))];
         names.into_iter().chain(squares).find(|(value, _)| close(*value)).map(|(_, name)| name)
     });
+    let one: Vec<String> = one.collect();
+    let single = (!one.is_empty()).then(|| one.join(" or "));
     let pairs = || {
         axes.iter().flat_map(|a| axes.iter().map(move |b| (a, b))).find_map(|((a, m), (b, n))| {
             let (m, n) = (*m as f64, *n as f64);
@@ -125,7 +128,7 @@ fn misplaced(
         )));
     }
     let factors: Vec<Option<f64>> = wrong.iter().map(|place| factor(&own[*place], &parts[*place])).collect();
-    Ok((wrong.len() < group.len()).then(|| {
+    Ok((1..group.len()).contains(&wrong.len()).then(|| {
         let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
         let what = match factors.first() {
             Some(Some(factor)) => format!("is {factor:.6} times its value"),

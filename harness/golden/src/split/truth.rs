@@ -77,6 +77,7 @@ pub(super) fn distance(a: &[f64], b: &[f64]) -> f64 {
 /// All values of one device, and how far rounding moves them.
 pub(super) struct Truth {
     exact: HashMap<Key, Exact>,
+    /// Losses and metrics of each step.
     losses: Vec<Vec<Exact>>,
 }
 
@@ -173,7 +174,7 @@ impl Values {
                 false => step.run(&given, scalars(n), read)?,
                 true => step.run(&given, scalars(n), &mut Moving::new(&graph, read))?,
             };
-            values.losses.push(result.losses.into_iter().map(|(_, loss)| loss).collect());
+            values.losses.push(result.losses.into_iter().chain(result.metrics).map(|(_, value)| value).collect());
             if n > 0 && n + 1 < STEPS {
                 continue;
             }
