@@ -16,7 +16,7 @@ fn mlp(hidden: usize, blocks: usize) -> Graph {
     let f32 = |shape: &[usize]| TensorType::plain(shape, DType::F32);
     let mut x = graph.add_input("x", f32(&[2, 4, 8]));
     let label = graph.add_input("label", TensorType::plain([2, 4], DType::U32));
-    let mut product = |graph: &mut Graph, x: ValueId, name: &str, (out, width): (usize, usize)| {
+    let product = |graph: &mut Graph, x: ValueId, name: &str, (out, width): (usize, usize)| {
         let (one, zero) = (Init::Constant(1.0), Init::Constant(0.0));
         let weight = graph.add_variable(format!("{name}.weight"), VariableRole::Weight, f32(&[out, width]), one, None);
         let bias = graph.add_variable(format!("{name}.bias"), VariableRole::Bias, f32(&[out]), zero, None);
