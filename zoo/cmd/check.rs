@@ -52,7 +52,7 @@ Examples:
   zoo check resnet50 --format json | jq .first_divergence
   zoo check resnet50 --memory-limit 1GiB                  refuse to start if it needs more memory
   zoo check --all --junit golden.xml                      one test case per stage and recipe
-  zoo check llama --parallel tensor=2,sequence            prove a step that two ranks share: docs/split.md
+  zoo check llama --parallel tensor=2,sequence            prove a step that two ranks share
   zoo check llama --parallel data=2,tensor=2 --mutants    plant the faults of such steps")]
 pub struct Args {
     /// Names of recipes, or paths of their files
@@ -151,7 +151,9 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         if let Some(parallel) = &args.parallel {
-            passed &= split::run(args, parallel, &loaded, context)?;
+            let (precision, mutants, sets) = (args.dtype.into(), args.mutants, &args.change.sets);
+            let batch = args.batch.map(|batch| batch as usize);
+            passed &= split::run(&split::Wanted { parallel, precision, batch, mutants, sets }, &loaded, context)?;
             continue;
         }
         if args.mutants {

@@ -124,12 +124,11 @@ impl LockStep {
             let in_node = |source| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
             let operands = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>()?;
             let disturbed = self.disturbed.get(&NodeId(n)).copied();
-            let mut results = match &node.op {
-                Op::Collective(op) => {
-                    let ranks = exchange(op, operands[0], &self.mesh, disturbed);
-                    vec![ranks.map_err(KernelError::from).map_err(in_node)?]
-                }
-                _ => self.each(node, &operands, live.loss(graph), (scalars, disturbed)).map_err(in_node)?,
+            let mut results = if let Op::Collective(op) = &node.op {
+                let ranks = exchange(op, operands[0], &self.mesh, disturbed);
+                vec![ranks.map_err(KernelError::from).map_err(in_node)?]
+            } else {
+                self.each(node, &operands, live.loss(graph), (scalars, disturbed)).map_err(in_node)?
             };
             match disturbed {
                 Some(Disturbance::Zero) => {
@@ -182,15 +181,11 @@ impl LockStep {
         let alone = Ranks::alone();
         let of_rank = |rank: usize| {
             let given = operands.iter().map(|ranks| ranks[rank].clone());
-            let operands: Vec<Tensor> = match &node.op {
-                // Summands that are on other ranks are no summands here.
-                Op::Add(_) => given.flatten().collect(),
-                _ => match given.collect() {
-                    Some(operands) => operands,
-                    None => return Ok(None),
-                },
-            };
-            if let (Op::Add(_), [] | [_]) = (&node.op, &operands[..]) {
+            let is_sum = matches!(node.op, Op::Add(_));
+            // Summands that are on other ranks are no summands here.
+            let operands: Option<Vec<Tensor>> = if is_sum { Some(given.flatten().collect()) } else { given.collect() };
+            let Some(operands) = operands else { return Ok(None) };
+            if is_sum && operands.len() < 2 {
                 return Ok((!operands.is_empty()).then_some(operands));
             }
             let loss = losses.as_ref().and_then(|losses| losses[rank]);

@@ -294,11 +294,10 @@ impl Formula {
         let mut axes: Vec<usize> = self.coordinates().collect();
         axes.sort_unstable();
         axes.dedup();
-        let operand = |term: &Term| match term {
-            Term::Coordinate(axis) => {
-                axes.iter().position(|known| known == axis).map_or(*term, |n| Term::Operand(self.operands + n))
-            }
-            _ => *term,
+        let place = |axis: &usize| axes.iter().position(|known| known == axis);
+        let operand = |term: &Term| {
+            let place = if let Term::Coordinate(axis) = term { place(axis) } else { None };
+            place.map_or(*term, |n| Term::Operand(self.operands + n))
         };
         let terms = self.terms.iter().map(operand).collect();
         (Self { operands: self.operands + axes.len(), terms, ..self.clone() }, axes)

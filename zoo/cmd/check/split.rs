@@ -1,14 +1,17 @@
 //! `zoo check --parallel`: proves a step that several ranks share.
 
-use super::Args;
 use crate::Failure;
 use crate::console::{BAD, Console, DIM, GOOD, HEADING, paint};
 use crate::context::Context;
 use crate::excerpt::excerpt;
-use crate::proof::report;
+use crate::proof::{
+    cases::{self, Checked},
+    report,
+};
 use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
+use std::time::Instant;
 use zoo_golden::{
     Precision, Verdict,
     split::{
@@ -22,21 +25,36 @@ use zoo_recipe::{Loaded, Parallel};
 /// Samples of each part of the batch, unless `--batch` gives all of them.
 const SAMPLES: usize = 2;
 
+/// What to prove.
+pub(super) struct Wanted<'a> {
+    pub parallel: &'a Parallel,
+    pub precision: Precision,
+    /// Samples per step.
+    pub batch: Option<usize>,
+    /// Whether to plant faults, which are judged in f64.
+    pub mutants: bool,
+    /// Values of `--set`.
+    pub sets: &'a [String],
+}
+
 /// Checks a split; returns whether all ranks together compute the step of one device.
-pub(super) fn run(args: &Args, parallel: &Parallel, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
-    let recipe = &loaded.recipe;
+pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
+    let (recipe, parallel, sets) = (&loaded.recipe, wanted.parallel, wanted.sets);
     let options = SplitOptions {
-        precision: if args.mutants { Precision::F64 } else { args.dtype.into() },
-        batch: args.batch.map_or(SAMPLES * parallel.parts_of_batch(), |batch| batch as usize),
+        precision: if wanted.mutants { Precision::F64 } else { wanted.precision },
+        batch: wanted.batch.unwrap_or(SAMPLES * parallel.parts_of_batch()),
     };
-    if args.mutants {
+    if wanted.mutants {
         let planting = mutants::run(recipe, parallel, &options, &mut context.progress.foreseen(&recipe.name))?;
-        return planted(&recipe.name, parallel, &planting, &args.change.sets, context);
+        return planted(&recipe.name, parallel, &planting, sets, context);
     }
     let mut progress = context.progress.named(PHASES, &recipe.name);
+    let begun = Instant::now();
     let report = check_split(recipe, parallel, &options, &mut progress)?;
     drop(progress);
-    context.show(&report, |out| print(&report, &args.change.sets, out))?;
+    let (name, time) = (format!("{} {parallel}", recipe.name), begun.elapsed());
+    context.ci.record(cases::suite(Checked { name, file: &loaded.path, sets, time }, &report.stages, None)?);
+    context.show(&report, |out| print(&report, sets, out))?;
     Ok(report.passed())
 }
 

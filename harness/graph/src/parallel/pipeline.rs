@@ -78,13 +78,16 @@ pub fn pipeline(graph: &Graph, stages: Stages) -> Result<Pipelined, GraphError> 
                 }
             };
             let key = (*value, from, to);
-            if !made.contains_key(&key) {
-                let name = format!("{by}/pipeline_{}{to}", exchange.word());
-                let op = Collective { exchange, over: MeshAxis::Pipeline, ranks: stages.ranks };
-                let scope = Scope { phase: node.phase, origin: node.origin.clone() };
-                made.insert(key, own.add(&scope, name, op, &[here])?);
+            if let Some(known) = made.get(&key) {
+                operands.push(*known);
+                continue;
             }
-            operands.push(made[&key]);
+            let name = format!("{by}/pipeline_{}{to}", exchange.word());
+            let op = Collective { exchange, over: MeshAxis::Pipeline, ranks: stages.ranks };
+            let scope = Scope { phase: node.phase, origin: node.origin.clone() };
+            let sent = own.add(&scope, name, op, &[here])?;
+            made.insert(key, sent);
+            operands.push(sent);
         }
         let scope = Scope { phase: node.phase, origin: node.origin.clone() };
         let results = own.add_node(&scope, &node.name, node.op.clone(), &operands)?;

@@ -83,13 +83,13 @@ impl Plan {
     pub fn experts(graph: &Graph) -> Option<Self> {
         let mut plan = Self { home: Some(Home::Samples), ..Self::samples(graph) };
         for (n, node) in graph.nodes.iter().enumerate() {
-            let routing = match &node.op {
-                Op::Dispatch(_) | Op::Combine(_) => 1,
-                Op::GroupedMatMul(_) => 2,
-                _ => continue,
-            };
+            let grouped = matches!(node.op, Op::GroupedMatMul(_));
+            if !grouped && !matches!(node.op, Op::Dispatch(_) | Op::Combine(_)) {
+                continue;
+            }
+            let routing = if grouped { 2 } else { 1 };
             plan.operands.insert(n, (routing, Part::of(&graph.ty(node.inputs[routing]).shape, 1)));
-            if let (Op::GroupedMatMul(_), Some(id)) = (&node.op, stored_in(graph, node.inputs[1])) {
+            if let Some(id) = stored_in(graph, node.inputs[1]).filter(|_| grouped) {
                 plan.variables.insert(id, Part::of(&graph.ty(node.inputs[1]).shape, 0));
             }
         }
@@ -149,12 +149,12 @@ pub(super) fn stored_in(graph: &Graph, value: ValueId) -> Option<VariableId> {
     match graph.value(value).source {
         Source::Variable(id) => Some(id),
         Source::Input(_) => None,
-        Source::Node(by, _) => match &graph.node(by).op {
-            Op::Collective(Collective { exchange: Exchange::Copy | Exchange::CopyAt(_), .. }) => {
-                stored_in(graph, graph.node(by).inputs[0])
-            }
-            _ => None,
-        },
+        Source::Node(by, _) => {
+            let node = graph.node(by);
+            let copy = |op: &Collective| matches!(op.exchange, Exchange::Copy | Exchange::CopyAt(_));
+            let is_copy = if let Op::Collective(op) = &node.op { copy(op) } else { false };
+            is_copy.then(|| stored_in(graph, node.inputs[0])).flatten()
+        }
     }
 }
 
@@ -188,10 +188,12 @@ impl Search<'_> {
 
     /// The matrix of a product, along the terms of its sums.
     fn summed(&self, node: &Node) -> Option<(VariableId, Part)> {
-        let transposed = match &node.op {
-            Op::MatMul(op) => op.transpose_b,
-            Op::GroupedMatMul(op) => op.transpose,
-            _ => return None,
+        let transposed = if let Op::MatMul(op) = &node.op {
+            op.transpose_b
+        } else if let Op::GroupedMatMul(op) = &node.op {
+            op.transpose
+        } else {
+            return None;
         };
         let (id, shape) = self.parameter(node, 1)?;
         Some((id, Part::of(shape, shape.len() - if transposed { 1 } else { 2 })))
