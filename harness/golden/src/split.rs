@@ -273,12 +273,15 @@ struct Compared {
     origin: Option<Origin>,
 }
 
+/// A comparison that a value of the ranks is for: its stage and key, how it is placed, and its entry in the recipe.
+type Wanted = (Stage, Key, Placed, Option<Origin>);
+
 /// Compares what the ranks have with the truth.
 struct Judge<'p> {
     proof: &'p Proof,
     step: usize,
     /// What to compare of each value of a rank in the first step.
-    wanted: BTreeMap<ValueId, Vec<(Stage, Key, Placed, Option<Origin>)>>,
+    wanted: BTreeMap<ValueId, Vec<Wanted>>,
     compared: Vec<Compared>,
 }
 

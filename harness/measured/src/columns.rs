@@ -3,7 +3,7 @@
 use crate::{
     MeasuredError, Names, Nanos,
     csv::Table,
-    error::Problem,
+    error::{Problem, shortened},
     recording::{Kernel, Unit},
     time,
 };
@@ -120,9 +120,4 @@ pub(crate) fn named_unit(core: &str, operator: &str) -> Unit {
         _ if operator.starts_with("hcom_") => Unit::Link,
         _ => Unit::Device,
     }
-}
-
-/// A field for a message.
-pub(crate) fn shortened(field: &str) -> String {
-    field.chars().take(40).collect()
 }

@@ -101,3 +101,8 @@ pub enum Problem {
     #[error("longer than {} KiB, or a quotation that does not end", LONGEST >> 10)]
     Long,
 }
+
+/// A field for a message.
+pub(crate) fn shortened(field: &str) -> String {
+    field.chars().take(40).collect()
+}

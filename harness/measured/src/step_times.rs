@@ -1,7 +1,11 @@
 //! `step_trace_time.csv`: what Ascend's profiler says of each step. A step is computing, communication that is not
 //! overlapped, and free time.
 
-use crate::{MeasuredError, columns::shortened, csv::Table, error::Problem};
+use crate::{
+    MeasuredError,
+    csv::Table,
+    error::{Problem, shortened},
+};
 use std::io::BufRead;
 use std::path::Path;
 

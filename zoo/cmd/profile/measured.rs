@@ -68,7 +68,7 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
         writeln!(out, "memory    {} measured, {} predicted", Bytes(bytes), Bytes(report.peak_memory_bytes))?;
     }
     for sentence in &measured.absent {
-        writeln!(out, "{}", paint(DIM, &format!("absent    {sentence}")))?;
+        writeln!(out, "{}", paint(DIM, format!("absent    {sentence}")))?;
     }
     if !measured.causes.is_empty() {
         let mut table = Table::new(["cause", "line", ">ms", ">share", "evidence"]);
