@@ -4,7 +4,7 @@ use super::{Home, MeshAxis, Part, Placement, Plan, Stages, distribute, pipeline}
 use crate::{
     DType, Graph, Init, Op, Phase, Scope, TensorType, ValueId, VariableRole, differentiate,
     formula::Formula,
-    ops::{Collective, Exchange, Map, MatMul, SmoothingOver, SoftmaxCrossEntropy},
+    ops::{Exchange, Map, MatMul, SmoothingOver, SoftmaxCrossEntropy},
     verify,
 };
 
@@ -118,9 +118,12 @@ fn stages_send_one_activation() {
     let graph = mlp(12, 4);
     let piped = pipeline(&graph, Stages { ranks: 2, interleave: 2 }).unwrap();
     let own = differentiated(piped.distributed.graph);
-    let sends = |node: &crate::Node| match &node.op {
-        Op::Collective(Collective { exchange: Exchange::Send { from, to }, .. }) => Some((*from, *to)),
-        _ => None,
+    let exchange =
+        |node: &crate::Node| if let Op::Collective(op) = &node.op { Some(op.exchange.clone()) } else { None };
+    let sends = |node: &crate::Node| match exchange(node)? {
+        Exchange::Send { from, to } => Some((from, to)),
+        Exchange::Sum | Exchange::Copy | Exchange::CopyAt(_) | Exchange::Gather(_) | Exchange::GatherCopy(_) => None,
+        Exchange::SumPart(_) | Exchange::Own(_) | Exchange::Spread(_) | Exchange::Swap { .. } => None,
     };
     let sends: Vec<(usize, usize)> = own.nodes.iter().filter_map(sends).collect();
     assert_eq!(sends, [(0, 1), (1, 0), (0, 1), (1, 0), (0, 1), (1, 0)]);
