@@ -50,7 +50,9 @@ pub(super) fn assign(recording: &Recording, profile: &Profile) -> Vec<Found> {
     let parameters: u64 = profile.graph.parameters().map(|(_, v)| profile.graph.ty(v.value).shape.numel() as u64).sum();
     let update = nodes.iter().find(|operator| operator.family == Family::Update);
     for k in left {
-        if let (Some(update), true) = (update, sizes[k].as_ref().is_some_and(|sizes| sizes[0] == parameters)) {
+        if let (Some(update), true) =
+            (update, sizes[k].as_ref().is_some_and(|sizes| sizes.first() == Some(&parameters)))
+        {
             let family = found[k].family;
             put(&mut found[k], profile, update.node);
             found[k].family = family;

@@ -12,7 +12,7 @@ use zoo_graph::Phase;
 use zoo_measured::{GapKind, Kernel, Name, Recording, Unit};
 
 /// Causes that cost less than this share of the step are left out.
-const LEAST: f64 = 0.01;
+const LEAST: f64 = 0.005;
 
 /// A line is slow if it takes this many times as long as others of its family, relative to the prediction.
 const SLOW: f64 = 1.5;
@@ -104,9 +104,9 @@ pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line]) -> 
         *evidence.names.entry(recording.names.text(kernel.operator).to_owned()).or_default() += 1e-6 * lost / steps;
         evidence.phases.extend(found.phase.filter(|phase| !evidence.phases.contains(phase)));
     }
-    // What an operator that fell back would need on the device is no loss.
+    // What an operator that fell back would need on the device is no loss, nor is a conversion that the device needs.
     for ((reason, line), evidence) in &mut seen {
-        if *reason == Reason::FellBack {
+        if matches!(reason, Reason::FellBack | Reason::Type | Reason::Layout) {
             let same = lines.iter().filter(|l| Some(&l.line) == line.as_ref() && evidence.phases.contains(&l.phase));
             let names = |l: &&Line| l.operators.iter().any(|operator| evidence.names.contains_key(operator));
             evidence.lost -= same.filter(names).map(|l| l.predicted_ms).sum::<f64>().min(evidence.lost);
