@@ -43,5 +43,7 @@ fn what_does_not_fit_is_refused() {
         let said = zoo(&format!("check llama --parallel {split} {SMALL}")).expect(2);
         assert!(said.err.contains(message), "{}", said.err);
     }
+    let said = zoo("check gpt2 --parallel data=2 --memory-limit 1GiB").expect(2);
+    assert!(said.err.contains("smaller --batch"), "{}", said.err);
     assert!(zoo("check llama --batch 3").expect(2).err.contains("--parallel"));
 }

@@ -153,7 +153,8 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         if let Some(parallel) = &args.parallel {
             let (precision, mutants, sets) = (args.dtype.into(), args.mutants, &args.change.sets);
             let batch = args.batch.map(|batch| batch as usize);
-            passed &= split::run(&split::Wanted { parallel, precision, batch, mutants, sets }, &loaded, context)?;
+            let wanted = split::Wanted { parallel, precision, batch, mutants, sets, memory: args.memory };
+            passed &= split::run(&wanted, &loaded, context)?;
             continue;
         }
         if args.mutants {

@@ -43,6 +43,8 @@ pub enum Disturbance {
     OwnSeed,
     /// The number of updates is one too large.
     NextStep,
+    /// A sum begins with the last rank. This changes the rounding alone.
+    OtherOrder,
 }
 
 /// A tensor of each rank that has it.
@@ -141,7 +143,10 @@ impl LockStep {
                         results = old;
                     }
                 }
-                Some(Disturbance::FirstPart | Disturbance::OwnSeed | Disturbance::NextStep) | None => {}
+                Some(
+                    Disturbance::FirstPart | Disturbance::OwnSeed | Disturbance::NextStep | Disturbance::OtherOrder,
+                )
+                | None => {}
             }
             for (value, ranks) in node.outputs.iter().zip(results) {
                 live.put(*value, ranks)?;
@@ -195,7 +200,8 @@ impl LockStep {
             let scalars = match disturbed {
                 Some(Disturbance::OwnSeed) => Scalars { seed: scalars.seed + rank as u64, ..scalars },
                 Some(Disturbance::NextStep) => Scalars { step: scalars.step + 1, ..scalars },
-                Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale) | None => scalars,
+                Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale | Disturbance::OtherOrder)
+                | None => scalars,
             };
             let (operand_types, result_types) = (&operand_types[..operands.len()], &result_types[..]);
             let call = Call { operands: &operands, operand_types, result_types, scalars, ranks: &alone };
@@ -229,7 +235,10 @@ fn exchange(
             group.iter().filter(|rank| **rank != group[at]).for_each(|rank| got[*rank] = None);
             continue;
         }
-        let parts: Vec<&Tensor> = group.iter().filter_map(|rank| given[*rank].as_ref()).collect();
+        let mut parts: Vec<&Tensor> = group.iter().filter_map(|rank| given[*rank].as_ref()).collect();
+        if disturbed == Some(Disturbance::OtherOrder) {
+            parts.reverse();
+        }
         if parts.is_empty() {
             continue;
         }

@@ -23,14 +23,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use truth::{Key, Truth};
 use zoo_engine::{
-    Inputs, candle_dtype,
+    Inputs, StepMemory, candle_dtype,
     lockstep::{Disturbance, LockStep, Ranked, RanksObserver, part_of},
 };
 use zoo_graph::{
-    DType, Graph, NodeId, Origin, TapState, ValueId, VariableId,
+    Bytes, DType, Graph, NodeId, Origin, TapState, ValueId, VariableId,
     parallel::{MeshAxis, Placement},
 };
-use zoo_recipe::{BuildOptions, Mode, Parallel, Placed, Recipe, ResolvedModel, SplitStep, build_split};
+use zoo_recipe::{BuildOptions, Mode, Parallel, Placed, Recipe, SplitStep, build_split};
 
 /// Conditions of a proof.
 #[derive(Clone, Debug)]
@@ -67,6 +67,9 @@ pub struct SplitReport {
     pub collectives: Vec<Collectives>,
     /// Parameters of which each rank has a part.
     pub divided: Vec<Divided>,
+    /// Values that are rounding alone on one device too: a gradient that is zero in exact arithmetic, and what an
+    /// optimizer makes of it. They are judged by their size.
+    pub without_digits: Vec<String>,
     /// The stages.
     pub stages: Vec<StageReport>,
     /// The first value that differs, in the order in which the step computes.
@@ -149,17 +152,43 @@ pub fn check_split(
 /// Number of calls of `progress` of [`check_split`].
 pub const PHASES: usize = 3;
 
-/// The graph of a step on one device.
-fn whole_graph(
-    recipe: &Recipe,
-    model: &ResolvedModel,
-    options: &SplitOptions,
-    dtype: DType,
-) -> (BuildOptions, Result<Graph, zoo_graph::GraphError>) {
-    let build = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: true, epoch: 0 };
-    let graph = zoo_recipe::build(recipe, model, &build);
-    (build, graph)
+/// What the graph of a step is for.
+fn build_options(options: &SplitOptions, dtype: DType) -> BuildOptions {
+    BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: true, epoch: 0 }
 }
+
+/// The type in which ranks compute.
+fn dtype(precision: Precision) -> DType {
+    match precision {
+        Precision::F64 => DType::F64,
+        Precision::F32 => DType::F32,
+    }
+}
+
+/// Peak memory of a proof, on top of what the process has: one device with what is kept of its two runs, or all ranks with
+/// what is kept of one; and copies of the largest value while it is compared.
+///
+/// # Errors
+/// As [`check_split`].
+pub fn memory(recipe: &Recipe, parallel: &Parallel, options: &SplitOptions) -> Result<Bytes, GoldenError> {
+    let recipe = with_parts_of_golden(recipe);
+    let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
+    let whole = zoo_recipe::build(&recipe, &model, &build_options(options, DType::F64))?;
+    let split = build_split(&recipe, &model, &build_options(options, dtype(options.precision)), parallel)?;
+    let taps =
+        whole.taps.iter().filter_map(|tap| if let TapState::Value(value) = tap.state { Some(value) } else { None });
+    let once = taps.chain(whole.gradients.iter().map(|(_, value)| *value));
+    // Variables are kept after the first and the last step, and before the first.
+    let variables = whole.variables.iter().flat_map(|variable| [variable.value; 3]);
+    let kept: u64 = once.chain(variables).map(|value| whole.ty(value).bytes().0).sum();
+    let one = StepMemory::of(whole, record::REFERENCE, None)?;
+    let rank = StepMemory::of(split.graph, record::REFERENCE, None)?;
+    let ranks = Bytes(split.mesh.ranks() as u64 * rank.peak().0 + kept);
+    Ok((one.peak() + Bytes(2 * kept)).max(ranks) + Bytes(COPIES * one.largest.0))
+}
+
+/// Copies of a value while it is compared: joined, as numbers in f64, and scaled for an explanation.
+const COPIES: u64 = 4;
 
 impl Proof {
     /// Computes the truth.
@@ -174,15 +203,9 @@ impl Proof {
     ) -> Result<Self, GoldenError> {
         let recipe = with_parts_of_golden(recipe);
         let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
-        let (_, whole) = whole_graph(&recipe, &model, options, DType::F64);
-        let whole = whole?;
-        let dtype = match options.precision {
-            Precision::F64 => DType::F64,
-            Precision::F32 => DType::F32,
-        };
-        let (build, _) = whole_graph(&recipe, &model, options, dtype);
+        let whole = zoo_recipe::build(&recipe, &model, &build_options(options, DType::F64))?;
         // A split that does not fit is refused before anything is computed.
-        let split = build_split(&recipe, &model, &build, parallel)?;
+        let split = build_split(&recipe, &model, &build_options(options, dtype(options.precision)), parallel)?;
         let recorded = record::RecordOptions {
             batch: options.batch,
             learning_rate: LEARNING_RATE,
@@ -283,6 +306,7 @@ struct Judge<'p> {
     /// What to compare of each value of a rank in the first step.
     wanted: BTreeMap<ValueId, Vec<Wanted>>,
     compared: Vec<Compared>,
+    without_digits: Vec<String>,
 }
 
 impl<'p> Judge<'p> {
@@ -302,7 +326,7 @@ impl<'p> Judge<'p> {
             let key = Key::Gradient(variable.name.clone());
             wanted.entry(*value).or_default().push((Stage::Backward, key, placed, variable.origin.clone()));
         }
-        Self { proof, step: 0, wanted, compared: Vec::new() }
+        Self { proof, step: 0, wanted, compared: Vec::new(), without_digits: Vec::new() }
     }
 
     /// Compares a value of all ranks.
@@ -323,6 +347,9 @@ impl<'p> Judge<'p> {
             });
             return Ok(());
         };
+        if truth.without_digits {
+            self.without_digits.push(name.clone());
+        }
         let wholes = replicas(assembled(ranks, &placed.placements, mesh)?, &placed.placements, mesh)?;
         let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
         let mut item = match wholes.is_empty() {
@@ -377,7 +404,7 @@ impl<'p> Judge<'p> {
     }
 
     fn report(self) -> SplitReport {
-        let Self { proof, compared, .. } = self;
+        let Self { proof, compared, without_digits, .. } = self;
         let Proof { recipe, parallel, options, split, .. } = proof;
         let first_divergence = compared.iter().filter(|c| c.item.ratio > LIMIT).min_by_key(|c| c.stage).map(|first| {
             let explanation = first.item.note.clone().unwrap_or_default();
@@ -398,6 +425,7 @@ impl<'p> Judge<'p> {
             dtype: options.precision,
             collectives: collectives(&split.graph),
             divided: divided(split),
+            without_digits,
             stages: stages.into(),
             first_divergence,
             verdict: if passed { Verdict::Pass } else { Verdict::Fail },

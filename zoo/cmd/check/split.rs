@@ -4,11 +4,12 @@ use crate::Failure;
 use crate::console::{BAD, Console, DIM, GOOD, HEADING, paint};
 use crate::context::Context;
 use crate::excerpt::excerpt;
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::proof::{
     cases::{self, Checked},
     report,
 };
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, fitted};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -35,6 +36,7 @@ pub(super) struct Wanted<'a> {
     pub mutants: bool,
     /// Values of `--set`.
     pub sets: &'a [String],
+    pub memory: MemoryArgs,
 }
 
 /// Checks a split; returns whether all ranks together compute the step of one device.
@@ -44,6 +46,9 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
         precision: if wanted.mutants { Precision::F64 } else { wanted.precision },
         batch: wanted.batch.unwrap_or(SAMPLES * parallel.parts_of_batch()),
     };
+    let needed = beyond_now(zoo_golden::split::memory(recipe, parallel, &options)?);
+    let instead = "use a smaller --batch, or --set for a smaller network";
+    wanted.memory.expect(&format!("the proof of {} {parallel}", recipe.name), needed, |_| instead.to_owned())?;
     if wanted.mutants {
         let planting = mutants::run(recipe, parallel, &options, &mut context.progress.foreseen(&recipe.name))?;
         return planted(&recipe.name, parallel, &planting, sets, context);
@@ -124,6 +129,11 @@ fn print(split: &SplitReport, sets: &[String], out: &mut Console) -> Result<(), 
         writeln!(out, "{}", paint(DIM, format!("{count} {operator} over {over}, {bytes} of each rank in f32")))?;
     }
     writeln!(out, "{}\n", paint(DIM, format!("{} parameters are divided", split.divided.len())))?;
+    if !split.without_digits.is_empty() {
+        let count = split.without_digits.len();
+        let note = format!("{count} values are rounding alone on one device too, and judged by their size\n");
+        writeln!(out, "{}", paint(DIM, fitted(&note)))?;
+    }
     write!(out, "{}", report::stages(&split.stages, [">compared", ">floor"], &[]))?;
     for stage in split.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         report::failures(stage, out)?;

@@ -1,9 +1,9 @@
 //! The step on one device: what the ranks have to compute together.
 
-use super::{LEARNING_RATE, STEPS, SplitOptions, whole_graph};
+use super::{LEARNING_RATE, LIMIT, STEPS, SplitOptions, build_options};
 use crate::{
     GoldenError, Precision,
-    compare::{ORDERS, TENSOR_FLOOR},
+    compare::{F64_MOST, NO_DIGITS, ORDERS, TENSOR_FLOOR},
     probe::to_f64,
     record::{REFERENCE, moved::Moving},
 };
@@ -47,9 +47,29 @@ pub(super) struct Exact {
     pub before: Option<Vec<f64>>,
     /// The relative error that counts as one floor.
     pub floor: f64,
+    /// Whether rounding leaves it no digit: such a value is judged by its size alone.
+    pub without_digits: bool,
 }
 
 impl Exact {
+    /// A value, and the same moved in the last place.
+    fn new(values: Vec<f64>, before: Option<Vec<f64>>, moved: Option<&[f64]>, precision: Precision) -> Self {
+        let least = match precision {
+            Precision::F64 => FLOOR,
+            Precision::F32 => TENSOR_FLOOR,
+        };
+        let mut exact = Self { values, before, floor: least, without_digits: false };
+        // A moved run that is not finite explains nothing.
+        let by_rounding = moved.map_or(0.0, |moved| exact.error(moved));
+        let by_rounding = if by_rounding.is_finite() { by_rounding } else { 0.0 };
+        exact.without_digits = by_rounding >= NO_DIGITS;
+        exact.floor = least.max(ORDERS * by_rounding);
+        if precision == Precision::F64 && !exact.without_digits {
+            exact.floor = exact.floor.min(F64_MOST / LIMIT);
+        }
+        exact
+    }
+
     /// The error of values, relative to the tensor, or to its change if it is a variable. If that is zero, the error itself.
     pub fn error(&self, values: &[f64]) -> f64 {
         if values.len() != self.values.len() {
@@ -98,11 +118,9 @@ impl Truth {
         progress("one device, moved in the last place");
         let moved = match options.precision {
             Precision::F64 => Values::of(whole.clone(), start, inputs, true)?,
-            Precision::F32 => Values::of(whole_graph(recipe, model, options, DType::F32).1?, start, inputs, true)?,
-        };
-        let least = match options.precision {
-            Precision::F64 => FLOOR,
-            Precision::F32 => TENSOR_FLOOR,
+            Precision::F32 => {
+                Values::of(zoo_recipe::build(recipe, model, &build_options(options, DType::F32))?, start, inputs, true)?
+            }
         };
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
         let mut all = HashMap::new();
@@ -111,17 +129,12 @@ impl Truth {
                 Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
                 Key::Output(_) | Key::Gradient(_) => None,
             };
-            let mut exact = Exact { values, before, floor: least };
-            let by_rounding = moved.tensors.get(&key).map_or(0.0, |moved| exact.error(moved));
-            exact.floor = least.max(ORDERS * by_rounding);
+            let moved = moved.tensors.get(&key).map(Vec::as_slice);
+            let exact = Exact::new(values, before, moved, options.precision);
             all.insert(key, exact);
         }
         let losses = exact.losses.iter().zip(&moved.losses).map(|(exact, moved)| {
-            let of = |(exact, moved): (&f64, &f64)| {
-                let mut loss = Exact { values: vec![*exact], before: None, floor: least };
-                loss.floor = least.max(ORDERS * loss.error(&[*moved]));
-                loss
-            };
+            let of = |(exact, moved): (&f64, &f64)| Exact::new(vec![*exact], None, Some(&[*moved]), options.precision);
             exact.iter().zip(moved).map(of).collect()
         });
         Ok(Self { exact: all, losses: losses.collect() })
@@ -255,4 +268,33 @@ pub(super) fn uneven(graph: &Graph, inputs: Inputs) -> Result<Inputs, GoldenErro
         changed = changed.with(&input.name, tensor);
     }
     Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_follows_rounding_but_not_without_bound() {
+        let floor = |moved: f64, precision| {
+            let exact = Exact::new(vec![1.0, 0.0], None, Some(&[1.0, moved]), precision);
+            (exact.floor, exact.without_digits)
+        };
+        assert_eq!(floor(0.0, Precision::F64), (FLOOR, false));
+        assert_eq!(floor(1e-10, Precision::F64), (1e-9, false));
+        assert_eq!(floor(1e-4, Precision::F64), (F64_MOST / LIMIT, false));
+        assert_eq!(floor(0.5, Precision::F64), (5.0, true));
+        assert_eq!(floor(1e-4, Precision::F32), (1e-3, false));
+        assert_eq!(floor(f64::NAN, Precision::F32), (TENSOR_FLOOR, false), "it explains nothing");
+    }
+
+    #[test]
+    fn a_change_is_what_an_error_is_relative_to() {
+        let exact = Exact::new(vec![3.0, 4.0], Some(vec![3.0, 3.0]), None, Precision::F64);
+        assert_eq!(exact.error(&[3.0, 4.5]), 0.5);
+        assert_eq!(exact.error(&[3.0]), f64::INFINITY);
+        assert_eq!(exact.error(&[3.0, f64::NAN]), f64::INFINITY);
+        let zero = Exact::new(vec![0.0], None, None, Precision::F64);
+        assert_eq!((zero.error(&[0.0]), zero.error(&[2.0])), (0.0, 2.0));
+    }
 }

@@ -121,6 +121,7 @@ fn planted_faults_are_found_with_their_kind() {
     let SplitPlanting::Found(faults) = planting else { panic!("{planting:#?}") };
     let wrong: Vec<_> = faults.iter().filter(|fault| !fault.is_right()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(faults.iter().any(|fault| fault.harmless), "another order of sums is no fault");
     let found = |fault: &str| {
         let found = faults.iter().find(|it| it.fault == fault).and_then(|it| it.found.as_ref());
         found.map(|found| (found.tensor.as_str(), found.explanation.as_str()))
@@ -155,5 +156,6 @@ fn what_does_not_fit_is_refused() {
     ends("qwen3_moe", "expert=3", 3, "expert=3 divides 8 experts, which is no multiple of 3");
     ends("vit_b_16", "tensor=2,sequence", 2, "has 65 elements along axis 1, which 2 tensor ranks cannot share equally");
     ends("resnet18", "context=2", 2, "context=2 divides tokens, and the network has no input of them");
+    ends("resnet18", "micro_batch=1", 2, "leave out `micro_batch`");
     ends("llama", "data=2,micro_batch=2", 6, "a batch of 8 is");
 }

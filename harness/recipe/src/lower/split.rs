@@ -4,7 +4,7 @@ use super::{finish, forward};
 use crate::{BuildOptions, Recipe, ResolvedModel, parallel::Parallel};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_graph::{
-    Graph, GraphError, ValueId, VariableId, VariableRole,
+    Graph, GraphError, Op, ValueId, VariableId, VariableRole,
     ops::Group,
     parallel::{
         Distributed, Home, Mesh, MeshAxis, Part, Pipelined, Placement, Plan, distribute, pipeline, with_positions,
@@ -200,6 +200,15 @@ fn units(graph: &Graph, ranks: usize, parallel: &Parallel) -> Result<Plan, Graph
 
 /// The plan of data parallelism, and of micro-batches.
 fn samples(graph: &Graph, axis: MeshAxis, ranks: usize) -> Result<Plan, GraphError> {
+    let normalises = |node: &&zoo_graph::Node| matches!(node.op, Op::BnTrainingReduce(_));
+    if let (MeshAxis::MicroBatch, Some(node)) = (axis, graph.nodes.iter().find(normalises)) {
+        let message = format!(
+            "`{}` normalises each micro-batch by itself, so the step is another one than that of the whole batch: leave \
+             out `micro_batch`",
+            node.name
+        );
+        return Err(GraphError::Model { origin: node.origin.clone(), message });
+    }
     let plan = Plan::samples(graph);
     match plan.inputs.values().find(|part| !part.divides(ranks)) {
         Some(part) => {

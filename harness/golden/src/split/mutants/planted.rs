@@ -28,8 +28,13 @@ impl Class {
     /// The first member, and all of them if there are several.
     fn sets(&self, named: impl Fn(usize) -> String) -> Vec<(String, Vec<usize>)> {
         let one = self.members.first().map(|first| (named(*first), vec![*first]));
-        let all = (self.members.len() > 1).then(|| (format!("all {}", self.name), self.members.clone()));
-        one.into_iter().chain(all).collect()
+        one.into_iter().chain(self.all().filter(|(_, members)| members.len() > 1)).collect()
+    }
+
+    /// All members, if there are any.
+    fn all(&self) -> impl Iterator<Item = (String, Vec<usize>)> {
+        let all = (!self.members.is_empty()).then(|| (format!("all {}", self.name), self.members.clone()));
+        all.into_iter()
     }
 }
 
@@ -47,6 +52,7 @@ pub(super) fn all(proof: &Proof) -> Vec<Plant> {
         faults.lost(),
         faults.random(),
         faults.updates(),
+        faults.harmless(),
     ]
     .into_iter()
     .flatten()
@@ -136,7 +142,7 @@ impl Faults<'_> {
         };
         let classes = self.classes();
         let everything = Class { name: "sums".to_owned(), members: self.sums().map(|(n, _)| n).collect() };
-        let sets = classes.iter().chain([&everything]).flat_map(|class| class.sets(|n| self.name(n)));
+        let sets = classes.iter().flat_map(|class| class.sets(|n| self.name(n))).chain(everything.all());
         sets.map(|(name, nodes)| self.plant("M1", format!("no sum: {name}"), self.with_ops(&nodes, without))).collect()
     }
 
@@ -151,11 +157,11 @@ impl Faults<'_> {
                 None => classes.push(Class { name, members: vec![n] }),
             }
         }
-        classes.push(Class { name: "gradients".to_owned(), members: (0..self.graph.gradients.len()).collect() });
+        let everything = Class { name: "gradients".to_owned(), members: (0..self.graph.gradients.len()).collect() };
         let named = |n: usize| format!("the gradient of {}", self.graph.variable(self.graph.gradients[n].0).name);
         let mut plants = Vec::new();
         for (axis, ranks) in self.proof.split.mesh.axes() {
-            for (name, members) in classes.iter().flat_map(|class| class.sets(named)) {
+            for (name, members) in classes.iter().flat_map(|class| class.sets(named)).chain(everything.all()) {
                 for (factor, word) in [(*ranks as f64, "times"), (1.0 / *ranks as f64, "divided by")] {
                     let graph = self.with_factor(&members, factor);
                     plants.extend(graph.map(|graph| self.plant("M2", format!("{name} {word} {axis}"), graph)));
@@ -170,7 +176,7 @@ impl Faults<'_> {
         let mut graph = self.graph.clone();
         for n in members {
             let (id, value) = graph.gradients[*n];
-            insert(&mut graph, value, factor, |_| true)?;
+            insert(&mut graph, value, factor)?;
             let scaled = ValueId(graph.values.len() - 1);
             graph.gradients[*n] = (id, scaled);
         }
@@ -276,6 +282,16 @@ impl Faults<'_> {
         class.sets(|n| self.name(n)).into_iter().map(plant).collect()
     }
 
+    /// What is no fault: another order of the same sums.
+    fn harmless(&self) -> Vec<Plant> {
+        let sums = Class { name: "sums in another order".to_owned(), members: self.sums().map(|(n, _)| n).collect() };
+        let plant = |(name, nodes): (String, Vec<usize>)| Plant {
+            harmless: true,
+            ..self.disturbed("none", name, &nodes, Disturbance::OtherOrder)
+        };
+        sums.all().map(plant).collect()
+    }
+
     /// M9: the rule of the update.
     fn updates(&self) -> Vec<Plant> {
         let members = self.graph.nodes.iter().enumerate();
@@ -303,17 +319,15 @@ impl Faults<'_> {
     }
 }
 
-/// Inserts a factor behind a value, for the readers that are chosen. The new value is the last one of the graph.
-fn insert(graph: &mut Graph, value: ValueId, factor: f64, reads: impl Fn(usize) -> bool) -> Option<()> {
+/// Inserts a factor between a value and its readers. The new value is the last one of the graph.
+fn insert(graph: &mut Graph, value: ValueId, factor: f64) -> Option<()> {
     let Source::Node(NodeId(by), _) = graph.value(value).source else { return None };
     let node = graph.nodes[by].clone();
     let scope = Scope { phase: node.phase, origin: node.origin.clone() };
     let scaled = graph.add(&scope, format!("{}/planted", node.name), Scale { factor }, &[value]).ok()?;
     let planted = graph.nodes.pop()?;
-    for (n, reader) in graph.nodes.iter_mut().enumerate() {
-        if n > by && reads(n) {
-            reader.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = scaled);
-        }
+    for reader in &mut graph.nodes[by + 1..] {
+        reader.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = scaled);
     }
     graph.nodes.insert(by + 1, zoo_graph::Node { place: Place::Device, ..planted });
     for (n, node) in graph.nodes.iter().enumerate() {
