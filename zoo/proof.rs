@@ -2,6 +2,7 @@
 
 pub mod cases;
 pub mod report;
+pub mod split;
 
 use crate::Failure;
 use crate::context::Context;

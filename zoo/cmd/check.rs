@@ -14,6 +14,7 @@ use crate::output;
 use crate::proof::{
     self,
     cases::{self, Checked},
+    split::SplitArgs,
 };
 use crate::simulated::Simulated;
 use crate::{Exit, Failure};
@@ -31,7 +32,7 @@ use zoo_golden::{
 };
 use zoo_graph::Bytes;
 use zoo_npu::Work;
-use zoo_recipe::{Loaded, Parallel};
+use zoo_recipe::Loaded;
 use zoo_train::HOST;
 
 /// Prove one training step against golden tensors of a reference framework.
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(value_name = "RECIPE", add = complete::recipes(), required_unless_present = "all", id = "names")]
     recipes: Vec<String>,
     /// Check every recipe that has a golden
-    #[arg(long, conflicts_with_all = ["names", "golden"])]
+    #[arg(long, conflicts_with_all = ["names", "golden", "parallel"])]
     all: bool,
     #[command(flatten)]
     change: Change,
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["all", "dtype"])]
     mutants: bool,
     /// Simulate the arithmetic of this device and judge every node: the name of a file in recipes/devices
-    #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants"])]
+    #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants", "parallel"])]
     device: Option<String>,
     /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
     #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = crate::simulated::planted)]
@@ -83,15 +84,10 @@ pub struct Args {
     #[arg(long, requires = "device")]
     nodes: bool,
     /// Write every value of the first step to this folder, for `zoo golden diff`
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants", "parallel"])]
     dump: Option<PathBuf>,
-    /// Prove the step of several ranks that share it, for example `data=2,tensor=2,sequence`: all ranks together
-    /// against one device. Needs no golden
-    #[arg(long, value_name = "SPLIT", conflicts_with_all = ["all", "golden", "device", "dump"])]
-    parallel: Option<Parallel>,
-    /// Samples per step of all ranks together, for --parallel; by default two of each data rank
-    #[arg(long, value_name = "N", requires = "parallel", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    batch: Option<u32>,
+    #[command(flatten)]
+    split: SplitArgs,
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
@@ -150,10 +146,9 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             passed &= on_device(args, device, loaded, context)?;
             continue;
         }
-        if let Some(parallel) = &args.parallel {
+        if let Some((parallel, batch)) = args.split.of(&loaded)? {
             let (precision, mutants, sets) = (args.dtype.into(), args.mutants, &args.change.sets);
-            let batch = args.batch.map(|batch| batch as usize);
-            let wanted = split::Wanted { parallel, precision, batch, mutants, sets, memory: args.memory };
+            let wanted = split::Wanted { parallel: &parallel, precision, batch, mutants, sets, memory: args.memory };
             passed &= split::run(&wanted, &loaded, context)?;
             continue;
         }

@@ -1,6 +1,7 @@
 //! `zoo judge`: judge a training step that ran elsewhere.
 
 mod print;
+mod split;
 
 use crate::ci::Suite;
 use crate::context::Context;
@@ -10,6 +11,7 @@ use crate::output;
 use crate::proof::{
     self,
     cases::{self, Checked},
+    split::SplitArgs,
 };
 use crate::simulated::Simulated;
 use crate::{Exit, Failure, complete};
@@ -18,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use zoo_engine::Options;
 use zoo_golden::{
-    Stage,
+    Stage, Verdict,
     facts::rates,
     foreign::{Names, Recording},
     judge::{Declared, JudgeOptions, JudgeReport, PHASES, StepsReport, judge, memory},
@@ -46,6 +48,7 @@ Examples:
   zoo judge resnet18 dump                             several steps in turn: dump/step0, dump/step1, ...
   zoo judge resnet18 recorded --names names.yaml      maps other names to those of the golden
   zoo judge resnet18 dump/step0 --allow-missing=update    msprobe does not see the update
+  zoo judge llama recorded --parallel data=2,tensor=2 folders of ranks: recorded/step0/rank0, rank1, ...
   zoo judge resnet18 recorded --format json | jq .first_divergence
 
 Tensors of a recording are named by the keys of the golden: out/MODULE#CALL, loss, grad/NAME,
@@ -94,8 +97,10 @@ pub struct Args {
     )]
     allow_missing: Vec<Part>,
     /// The recorded steps have the learning rates of the recipe's schedule, and not all that of the golden
-    #[arg(long)]
+    #[arg(long, conflicts_with = "parallel")]
     schedule: bool,
+    #[command(flatten)]
+    split: SplitArgs,
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
@@ -141,6 +146,17 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 
 fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
+    let beside = args.recording.join("names.yaml");
+    let names = match &args.names {
+        Some(file) => Names::read(file)?,
+        None if beside.is_file() => Names::read(&beside)?,
+        None => Names::default(),
+    };
+    let allow_missing: Vec<Stage> = args.allow_missing.iter().flat_map(|part| part.stages()).collect();
+    if let Some((parallel, batch)) = args.split.of(&loaded)? {
+        let wanted = split::Wanted { args, parallel: &parallel, batch, names: &names, allow_missing: &allow_missing };
+        return split::run(&wanted, &loaded, context);
+    }
     let (golden, folder) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let half = match args.arithmetic.as_str() {
         "f32" | "fp32" => Some(Declared::F32),
@@ -161,18 +177,11 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         },
         None => half.unwrap_or(Declared::F32),
     };
-    let beside = args.recording.join("names.yaml");
-    let names = match &args.names {
-        Some(file) => Names::read(file)?,
-        None if beside.is_file() => Names::read(&beside)?,
-        None => Names::default(),
-    };
     let steps = Recording::steps(&args.recording, &names)?;
     let rates = match args.schedule {
         true => Some(rates(recipe, &golden, &folder, steps.len())?),
         false => None,
     };
-    let allow_missing: Vec<Stage> = args.allow_missing.iter().flat_map(|part| part.stages()).collect();
     let options = JudgeOptions {
         declared,
         loss_scale: args.loss_scale,
@@ -216,7 +225,10 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// A test case per stage, one for the names of the recording, and one for its coverage.
 fn suite(checked: Checked<'_>, report: &JudgeReport) -> Result<Suite, Failure> {
     let mut suite = cases::suite(checked, &report.stages, report.first_divergence.as_ref())?;
-    suite.cases.extend([print::names_case(report), print::coverage_case(report)]);
+    let first = report.stages.iter().all(|stage| stage.verdict != Verdict::Fail);
+    let lacking: Vec<_> = report.incomplete().collect();
+    suite.cases.push(print::names_case(&report.unmatched, report.unmatched_allowed, first));
+    suite.cases.push(print::coverage_case(&lacking, report.coverage_accepted, report.verdict));
     Ok(suite)
 }
 

@@ -287,6 +287,10 @@ pub fn part_of(whole: &Tensor, part: &Part, place: usize, ranks: usize) -> candl
 /// # Errors
 /// Tensors that are not such parts.
 pub fn joined(parts: &[&Tensor], part: &Part) -> candle_core::Result<Tensor> {
+    // One run is divided in the order of the ranks, and, where another program divided it, perhaps unequally.
+    if part.runs.len() == 1 {
+        return Tensor::cat(parts, part.axis)?.contiguous();
+    }
     let mut pieces = Vec::new();
     let mut start = 0;
     for run in &part.runs {

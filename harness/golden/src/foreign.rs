@@ -11,11 +11,13 @@ mod named;
 mod names;
 mod padiff;
 mod quantity;
+mod ranks;
 mod wrappers;
 
 pub use content::Statistics;
 pub use names::Names;
 pub use quantity::Quantity;
+pub use ranks::{Held, RankFacts, RankRecordings};
 
 pub(crate) use content::Content;
 pub(crate) use quantity::SPELLINGS;
@@ -70,6 +72,8 @@ pub struct Recording {
     pub not_compared: BTreeMap<&'static str, usize>,
     /// The factor on its gradients, if it says so.
     pub loss_scale: Option<f64>,
+    /// What it says about the rank that wrote it.
+    pub ranks: Option<RankFacts>,
     /// Names of tensors that, as the recording says, are not finite, in its own order.
     pub not_finite: Vec<String>,
 }
@@ -85,6 +89,8 @@ pub(crate) struct Entry {
     pub content: Content,
     /// Other statements of the recording about it.
     pub claim: Claim,
+    /// The micro-batch of it.
+    pub micro_batch: usize,
 }
 
 impl Entry {
@@ -109,8 +115,26 @@ impl Recording {
             unknown: Vec::new(),
             not_compared: BTreeMap::new(),
             loss_scale: None,
+            ranks: None,
             not_finite: Vec::new(),
         }
+    }
+
+    /// Its parts of each micro-batch. What is not of a micro-batch is with the first.
+    ///
+    /// # Errors
+    /// A micro-batch that is not one of these.
+    fn by_micro_batch(self, micro_batches: usize) -> Result<Vec<Self>, String> {
+        let (path, format, loss_scale) = (self.path.clone(), self.format, self.loss_scale);
+        let mut parts = vec![Self { entries: Vec::new(), ..self }];
+        parts.extend((1..micro_batches).map(|_| Self { loss_scale, ..Self::of(&path, format) }));
+        for entry in self.entries {
+            match parts.get_mut(entry.micro_batch) {
+                Some(part) => part.entries.push(entry),
+                None => return Err(format!("`{}` is of none of {micro_batches} micro-batches", entry.name)),
+            }
+        }
+        Ok(parts)
     }
 
     /// Opens the steps of a recording in turn: the folders `step0`, `step1`, ... in it, or the one step that it is.
@@ -135,12 +159,19 @@ impl Recording {
         } else if let Some(manifest) = manifest(path, msprobe::MANIFEST)? {
             msprobe::open(&manifest, names)?
         } else {
+            let ranks = layout::ranks(path)?.len();
+            if ranks > 1 {
+                let message = format!(
+                    "{ranks} ranks recorded it: say how they share the step (--parallel), or name the folder of one"
+                );
+                return Err(malformed(path, message));
+            }
             named::open(path, names)?
         };
         recording.path = path.to_owned();
-        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+        let mut seen: BTreeMap<(String, usize), &str> = BTreeMap::new();
         for entry in &recording.entries {
-            if let Some(other) = seen.insert(entry.quantity.key(), &entry.name) {
+            if let Some(other) = seen.insert((entry.quantity.key(), entry.micro_batch), &entry.name) {
                 let message = format!(
                     "`{other}` and `{}` are both {}: one step of one rank is judged at a time",
                     entry.name,

@@ -20,10 +20,11 @@ mod start;
 mod targets;
 
 pub use coverage::Coverage;
+pub(crate) use matched::Matched;
 pub use proposal::Proposal;
 pub use report::{JudgeReport, StepsReport};
 pub use simulated::Declared;
-pub(crate) use targets::Targets;
+pub(crate) use targets::{Target, Targets};
 
 use crate::{
     GoldenError,
@@ -37,7 +38,6 @@ use crate::{
 use forced::Forced;
 use found::{Found, Given};
 use judged::{Judged, LARGEST_FLOOR};
-use matched::Matched;
 use nameless::Nameless;
 use start::Start;
 use std::collections::{HashMap, HashSet};

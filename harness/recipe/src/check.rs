@@ -9,8 +9,8 @@ use crate::lints::Lints;
 use crate::losses::further_path;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Per, Recipe, Shapes, Source, TextScenes, Videos, Warmup,
-    WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Parallel, Per, Recipe, Shapes, Source, TextScenes, Videos,
+    Warmup, WarmupShape,
 };
 use crate::span::ConfigPath;
 use crate::values::Period;
@@ -35,6 +35,10 @@ pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagn
         check.layers(model);
     }
     check.npu();
+    for (key, message, hint) in recipe.parallel.iter().flat_map(Parallel::contradictions) {
+        let path = if key.is_empty() { "parallel".to_owned() } else { format!("parallel.{key}") };
+        check.error(&path, message, hint);
+    }
     for (n, part) in recipe.train.parts.iter().enumerate() {
         if part.until_epoch.is_some_and(|until| until <= part.from_epoch) {
             let message =

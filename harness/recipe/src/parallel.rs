@@ -1,47 +1,53 @@
-//! How a step is split over ranks: `--parallel tensor=2,sequence,data=2`.
+//! How several ranks share a step: the section `parallel` of a recipe, and `--parallel tensor=2,sequence,data=2`.
 
 use crate::did_you_mean;
 use std::{fmt, str::FromStr};
 use zoo_graph::parallel::{Mesh, MeshAxis, Stages};
 
-/// A split of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parallel {
-    /// Ranks that share layers, and stages of each of them.
-    pub pipeline: Stages,
-    /// Ranks that share samples.
-    pub data: usize,
-    /// Ranks that share samples and experts.
-    pub expert: usize,
-    /// Ranks that share the tokens of each sample.
-    pub context: usize,
-    /// Ranks that share heads, hidden units and rows of the vocabulary.
-    pub tensor: usize,
-    /// Whether the ranks of [`Self::tensor`] share the tokens between the layers that they share.
-    pub sequence: bool,
-    /// What the ranks of [`Self::data`] share besides samples (ZeRO, arXiv 1910.02054): nothing (0), the optimizer's
-    /// slots (1), gradients too (2), parameters too (3).
-    pub zero: u8,
-    /// Samples of a micro-batch of a rank; `None`: all of its samples are one.
-    pub micro_batch: Option<usize>,
+zoo_settings::settings! {
+    /// How several ranks share a step. `zoo check R --parallel` proves it, and `zoo judge R RECORDING --parallel` judges what
+    /// such ranks recorded; a training of zoo does not split its step.
+    pub struct Parallel {
+        /// Ranks that share samples.
+        #[schemars(range(min = 1, max = 64))]
+        pub data: usize = 1,
+        /// Ranks that share samples and experts.
+        #[schemars(range(min = 1, max = 64))]
+        pub expert: usize = 1,
+        /// Ranks that share the tokens of each sample.
+        #[schemars(range(min = 1, max = 64))]
+        pub context: usize = 1,
+        /// Ranks that share heads, hidden units and rows of the vocabulary.
+        #[schemars(range(min = 1, max = 64))]
+        pub tensor: usize = 1,
+        /// Whether the ranks of `tensor` share the tokens between the layers that they share.
+        pub sequence: bool = false,
+        /// Ranks that share layers.
+        #[schemars(range(min = 1, max = 64))]
+        pub pipeline: usize = 1,
+        /// Stages of each rank of `pipeline`: stage n is on rank n modulo their number.
+        #[schemars(range(min = 1, max = 64))]
+        pub interleave: usize = 1,
+        /// What the ranks of `data` share besides samples (ZeRO, arXiv 1910.02054): nothing (0), the optimizer's slots (1),
+        /// gradients too (2), parameters too (3).
+        #[schemars(range(min = 0, max = 3))]
+        pub zero: u8 = 0,
+        /// Samples of a micro-batch of a rank; by default all of its samples are one.
+        #[schemars(range(min = 1, max = 65536))]
+        pub micro_batch?: usize,
+    }
 }
 
 /// What can be written.
 const WORDS: [&str; 8] = ["context", "data", "expert", "micro_batch", "pipeline", "sequence", "tensor", "zero"];
 
-impl Parallel {
-    /// One rank.
-    pub const ALONE: Self = Self {
-        pipeline: Stages { ranks: 1, interleave: 1 },
-        data: 1,
-        expert: 1,
-        context: 1,
-        tensor: 1,
-        sequence: false,
-        zero: 0,
-        micro_batch: None,
-    };
+/// Most ranks that run in lock-step.
+const MOST: usize = 64;
 
+/// Samples of each part of a batch, or micro-batches, if nobody says how many.
+const SAMPLES: usize = 2;
+
+impl Parallel {
     /// Ranks that have different samples.
     pub fn parts_of_batch(&self) -> usize {
         self.data * self.expert
@@ -49,7 +55,17 @@ impl Parallel {
 
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
-        self.pipeline.ranks * self.data * self.expert * self.context * self.tensor
+        self.pipeline * self.data * self.expert * self.context * self.tensor
+    }
+
+    /// The stages of a pipeline.
+    pub fn stages(&self) -> Stages {
+        Stages { ranks: self.pipeline, interleave: self.interleave }
+    }
+
+    /// The batch of a proof: two samples or micro-batches of each rank that has its own.
+    pub fn batch(&self) -> usize {
+        SAMPLES * self.micro_batch.unwrap_or(1) * self.parts_of_batch()
     }
 
     /// The ranks, and the micro-batches of a batch of all of them together.
@@ -73,12 +89,42 @@ impl Parallel {
         };
         Ok(Mesh::new(|axis| match axis {
             MeshAxis::MicroBatch => micro_batches,
-            MeshAxis::Pipeline => self.pipeline.ranks,
+            MeshAxis::Pipeline => self.pipeline,
             MeshAxis::Data => self.data,
             MeshAxis::Expert => self.expert,
             MeshAxis::Context => self.context,
             MeshAxis::Tensor => self.tensor,
         }))
+    }
+
+    /// What contradicts itself: the key, what is wrong, and what would help.
+    pub(crate) fn contradictions(&self) -> Vec<(&'static str, String, &'static str)> {
+        let mut found = Vec::new();
+        if self.sequence && self.tensor == 1 {
+            found.push((
+                "sequence",
+                "`sequence` divides tokens over the ranks of `tensor`".to_owned(),
+                "add `tensor=2`",
+            ));
+        }
+        if self.zero > 0 && self.data == 1 {
+            found.push(("zero", "`zero` divides state over the ranks of `data`".to_owned(), "add `data=2`"));
+        }
+        if self.interleave > 1 && self.pipeline == 1 {
+            found.push((
+                "interleave",
+                "`interleave` are stages of the ranks of `pipeline`".to_owned(),
+                "add `pipeline=2`",
+            ));
+        }
+        if self.ranks() > MOST {
+            let message = format!("`{self}` are {} ranks, and at most {MOST} can be proven", self.ranks());
+            found.push(("", message, "use fewer: the size of a group does not matter for its collectives"));
+        }
+        if self.ranks() == 1 && self.micro_batch.is_none() {
+            found.push(("", "this is one rank: nothing is split".to_owned(), "write for example `data=2`"));
+        }
+        found
     }
 }
 
@@ -86,7 +132,7 @@ impl FromStr for Parallel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parallel = Self::ALONE;
+        let mut parallel = Self::default();
         let mut seen = Vec::new();
         for item in text.split(',').map(str::trim) {
             let (word, value) = match item.split_once('=') {
@@ -110,10 +156,9 @@ impl FromStr for Parallel {
                     let stages = value.map(|value| value.split_once('x').unwrap_or((value, "1")));
                     let stages = stages.and_then(|(ranks, each)| Some((ranks.parse().ok()?, each.parse().ok()?)));
                     let stages = stages.filter(|(ranks, each)| (1..=MOST).contains(ranks) && (1..=MOST).contains(each));
-                    let (ranks, interleave) = stages.ok_or_else(|| {
+                    (parallel.pipeline, parallel.interleave) = stages.ok_or_else(|| {
                         format!("`{item}`: write ranks, or ranks and stages of each: `pipeline=2`, `pipeline=2x2`")
                     })?;
-                    parallel.pipeline = Stages { ranks, interleave };
                 }
                 "sequence" if value.is_none() => parallel.sequence = true,
                 "sequence" => return Err(format!("`{item}`: `sequence` has no value")),
@@ -129,35 +174,22 @@ impl FromStr for Parallel {
                 }
             }
         }
-        if parallel.sequence && parallel.tensor == 1 {
-            return Err("`sequence` divides tokens over the ranks of `tensor`: add `tensor=2`".to_owned());
+        match parallel.contradictions().into_iter().next() {
+            Some((_, message, hint)) => Err(format!("{message}: {hint}")),
+            None => Ok(parallel),
         }
-        if parallel.zero > 0 && parallel.data == 1 {
-            return Err("`zero` divides state over the ranks of `data`: add `data=2`".to_owned());
-        }
-        if parallel.ranks() > MOST {
-            return Err(format!("`{text}` are {} ranks, and at most {MOST} can be proven", parallel.ranks()));
-        }
-        if parallel.ranks() == 1 && parallel.micro_batch.is_none() {
-            return Err(format!("`{text}` is one rank: nothing is split"));
-        }
-        Ok(parallel)
     }
 }
 
-/// Most ranks that run in lock-step.
-const MOST: usize = 64;
-
 impl fmt::Display for Parallel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data, expert, context, tensor, zero, micro_batch, .. } = *self;
+        let Self { data, expert, context, tensor, pipeline, interleave, zero, micro_batch, .. } = *self;
         let ranks = [("data", data), ("expert", expert), ("context", context), ("tensor", tensor)];
         let ranks = ranks.into_iter().filter(|(_, ranks)| *ranks > 1);
         let mut words: Vec<String> = ranks.map(|(word, ranks)| format!("{word}={ranks}")).collect();
-        let Stages { ranks, interleave } = self.pipeline;
-        if ranks > 1 {
+        if pipeline > 1 {
             let each = if interleave > 1 { format!("x{interleave}") } else { String::new() };
-            words.insert(0, format!("pipeline={ranks}{each}"));
+            words.insert(0, format!("pipeline={pipeline}{each}"));
         }
         words.extend(self.sequence.then(|| "sequence".to_owned()));
         words.extend((zero > 0).then(|| format!("zero={zero}")));
@@ -174,7 +206,7 @@ mod tests {
     fn what_is_written_is_read() {
         let parallel: Parallel = "tensor=2, sequence,data=4,zero=1,micro_batch=2".parse().unwrap();
         let expected =
-            Parallel { data: 4, tensor: 2, sequence: true, zero: 1, micro_batch: Some(2), ..Parallel::ALONE };
+            Parallel { data: 4, tensor: 2, sequence: true, zero: 1, micro_batch: Some(2), ..Parallel::default() };
         assert_eq!(parallel, expected);
         assert_eq!(parallel.to_string(), "data=4,tensor=2,sequence,zero=1,micro_batch=2");
         let mesh = parallel.mesh(24).unwrap();
@@ -191,10 +223,11 @@ mod tests {
         assert!(error("pipeline=2x").ends_with("`pipeline=2`, `pipeline=2x2`"));
         assert_eq!(error("tensor=2,tensor=4"), "`tensor` is given twice");
         assert_eq!(error("sequence"), "`sequence` divides tokens over the ranks of `tensor`: add `tensor=2`");
-        assert_eq!(error("data=1"), "`data=1` is one rank: nothing is split");
+        assert_eq!(error("data=1"), "this is one rank: nothing is split: write for example `data=2`");
         assert_eq!(error("zero=1"), "`zero` divides state over the ranks of `data`: add `data=2`");
         assert_eq!(error("data=2,zero=4"), "`zero=4`: the stages of ZeRO are 0 to 3");
-        assert_eq!(error("data=9,tensor=9"), "`data=9,tensor=9` are 81 ranks, and at most 64 can be proven");
+        let many = error("data=9,tensor=9");
+        assert!(many.starts_with("`data=9,tensor=9` are 81 ranks, and at most 64 can be proven: use fewer"), "{many}");
         assert!(error("").starts_with("unknown split ``: known are"));
     }
 }

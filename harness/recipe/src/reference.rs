@@ -28,7 +28,7 @@ const PLAN: [Plan; 4] = [
         "Loss, optimizer, schedule, training and target",
         &["loss", "gradients", "optimizer", "schedule", "train", "target", "golden", "reference"],
     ),
-    ("recipe-reference-npu.md", "Engine and simulated NPU", &["engine", "npu"]),
+    ("recipe-reference-npu.md", "Engine, split steps and simulated NPU", &["engine", "parallel", "npu"]),
 ];
 
 /// All pages, the first with the sections of a recipe and links to the others.

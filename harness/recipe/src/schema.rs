@@ -34,6 +34,7 @@ pub use zoo_settings::*;
 
 pub use crate::losses::*;
 pub use crate::optimizer::*;
+pub use crate::parallel::*;
 pub use crate::schedule::*;
 pub use crate::values::*;
 
@@ -77,6 +78,8 @@ zoo_settings::settings! {
         pub train: Train,
         /// The target that the training has to reach.
         pub target?: Target,
+        /// How several ranks share the step.
+        pub parallel?: Parallel,
         /// The simulated NPU.
         pub npu: Npu = Npu::default(),
         /// Settings of the CPU engine.

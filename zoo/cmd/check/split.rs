@@ -1,37 +1,33 @@
 //! `zoo check --parallel`: proves a step that several ranks share.
 
 use crate::Failure;
-use crate::console::{BAD, Console, DIM, GOOD, HEADING, paint};
+use crate::console::{BAD, Console, GOOD, HEADING, paint};
 use crate::context::Context;
-use crate::excerpt::excerpt;
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::proof::{
     cases::{self, Checked},
-    report,
+    report::verdict_line,
+    split::{arithmetic, heading, name_of, print},
 };
-use crate::table::{Cell, Table, fitted};
+use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 use zoo_golden::{
-    Precision, Verdict,
+    Precision,
     split::{
         PHASES, SplitOptions, SplitReport, check_split,
         mutants::{self, Found, SplitPlanting},
     },
 };
-use zoo_graph::Bytes;
 use zoo_recipe::{Loaded, Parallel};
-
-/// Samples of each part of the batch, unless `--batch` gives all of them.
-const SAMPLES: usize = 2;
 
 /// What to prove.
 pub(super) struct Wanted<'a> {
     pub parallel: &'a Parallel,
     pub precision: Precision,
     /// Samples per step.
-    pub batch: Option<usize>,
+    pub batch: usize,
     /// Whether to plant faults, which are judged in f64.
     pub mutants: bool,
     /// Values of `--set`.
@@ -42,10 +38,8 @@ pub(super) struct Wanted<'a> {
 /// Checks a split; returns whether all ranks together compute the step of one device.
 pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
     let (recipe, parallel, sets) = (&loaded.recipe, wanted.parallel, wanted.sets);
-    let options = SplitOptions {
-        precision: if wanted.mutants { Precision::F64 } else { wanted.precision },
-        batch: wanted.batch.unwrap_or(SAMPLES * parallel.parts_of_batch()),
-    };
+    let precision = if wanted.mutants { Precision::F64 } else { wanted.precision };
+    let options = SplitOptions::new(precision, wanted.batch);
     let needed = beyond_now(zoo_golden::split::memory(recipe, parallel, &options)?);
     let instead = "use a smaller --batch, or --set for a smaller network";
     wanted.memory.expect(&format!("the proof of {} {parallel}", recipe.name), needed, |_| instead.to_owned())?;
@@ -59,7 +53,12 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
     drop(progress);
     let (name, time) = (format!("{} {parallel}", recipe.name), begun.elapsed());
     context.ci.record(cases::suite(Checked { name, file: &loaded.path, sets, time }, &report.stages, None)?);
-    context.show(&report, |out| print(&report, sets, out))?;
+    context.show(&report, |out| {
+        let ranks = format!("{} ranks in {}", report.ranks, arithmetic(report.dtype));
+        writeln!(out, "{}  {ranks}, batch {}, against one device in f64\n", heading(&report), report.batch)?;
+        print(&report, &[], sets, out)?;
+        Ok(writeln!(out, "\n{}: {}", name_of(&report), verdict_line(&report.stages, report.verdict))?)
+    })?;
     Ok(report.passed())
 }
 
@@ -91,7 +90,7 @@ fn planted(
     let (planted, right) = (faults.len(), faults.iter().filter(|fault| fault.is_right()).count());
     let report = Planted { recipe, parallel: parallel.to_string(), planted, right, faults, without_fault };
     context.show(&report, |out| match without_fault {
-        Some(failed) => print(failed, sets, out),
+        Some(failed) => print(failed, &[], sets, out),
         None => table(&report, out),
     })?;
     Ok(without_fault.is_none() && right == planted)
@@ -113,40 +112,5 @@ fn table(report: &Planted<'_>, out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "{table}")?;
     let style = if right == planted { GOOD } else { BAD };
     writeln!(out, "{recipe} {parallel}: {}", paint(style, format!("{right} of {planted} judged right")))?;
-    Ok(())
-}
-
-fn print(split: &SplitReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {
-    let arithmetic = match split.dtype {
-        Precision::F32 => "f32",
-        Precision::F64 => "f64",
-    };
-    let (name, parallel, ranks, batch) = (&split.recipe, &split.parallel, split.ranks, split.batch);
-    let title = paint(HEADING, format!("{name} {parallel}"));
-    writeln!(out, "{title}  {ranks} ranks in {arithmetic}, batch {batch}, against one device in f64\n")?;
-    for made in &split.collectives {
-        let (operator, over, count, bytes) = (made.operator, made.over, made.count, Bytes(made.bytes));
-        writeln!(out, "{}", paint(DIM, format!("{count} {operator} over {over}, {bytes} of each rank in f32")))?;
-    }
-    writeln!(out, "{}\n", paint(DIM, format!("{} parameters are divided", split.divided.len())))?;
-    if !split.without_digits.is_empty() {
-        let count = split.without_digits.len();
-        let note = format!("{count} values are rounding alone on one device too, and judged by their size\n");
-        writeln!(out, "{}", paint(DIM, fitted(&note)))?;
-    }
-    write!(out, "{}", report::stages(&split.stages, [">compared", ">floor"], &[]))?;
-    for stage in split.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
-        report::failures(stage, out)?;
-    }
-    if let Some(first) = &split.first_divergence {
-        writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), first.stage, first.tensor)?;
-        writeln!(out, "  {}", first.explanation)?;
-        if let Some(line) = &first.line {
-            for line in excerpt(line, sets).lines() {
-                writeln!(out, "  {line}")?;
-            }
-        }
-    }
-    writeln!(out, "\n{name} {parallel}: {}", report::verdict_line(&split.stages, split.verdict))?;
     Ok(())
 }

@@ -3,13 +3,14 @@
 use crate::context::Context;
 use crate::options::RecipeArgs;
 use crate::output;
-use crate::proof;
+use crate::proof::{self, split::SplitArgs};
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use zoo_golden::split;
 use zoo_golden::start::{Conditions, Spelling, Start, start};
 use zoo_tensors::{Array, ckpt, npz};
 use zoo_train::weights::{replace, write};
@@ -26,6 +27,7 @@ Examples:
   zoo golden inputs resnet18 -o begin --as pth          weights.pth and inputs.pth, for torch.load
   zoo golden inputs resnet18 -o begin --as npz          weights.npz and inputs.npz, for numpy.load
   zoo golden inputs resnet50 -o begin --as mindspore    weights.ckpt and inputs.npz
+  zoo golden inputs llama --parallel data=2,tensor=2 -o begin     for ranks that share a step
 
 In Python:
   model.load_state_dict(safetensors.torch.load_file(\"begin/weights.safetensors\"))
@@ -42,6 +44,8 @@ pub struct Args {
     /// Use this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
+    #[command(flatten)]
+    split: SplitArgs,
 }
 
 /// What is written.
@@ -68,12 +72,17 @@ struct Report {
 /// Writes the files.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let loaded = context.load(&args.recipe.recipe, &args.recipe.change)?;
-    let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
     let spelling = match args.form {
         Form::Mindspore => Spelling::MindSpore,
         Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,
     };
-    let Start { weights, inputs, conditions } = start(&loaded.recipe, &golden, spelling)?;
+    let Start { weights, inputs, conditions } = match args.split.of(&loaded)? {
+        Some((parallel, batch)) => split::start(&loaded.recipe, &parallel, batch, spelling)?,
+        None => {
+            let (golden, _) = proof::golden(&loaded, args.golden.as_deref(), context)?;
+            start(&loaded.recipe, &golden, spelling)?
+        }
+    };
     let [of_weights, of_inputs] = match args.form {
         Form::Safetensors => ["weights.safetensors", "inputs.safetensors"],
         Form::Npz => ["weights.npz", "inputs.npz"],

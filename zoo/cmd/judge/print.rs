@@ -15,9 +15,8 @@ use zoo_golden::{
 const LISTED: usize = 12;
 
 /// The test case of the names of the recording.
-pub(super) fn names_case(report: &JudgeReport) -> Case {
-    let unmatched = &report.unmatched;
-    let outcome = match unmatched.is_empty() || report.unmatched_allowed {
+pub(super) fn names_case(unmatched: &[String], allowed: bool, first: bool) -> Case {
+    let outcome = match unmatched.is_empty() || allowed {
         true => Outcome::Pass,
         false => Outcome::Fail(Fault {
             message: format!(
@@ -26,30 +25,30 @@ pub(super) fn names_case(report: &JudgeReport) -> Case {
             ),
             details: unmatched.join("\n"),
             place: None,
-            first: report.stages.iter().all(|stage| stage.verdict != Verdict::Fail),
+            first,
         }),
     };
     Case { name: "names".to_owned(), outcome }
 }
 
 /// The test case of what the recording lacks.
-pub(super) fn coverage_case(report: &JudgeReport) -> Case {
-    let lacking: Vec<String> = report.incomplete().map(lack).collect();
-    let outcome = match (lacking.is_empty(), report.coverage_accepted) {
+pub(super) fn coverage_case(incomplete: &[&Coverage], accepted: bool, verdict: Verdict) -> Case {
+    let lacking: Vec<String> = incomplete.iter().copied().map(lack).collect();
+    let outcome = match (lacking.is_empty(), accepted) {
         (true, _) => Outcome::Pass,
         (false, true) => Outcome::Absent(format!("not recorded, and accepted: {}", lacking.join(", "))),
         (false, false) => Outcome::Fail(Fault {
             message: format!("not recorded: {}", lacking.join(", ")),
-            details: report.incomplete().flat_map(|coverage| &coverage.missing).cloned().collect::<Vec<_>>().join("\n"),
+            details: incomplete.iter().flat_map(|coverage| &coverage.missing).cloned().collect::<Vec<_>>().join("\n"),
             place: None,
-            first: report.verdict == Verdict::Partial,
+            first: verdict == Verdict::Partial,
         }),
     };
     Case { name: "coverage".to_owned(), outcome }
 }
 
 /// What a stage lacks: `38 % of backward`.
-fn lack(coverage: &Coverage) -> String {
+pub(super) fn lack(coverage: &Coverage) -> String {
     match coverage.percent() {
         0 => format!("all of {}", coverage.stage),
         percent => format!("{} % of {}", 100 - percent, coverage.stage),
@@ -86,7 +85,7 @@ pub(super) fn report(report: &JudgeReport, sets: &[String], out: &mut Console) -
     if let Some(divergence) = &report.first_divergence {
         report::first_divergence(divergence, sets, out)?;
     }
-    missing(report, out)?;
+    missing(&report.incomplete().collect::<Vec<_>>(), report.coverage_accepted, out)?;
     unmatched(report, out)?;
     writeln!(out, "\n{}: {}", report.recipe, verdict(report))?;
     Ok(())
@@ -125,8 +124,8 @@ fn notes(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
 }
 
 /// What the recording lacks.
-fn missing(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
-    for coverage in report.incomplete().filter(|coverage| coverage.recorded > 0) {
+pub(super) fn missing(incomplete: &[&Coverage], accepted: bool, out: &mut Console) -> Result<(), Failure> {
+    for coverage in incomplete.iter().filter(|coverage| coverage.recorded > 0) {
         let (count, stage) = (coverage.missing.len(), coverage.stage);
         writeln!(out, "\n{count} of {} missing in {stage}:", coverage.of)?;
         for name in coverage.missing.iter().take(LISTED) {
@@ -134,8 +133,8 @@ fn missing(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
         }
         more(coverage.missing.len(), out)?;
     }
-    let stages: Vec<String> = report.incomplete().map(|coverage| coverage.stage.to_string()).collect();
-    if !stages.is_empty() && !report.coverage_accepted {
+    let stages: Vec<String> = incomplete.iter().map(|coverage| coverage.stage.to_string()).collect();
+    if !stages.is_empty() && !accepted {
         let way = format!("--allow-missing={} accepts that these are not recorded", stages.join(","));
         writeln!(out, "\n{}", paint(DIM, way))?;
     }
@@ -143,17 +142,22 @@ fn missing(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
 }
 
 /// Names that the step does not have.
-fn unmatched(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
-    if report.unmatched.is_empty() {
+pub(super) fn names(unmatched: &[String], allowed: bool, out: &mut Console) -> Result<(), Failure> {
+    if unmatched.is_empty() {
         return Ok(());
     }
-    let how = if report.unmatched_allowed { paint(DIM, "allowed") } else { paint(BAD, "not allowed") };
-    let what = counted(report.unmatched.len() as u64, "name");
+    let how = if allowed { paint(DIM, "allowed") } else { paint(BAD, "not allowed") };
+    let what = counted(unmatched.len() as u64, "name");
     writeln!(out, "\n{what} of the recording that the step does not have ({how}; names.yaml can map them):")?;
-    for name in report.unmatched.iter().take(LISTED) {
+    for name in unmatched.iter().take(LISTED) {
         writeln!(out, "  {name}")?;
     }
-    more(report.unmatched.len(), out)?;
+    more(unmatched.len(), out)
+}
+
+/// The same, with a proposal.
+fn unmatched(report: &JudgeReport, out: &mut Console) -> Result<(), Failure> {
+    names(&report.unmatched, report.unmatched_allowed, out)?;
     let yaml = names_yaml(&report.proposal);
     if !report.proposal.is_empty() {
         let note = "proposed names.yaml, by kind, shape and order; not used here. Check it, then pass it with --names \

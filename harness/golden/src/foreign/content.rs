@@ -1,12 +1,14 @@
 //! The values of a recording, and other statements of the recording about them.
 
-use super::malformed;
+use super::{malformed, ranks::Held};
 use crate::GoldenError;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
+use zoo_graph::parallel::MeshAxis;
 use zoo_tensors::{Array, ElementType, format, npy, npz::Npz, pth, safetensors::Reader};
 
 /// Largest file that holds one tensor.
@@ -128,6 +130,8 @@ pub(crate) struct Claim {
     pub dtype: Option<ElementType>,
     /// Its statistics.
     pub statistics: Option<Statistics>,
+    /// What the rank that recorded it has of it; `None`: its program does not say.
+    pub placed: Option<BTreeMap<MeshAxis, Held>>,
 }
 
 impl Claim {
@@ -181,6 +185,7 @@ mod tests {
             shape: Some(vec![2]),
             dtype: None,
             statistics: Some(Statistics { max: 3.0, min: -4.0, mean: -0.5, norm }),
+            placed: None,
         };
         assert_eq!(claim(5.01).expect(&array), Ok(()));
         assert!(claim(5.2).expect(&array).unwrap_err().contains("different runs"));

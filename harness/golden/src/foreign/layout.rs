@@ -3,6 +3,7 @@
 use super::{malformed, msprobe, padiff};
 use crate::GoldenError;
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -28,6 +29,21 @@ pub(super) fn steps(path: &Path) -> Result<Vec<PathBuf>, GoldenError> {
         return Err(malformed(path, message));
     }
     Ok(steps.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The folders `rank0`, `rank1`, ... in a folder, by number.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub(super) fn ranks(path: &Path) -> Result<BTreeMap<usize, PathBuf>, GoldenError> {
+    if !path.is_dir() {
+        return Ok(BTreeMap::new());
+    }
+    let number = |path: PathBuf| {
+        let number = path.file_name()?.to_str()?.strip_prefix("rank")?.parse().ok()?;
+        path.is_dir().then_some((number, path))
+    };
+    Ok(inside(path)?.into_iter().filter_map(number).collect())
 }
 
 /// The content of a folder, sorted.

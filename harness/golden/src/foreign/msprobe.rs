@@ -271,8 +271,8 @@ impl Reading<'_> {
                 None => return Err(wrong("it has neither statistics nor a file".to_owned())),
             },
         };
-        let claim = Claim { shape: Some(shape), dtype: Some(dtype), statistics };
-        self.recording.entries.push(Entry { name, quantity, content, claim });
+        let claim = Claim { shape: Some(shape), dtype: Some(dtype), statistics, placed: None };
+        self.recording.entries.push(Entry { name, quantity, content, claim, micro_batch: 0 });
         Ok(())
     }
 

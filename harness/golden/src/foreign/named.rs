@@ -6,17 +6,20 @@ use super::{
     content::{Claim, Content, Statistics, torch},
     json, malformed,
     names::{KEYS, Meaning},
+    ranks::{Held, RankFacts},
 };
 use crate::GoldenError;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Read, Seek},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
+use zoo_graph::parallel::MeshAxis;
 use zoo_tensors::{ElementType, dictionary, format, npz::Npz, pth, safetensors::Reader};
 
 /// Deepest folder below the given one. Parts of a name can be folders.
@@ -39,6 +42,8 @@ struct Capture {
     /// The factor on the recorded gradients.
     #[serde(default)]
     loss_scale: Option<f64>,
+    #[serde(default)]
+    ranks: Option<RankFacts>,
     tensors: IndexMap<String, Captured>,
 }
 
@@ -50,6 +55,9 @@ struct Captured {
     min: Option<f64>,
     mean: Option<f64>,
     norm: Option<f64>,
+    /// What the rank has of it, if its program says so.
+    #[serde(default)]
+    placed: Option<BTreeMap<MeshAxis, Held>>,
 }
 
 /// Opens the file or folder at `path`.
@@ -66,17 +74,18 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
     } else {
         file(path, &mut found)?;
     }
-    let (claims, loss_scale) = claims(path, &found)?;
+    let (claims, loss_scale, ranks) = claims(path, &found)?;
     // A file of tensors may be sorted by name; capture.json has the order in which they were recorded.
     found.sort_by_key(|(name, _)| claims.get_index_of(name).unwrap_or(usize::MAX));
-    let mut recording = Recording { loss_scale, ..Recording::of(path, Format::Named) };
+    let mut recording = Recording { loss_scale, ranks, ..Recording::of(path, Format::Named) };
     let unsound = claims.iter().filter(|(_, claim)| claim.is_unsound());
     recording.not_finite = unsound.map(|(name, _)| name.clone()).collect();
     for (name, content) in found {
-        match names.meaning(&name, Quantity::parse(&name)) {
+        let (micro_batch, key) = micro_batch(&name);
+        match names.meaning(key, Quantity::parse(key)) {
             Meaning::Quantity(quantity) => {
                 let claim = claims.get(&name).cloned().unwrap_or_default();
-                recording.entries.push(Entry { name, quantity, content, claim });
+                recording.entries.push(Entry { name, quantity, content, claim, micro_batch });
             }
             Meaning::Ignored => *recording.not_compared.entry("ignored by names.yaml").or_default() += 1,
             Meaning::Unknown => recording.unknown.push(name),
@@ -91,6 +100,12 @@ pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError>
         return Err(malformed(path, message));
     }
     Ok(recording)
+}
+
+/// The micro-batch of a name, `micro1/out/fc#0`, and the rest.
+fn micro_batch(name: &str) -> (usize, &str) {
+    let parts = name.strip_prefix("micro").and_then(|rest| rest.split_once('/'));
+    parts.and_then(|(number, key)| Some((number.parse().ok()?, key))).unwrap_or((0, name))
 }
 
 /// Adds the files of a folder and its subfolders.
@@ -169,11 +184,14 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
     Ok(())
 }
 
-/// The statements of `capture.json` next to the tensors, if it exists: about them, and the loss scale.
-fn claims(path: &Path, found: &[(String, Content)]) -> Result<(IndexMap<String, Claim>, Option<f64>), GoldenError> {
+/// What `capture.json` says: about the tensors, the loss scale, and the rank.
+type Claims = (IndexMap<String, Claim>, Option<f64>, Option<RankFacts>);
+
+/// The statements of `capture.json` next to the tensors, if it exists.
+fn claims(path: &Path, found: &[(String, Content)]) -> Result<Claims, GoldenError> {
     let manifest = path.join(CAPTURE);
     if !manifest.is_file() {
-        return Ok((IndexMap::new(), None));
+        return Ok((IndexMap::new(), None, None));
     }
     let text = files::read(&manifest, MOST_BYTES).map_err(GoldenError::unreadable(&manifest))?;
     let capture: Capture = json::parse(&text).map_err(|error| malformed(&manifest, error.to_string()))?;
@@ -192,7 +210,7 @@ fn claims(path: &Path, found: &[(String, Content)]) -> Result<(IndexMap<String, 
         let statistics =
             Statistics { max: number(of.max), min: number(of.min), mean: number(of.mean), norm: number(of.norm) };
         let dtype: Option<ElementType> = None;
-        (name, Claim { shape: Some(of.shape), dtype, statistics: Some(statistics) })
+        (name, Claim { shape: Some(of.shape), dtype, statistics: Some(statistics), placed: of.placed })
     };
-    Ok((capture.tensors.into_iter().map(claim).collect(), capture.loss_scale))
+    Ok((capture.tensors.into_iter().map(claim).collect(), capture.loss_scale, capture.ranks))
 }

@@ -163,7 +163,7 @@ impl Reading<'_> {
     fn claim(&self, of: &str, given: &Given) -> Result<Claim, GoldenError> {
         let unknown = || malformed(self.manifest, format!("`{of}`: its dtype `{}` is not known", given.dtype));
         let dtype = element_type(&given.dtype).ok_or_else(unknown)?;
-        Ok(Claim { shape: shape(&given.shape), dtype: Some(dtype), statistics: None })
+        Ok(Claim { shape: shape(&given.shape), dtype: Some(dtype), statistics: None, placed: None })
     }
 
     /// Adds a floating-point tensor, which lies in a folder of this dump whatever folder its path names: dumps move.
@@ -180,7 +180,7 @@ impl Reading<'_> {
         match self.names.meaning(&name, Some(quantity)) {
             Meaning::Quantity(quantity) => {
                 let content = Content::Npy(self.folder.join(folder).join(file));
-                self.recording.entries.push(Entry { name, quantity, content, claim });
+                self.recording.entries.push(Entry { name, quantity, content, claim, micro_batch: 0 });
             }
             Meaning::Ignored => self.count("ignored by names.yaml"),
             Meaning::Unknown => self.recording.unknown.push(name),
@@ -241,7 +241,7 @@ mod tests {
         let keys: Vec<String> = recording.entries.iter().map(|entry| entry.quantity.key()).collect();
         let outputs = ["out/@root#0.0", "out/@root#0.1", "out/fc#0", "out/head.0#0", "out/head.0#1"];
         assert_eq!(keys, [&outputs[..], &["start/fc.weight", "grad/fc.weight"]].concat());
-        let claim = Claim { shape: Some(vec![2, 1]), dtype: Some(ElementType::F32), statistics: None };
+        let claim = Claim { shape: Some(vec![2, 1]), dtype: Some(ElementType::F32), statistics: None, placed: None };
         assert_eq!((&recording.entries[0].claim, &recording.entries[6].claim), (&claim, &Claim::default()));
         assert_eq!(recording.not_compared, [("calls of functions", 1), ("gradients of module inputs", 3)].into());
         assert_eq!(recording.format, Format::Padiff);

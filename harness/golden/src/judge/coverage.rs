@@ -1,9 +1,9 @@
 //! How much of each stage a recording has.
 
-use super::{matched::Matched, targets::Target, targets::Targets};
+use super::{targets::Target, targets::Targets};
 use crate::{foreign::Quantity, report::Stage};
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use zoo_graph::ValueId;
 
 /// How much of a stage was compared.
@@ -23,10 +23,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Of a stage.
-    pub(super) fn of(stage: Stage, targets: &Targets, matched: &Matched<'_>) -> Self {
-        let known: HashSet<ValueId> = matched.entries.keys().map(|place| targets.list[*place].value).collect();
-        let kinds: HashSet<(Stage, &str)> = matched.entries.keys().map(|n| kind(&targets.list[*n])).collect();
+    /// Of a stage, if these places of `targets` are recorded.
+    pub(crate) fn of(stage: Stage, targets: &Targets, places: &BTreeSet<usize>) -> Self {
+        let known: HashSet<ValueId> = places.iter().map(|place| targets.list[*place].value).collect();
+        let kinds: HashSet<(Stage, &str)> = places.iter().map(|n| kind(&targets.list[*n])).collect();
         let mut coverage = Self { stage, recorded: 0, of: 0, missing: Vec::new(), suspicious: false };
         let mut seen = HashSet::new();
         let of_stage = targets.list.iter().filter(|target| target.stage == stage);

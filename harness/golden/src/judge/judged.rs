@@ -55,8 +55,8 @@ impl Judged<'_> {
     /// A tensor of the recording that cannot be read.
     pub fn report(self, recording: &Recording) -> Result<JudgeReport, GoldenError> {
         let items = self.items();
-        let coverage: Vec<Coverage> =
-            STAGES.iter().map(|stage| Coverage::of(*stage, self.targets, &self.matched)).collect();
+        let places = self.matched.entries.keys().copied().collect();
+        let coverage: Vec<Coverage> = STAGES.iter().map(|stage| Coverage::of(*stage, self.targets, &places)).collect();
         let is_accepted = |coverage: &Coverage| self.options.allow_missing.contains(&coverage.stage);
         let stage = |coverage: &Coverage| {
             let of_stage = items.iter().filter(|(s, ..)| *s == coverage.stage);

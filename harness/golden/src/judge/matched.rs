@@ -11,7 +11,7 @@ use zoo_recipe::ROOT;
 use zoo_tensors::Array;
 
 /// The entries of a recording by the quantities of the step.
-pub(super) struct Matched<'r> {
+pub(crate) struct Matched<'r> {
     /// By place in `targets`.
     pub entries: BTreeMap<usize, &'r Entry>,
     /// Entries without a meaning in the step.
@@ -75,7 +75,7 @@ impl<'r> Matched<'r> {
     }
 
     /// The recorded outputs that have no meaning.
-    pub fn outputs_of_strangers(&self) -> Result<Vec<Given>, GoldenError> {
+    pub(super) fn outputs_of_strangers(&self) -> Result<Vec<Given>, GoldenError> {
         self.strangers.iter().filter(|entry| is_output(entry)).map(|entry| given(entry, 1.0)).collect()
     }
 

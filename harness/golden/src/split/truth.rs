@@ -1,6 +1,6 @@
 //! The step on one device: what the ranks have to compute together.
 
-use super::{LEARNING_RATE, LIMIT, STEPS, SplitOptions, build_options};
+use super::{LEARNING_RATE, LIMIT, SplitOptions, build_options};
 use crate::{
     GoldenError, Precision,
     compare::{F64_MOST, NO_DIGITS, ORDERS, TENSOR_FLOOR},
@@ -22,6 +22,8 @@ const FLOOR: f64 = 1e-10;
 /// A compared value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
+    /// A variable or input before the first step.
+    Start(String),
     /// A module output of the first step.
     Output(String),
     /// The gradient of a parameter in the first step.
@@ -33,7 +35,9 @@ pub(super) enum Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Output(name) | Self::Gradient(name) | Self::Variable(0, name) => f.write_str(name),
+            Self::Start(name) | Self::Output(name) | Self::Gradient(name) | Self::Variable(0, name) => {
+                f.write_str(name)
+            }
             Self::Variable(step, name) => write!(f, "{name} after {} steps", step + 1),
         }
     }
@@ -111,15 +115,16 @@ impl Truth {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, GoldenError> {
         progress("one device in f64");
-        let exact = Values::of(whole.clone(), start, inputs, false)?;
+        let exact = Values::of(whole.clone(), start, inputs, options.steps, false)?;
         if let Some(step) = exact.losses.iter().position(|losses| losses.iter().any(|loss| !loss.is_finite())) {
             return Err(GoldenError::NoTruth { step: step + 1 });
         }
         progress("one device, moved in the last place");
         let moved = match options.precision {
-            Precision::F64 => Values::of(whole.clone(), start, inputs, true)?,
+            Precision::F64 => Values::of(whole.clone(), start, inputs, options.steps, true)?,
             Precision::F32 => {
-                Values::of(zoo_recipe::build(recipe, model, &build_options(options, DType::F32))?, start, inputs, true)?
+                let rounded = zoo_recipe::build(recipe, model, &build_options(options, DType::F32))?;
+                Values::of(rounded, start, inputs, options.steps, true)?
             }
         };
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
@@ -127,7 +132,7 @@ impl Truth {
         for (key, values) in exact.tensors {
             let before = match &key {
                 Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
-                Key::Output(_) | Key::Gradient(_) => None,
+                Key::Start(_) | Key::Output(_) | Key::Gradient(_) => None,
             };
             let moved = moved.tensors.get(&key).map(Vec::as_slice);
             let exact = Exact::new(values, before, moved, options.precision);
@@ -138,6 +143,18 @@ impl Truth {
             exact.iter().zip(moved).map(of).collect()
         });
         Ok(Self { exact: all, losses: losses.collect() })
+    }
+
+    /// Adds the variables and inputs before the first step, of which each rank has to have exactly its part.
+    pub fn add_start(&mut self, (whole, start, inputs): (&Graph, &[Vec<f32>], &Inputs)) -> Result<(), GoldenError> {
+        let variables = whole.variables.iter().zip(start);
+        let variables = variables.map(|(v, values)| (&v.name, values.iter().map(|x| f64::from(*x)).collect()));
+        let given = whole.inputs.iter().filter_map(|input| Some((&input.name, inputs.get(&input.name)?)));
+        let given = given.map(|(name, tensor)| Ok((name, to_f64(tensor).map_err(EngineError::from)?)));
+        let given = given.collect::<Result<Vec<_>, GoldenError>>()?;
+        let exact = |(name, values)| (Key::Start(String::clone(name)), Exact::new(values, None, None, Precision::F32));
+        self.exact.extend(variables.chain(given).map(exact));
+        Ok(())
     }
 
     pub fn of_key(&self, key: &Key) -> Option<&Exact> {
@@ -161,7 +178,7 @@ struct Values {
 }
 
 impl Values {
-    fn of(graph: Graph, start: &[Vec<f32>], inputs: &Inputs, moved: bool) -> Result<Self, GoldenError> {
+    fn of(graph: Graph, start: &[Vec<f32>], inputs: &Inputs, steps: usize, moved: bool) -> Result<Self, GoldenError> {
         let mut step = Step::new(graph, REFERENCE)?;
         let graph = step.graph().clone();
         for (variable, values) in graph.variables.iter().zip(start) {
@@ -180,7 +197,7 @@ impl Values {
         }
         let mut read = Read::of(&graph);
         let mut values = Self { tensors: BTreeMap::new(), losses: Vec::new() };
-        for n in 0..STEPS {
+        for n in 0..steps {
             let mut nothing = Read::default();
             let read = if n == 0 { &mut read } else { &mut nothing };
             let result = match moved {
@@ -188,7 +205,7 @@ impl Values {
                 true => step.run(&given, scalars(n), &mut Moving::new(&graph, read))?,
             };
             values.losses.push(result.losses.into_iter().chain(result.metrics).map(|(_, value)| value).collect());
-            if n > 0 && n + 1 < STEPS {
+            if n > 0 && n + 1 < steps {
                 continue;
             }
             for (variable, tensor) in step.variables()?.into_iter().filter(|(variable, _)| variable.next.is_some()) {

@@ -54,7 +54,7 @@ fn recipe(name: &str) -> Recipe {
 
 fn checked(name: &str, parallel: &str, batch: usize, precision: Precision) -> Result<SplitReport, GoldenError> {
     let (recipe, parallel) = (recipe(name), parallel.parse::<Parallel>().unwrap());
-    let options = SplitOptions { precision, batch };
+    let options = SplitOptions::new(precision, batch);
     check_split(&recipe, &parallel, &options, &mut |_| {})
 }
 
@@ -116,7 +116,7 @@ fn f32_gives_no_false_alarm() {
 #[test]
 fn planted_faults_are_found_with_their_kind() {
     let (recipe, parallel) = (recipe("llama"), "data=2,tensor=2,sequence".parse::<Parallel>().unwrap());
-    let options = SplitOptions { precision: Precision::F64, batch: 2 };
+    let options = SplitOptions::new(Precision::F64, 2);
     let planting = mutants::run(&recipe, &parallel, &options, &mut |_, _| {}).unwrap();
     let SplitPlanting::Found(faults) = planting else { panic!("{planting:#?}") };
     let wrong: Vec<_> = faults.iter().filter(|fault| !fault.is_right()).collect();

@@ -1,10 +1,10 @@
 //! The ranks of a step as points of a grid.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A reason to split a step over ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeshAxis {
     /// The micro-batches of a step, one after the other on the same rank: a sum over this axis is accumulation.

@@ -80,7 +80,7 @@ pub fn build_split(
     for &(axis, ranks) in pipelined.chain(order) {
         let plan = match axis {
             MeshAxis::Pipeline => {
-                let Pipelined { distributed, holders: found } = pipeline(&graph, parallel.pipeline)?;
+                let Pipelined { distributed, holders: found } = pipeline(&graph, parallel.stages())?;
                 holders = found;
                 graph = distributed.graph;
                 advance(&mut places, axis, &distributed.places);
