@@ -1,5 +1,7 @@
 //! Split steps against one device.
 
+mod drawn;
+
 use std::path::Path;
 use zoo_golden::{
     GoldenError, Precision,
@@ -46,9 +48,13 @@ fn recipe(name: &str) -> Recipe {
         "resnet18" => (Some("mini"), &["model.inputs.image=[3, 32, 32]"]),
         other => panic!("no size for {other}"),
     };
+    loaded(name, profile, &sets.iter().map(|set| (*set).to_owned()).collect::<Vec<_>>())
+}
+
+/// A recipe with a profile and values of `--set`.
+fn loaded(name: &str, profile: Option<&str>, sets: &[String]) -> Recipe {
     let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
-    let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-    let options = LoadOptions { profile: profile.map(str::to_owned), sets };
+    let options = LoadOptions { profile: profile.map(str::to_owned), sets: sets.to_vec() };
     Library::new([recipes]).load(name, &options).unwrap().recipe
 }
 
@@ -59,7 +65,7 @@ fn checked(name: &str, parallel: &str, batch: usize, precision: Precision) -> Re
 }
 
 /// Every kind of split, alone and with others.
-const SPLITS: [(&str, &str, usize); 30] = [
+const SPLITS: [(&str, &str, usize); 32] = [
     ("llama", "tensor=2", 2),
     ("llama", "tensor=4,sequence", 1),
     ("llama", "data=2", 2),
@@ -86,6 +92,8 @@ const SPLITS: [(&str, &str, usize); 30] = [
     ("bert_base", "tensor=2,sequence", 2),
     ("bert_base", "data=2", 2),
     ("bert_base", "pipeline=2,data=2", 2),
+    ("bert_base", "data=2,context=2,micro_batch=2", 8),
+    ("llama", "pipeline=4", 1),
     ("vit_b_16", "tensor=2", 2),
     ("vit_b_16", "data=2,zero=3", 2),
     ("resnet18", "data=2", 4),

@@ -206,12 +206,11 @@ impl Split<'_> {
     /// The mean over the elements of all ranks, from that over the elements of a rank. A rank without elements has a mean
     /// that is not a number, and it adds nothing.
     fn mean_of(&mut self, node: &Node, mean: ValueId, elements: ValueId, ignored: u32) -> Result<ValueId, GraphError> {
-        let rows = self.own.ty(elements).shape.len();
+        let axes = self.own.ty(elements).shape.len();
         let name = |part: &str| format!("{}/{part}", node.name);
         // The mean gives the result its type.
-        let counted = Formula::define(rows, |[elements, _]| {
-            [(elements.number(1.0) - elements.equal(f64::from(ignored))).row_sum()]
-        });
+        let counted = Formula::define(0, |[elements, _]| [elements.number(1.0) - elements.equal(f64::from(ignored))]);
+        let counted = counted.summed((0..axes).collect());
         let count = self.over(node, &name("count"), counted, &[elements, mean])?;
         let scalar = Reshape { shape: Shape::scalar() };
         let count = self.emit(node, &name("scalar_count"), scalar, &[count])?;

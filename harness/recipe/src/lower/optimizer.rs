@@ -132,8 +132,8 @@ fn counted_once(
             let over = Map::over(formula, &graph.types(&[operand]));
             over.map_err(|source| GraphError::Shape { name: name("map"), origin: scope.origin.clone(), source })
         };
-        // Stages that share a parameter have the same gradient.
-        let once = 1.0 / holders.len().max(1) as f64;
+        // The gradient of a parameter that stages share is a sum over the pipeline, which all places get.
+        let once = if holders.len() > 1 { 1.0 / stages as f64 } else { 1.0 };
         let square = map(graph, Formula::define(0, |[x]| [x.square() * once]), norm)?;
         let mut sum = graph.add(scope, name("square"), square, &[norm])?;
         let pipeline = (!holders.is_empty()).then_some((MeshAxis::Pipeline, stages));
