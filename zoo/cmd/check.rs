@@ -26,9 +26,10 @@ use std::time::Instant;
 use tracing::info;
 use zoo_engine::Options;
 use zoo_golden::{
-    CheckOptions, Precision, Report, Verdict,
+    CheckOptions, Golden, Precision, Report, Verdict,
     dump::{Arithmetics, DumpOptions, dump},
     mutants::Planting,
+    split::SplitOptions,
 };
 use zoo_graph::Bytes;
 use zoo_npu::Work;
@@ -147,8 +148,19 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         if let Some((parallel, batch)) = args.split.of(&loaded)? {
-            let (precision, mutants, sets) = (args.dtype.into(), args.mutants, &args.change.sets);
-            let wanted = split::Wanted { parallel: &parallel, precision, batch, mutants, sets, memory: args.memory };
+            let (precision, mutants, sets) = (Precision::from(args.dtype), args.mutants, &args.change.sets);
+            let precision = if mutants { Precision::F64 } else { precision };
+            let golden = args.golden.as_deref().map(Golden::read).transpose()?;
+            let options = SplitOptions::new(precision, batch).of_golden(golden);
+            if let Some(golden) = &args.golden {
+                let report = proof::check(&loaded, Some(golden), Precision::F64, args.memory, context)?;
+                if !report.passed() {
+                    context.show(&report, |out| proof::report::print(&report, sets, out))?;
+                    passed = false;
+                    continue;
+                }
+            }
+            let wanted = split::Wanted { parallel: &parallel, options, mutants, sets, memory: args.memory };
             passed &= split::run(&wanted, &loaded, context)?;
             continue;
         }

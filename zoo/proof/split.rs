@@ -14,11 +14,11 @@ use zoo_recipe::{Loaded, Parallel};
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SplitArgs {
     /// How several ranks share the step, for example `data=2,tensor=2,sequence`; without a value, as `parallel` of the
-    /// recipe says. Needs no golden
-    #[arg(long, value_name = "SPLIT", num_args = 0..=1, default_missing_value = "", conflicts_with = "golden")]
+    /// recipe says
+    #[arg(long, value_name = "SPLIT", num_args = 0..=1, default_missing_value = "")]
     parallel: Option<String>,
     /// Samples per step of all ranks together, for --parallel; by default two samples or micro-batches of each data rank
-    #[arg(long, value_name = "N", requires = "parallel", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", requires = "parallel", conflicts_with = "golden", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 }
 

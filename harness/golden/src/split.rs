@@ -1,7 +1,7 @@
 //! Proves a split step: all ranks run in lock-step, and what they have together is compared with the step on one device.
 //!
 //! The step on one device in f64 is the truth, under conditions that follow from the recipe alone: a golden proves it
-//! for its own sizes. A second run of it, moved in its last place, shows how much of a difference rounding explains.
+//! for its own sizes. A second run in f32, moved in its last place, shows how much of a difference rounding explains, in f64 accordingly less.
 //! Then the ranks run the same steps; every module output, loss, gradient and update is put together from the ranks,
 //! replicas are compared one by one, and what differs is explained (`diagnosis`).
 
@@ -20,15 +20,13 @@ pub use recorded::{RecordedSplit, Wanted, judge_split};
 pub use report::{Collectives, Difference, Divided, SplitReport};
 
 use crate::{
-    GoldenError, Precision,
-    bound::with_parts_of_golden,
-    record,
+    Golden, GoldenError, Precision, record,
     start::{Conditions, Spelling, Start, arrays},
 };
-use proof::Setting;
+use proof::{Begin, Whole};
 use zoo_engine::StepMemory;
-use zoo_graph::{Bytes, DType, TapState};
-use zoo_recipe::{BuildOptions, Mode, Parallel, Recipe, build_split};
+use zoo_graph::{Bytes, TapState};
+use zoo_recipe::{Parallel, Recipe};
 
 /// Conditions of a proof.
 #[derive(Clone, Debug)]
@@ -41,17 +39,27 @@ pub struct SplitOptions {
     pub steps: usize,
     /// Whether dropout is on.
     pub dropout: bool,
+    /// The golden whose weights, inputs, batch and learning rate the steps have; `None`: they follow from names, and some
+    /// labels are ignored if the loss can.
+    pub golden: Option<Golden>,
 }
 
 impl SplitOptions {
     /// A proof in this arithmetic: three steps with dropout.
     pub fn new(precision: Precision, batch: usize) -> Self {
-        Self { precision, batch, steps: STEPS, dropout: true }
+        Self { precision, batch, steps: STEPS, dropout: true, golden: None }
+    }
+
+    /// The same under the conditions of a golden.
+    #[must_use]
+    pub fn of_golden(self, golden: Option<Golden>) -> Self {
+        let batch = |golden: &Golden| golden.manifest.inputs.values().find_map(|input| input.shape.first().copied());
+        Self { batch: golden.as_ref().and_then(batch).unwrap_or(self.batch), golden, ..self }
     }
 
     /// Recorded steps, which are without dropout.
     pub fn recorded(batch: usize, steps: usize) -> Self {
-        Self { precision: Precision::F32, batch, steps, dropout: false }
+        Self { precision: Precision::F32, batch, steps, dropout: false, golden: None }
     }
 }
 
@@ -82,29 +90,15 @@ pub fn check_split(
 /// Number of calls of `progress` of [`check_split`].
 pub const PHASES: usize = 3;
 
-/// What the graph of a step is for.
-fn build_options(options: &SplitOptions, dtype: DType) -> BuildOptions {
-    BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: options.dropout, epoch: 0 }
-}
-
-/// The type in which ranks compute.
-fn dtype(precision: Precision) -> DType {
-    match precision {
-        Precision::F64 => DType::F64,
-        Precision::F32 => DType::F32,
-    }
-}
-
 /// Peak memory of a proof, on top of what the process has: one device with what is kept of its two runs, or all ranks with
 /// what is kept of one; and copies of the largest value while it is compared.
 ///
 /// # Errors
 /// As [`check_split`].
 pub fn memory(recipe: &Recipe, parallel: &Parallel, options: &SplitOptions) -> Result<Bytes, GoldenError> {
-    let recipe = with_parts_of_golden(recipe);
-    let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
-    let whole = zoo_recipe::build(&recipe, &model, &build_options(options, DType::F64))?;
-    let split = build_split(&recipe, &model, &build_options(options, dtype(options.precision)), parallel)?;
+    let whole = Whole::of(recipe, options)?;
+    let split = whole.split(parallel, options.precision)?;
+    let whole = whole.graph;
     let taps =
         whole.taps.iter().filter_map(|tap| if let TapState::Value(value) = tap.state { Some(value) } else { None });
     let once = taps.chain(whole.gradients.iter().map(|(_, value)| *value));
@@ -126,8 +120,10 @@ const COPIES: u64 = 4;
 /// As [`check_split`].
 pub fn start(recipe: &Recipe, parallel: &Parallel, batch: usize, spelling: Spelling) -> Result<Start, GoldenError> {
     let options = SplitOptions::recorded(batch, 1);
-    let Setting { recipe, model, whole, start, inputs, manifest } = Setting::of(recipe, &options)?;
-    build_split(&recipe, &model, &build_options(&options, DType::F32), parallel)?;
+    let whole = Whole::of(recipe, &options)?;
+    whole.split(parallel, Precision::F32)?;
+    let Begin { variables: start, inputs, manifest } = whole.start()?;
+    let Whole { recipe, graph: whole, .. } = whole;
     let values = |name: &str| whole.variables.iter().zip(&start).find(|(v, _)| v.name == name).map(|(_, x)| x.clone());
     let (weights, inputs) = arrays(
         &whole,

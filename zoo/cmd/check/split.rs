@@ -13,21 +13,16 @@ use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
-use zoo_golden::{
-    Precision,
-    split::{
-        PHASES, SplitOptions, SplitReport, check_split,
-        mutants::{self, Found, SplitPlanting},
-    },
+use zoo_golden::split::{
+    PHASES, SplitOptions, SplitReport, check_split,
+    mutants::{self, Found, SplitPlanting},
 };
 use zoo_recipe::{Loaded, Parallel};
 
 /// What to prove.
 pub(super) struct Wanted<'a> {
     pub parallel: &'a Parallel,
-    pub precision: Precision,
-    /// Samples per step.
-    pub batch: usize,
+    pub options: SplitOptions,
     /// Whether to plant faults, which are judged in f64.
     pub mutants: bool,
     /// Values of `--set`.
@@ -38,18 +33,17 @@ pub(super) struct Wanted<'a> {
 /// Checks a split; returns whether all ranks together compute the step of one device.
 pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
     let (recipe, parallel, sets) = (&loaded.recipe, wanted.parallel, wanted.sets);
-    let precision = if wanted.mutants { Precision::F64 } else { wanted.precision };
-    let options = SplitOptions::new(precision, wanted.batch);
-    let needed = beyond_now(zoo_golden::split::memory(recipe, parallel, &options)?);
+    let options = &wanted.options;
+    let needed = beyond_now(zoo_golden::split::memory(recipe, parallel, options)?);
     let instead = "use a smaller --batch, or --set for a smaller network";
     wanted.memory.expect(&format!("the proof of {} {parallel}", recipe.name), needed, |_| instead.to_owned())?;
     if wanted.mutants {
-        let planting = mutants::run(recipe, parallel, &options, &mut context.progress.foreseen(&recipe.name))?;
+        let planting = mutants::run(recipe, parallel, options, &mut context.progress.foreseen(&recipe.name))?;
         return planted(&recipe.name, parallel, &planting, sets, context);
     }
     let mut progress = context.progress.named(PHASES, &recipe.name);
     let begun = Instant::now();
-    let report = check_split(recipe, parallel, &options, &mut progress)?;
+    let report = check_split(recipe, parallel, options, &mut progress)?;
     drop(progress);
     let (name, time) = (format!("{} {parallel}", recipe.name), begun.elapsed());
     context.ci.record(cases::suite(Checked { name, file: &loaded.path, sets, time }, &report.stages, None)?);

@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Safetensors)]
     form: Form,
     /// Use this golden instead of the one that the recipe names
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", conflicts_with = "parallel")]
     golden: Option<PathBuf>,
     #[command(flatten)]
     split: SplitArgs,

@@ -13,7 +13,7 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::time::Instant;
 use zoo_golden::{
-    Stage, Verdict,
+    Golden, Stage, Verdict,
     foreign::{Names, RankRecordings},
     split::{self, PHASES, RecordedSplit, SplitOptions, judge_split},
 };
@@ -37,9 +37,11 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
         let message = format!("steps of several ranks are judged in f32, and not in {}", args.arithmetic);
         return Err(Failure::Usage(message));
     }
-    let mesh = parallel.mesh(batch).map_err(Failure::Usage)?;
+    let golden = args.golden.as_deref().map(Golden::read).transpose()?;
+    let options = SplitOptions::recorded(batch, 1).of_golden(golden);
+    let mesh = parallel.mesh(options.batch).map_err(Failure::Usage)?;
     let recordings = RankRecordings::open(&args.recording, names, &mesh)?;
-    let options = SplitOptions::recorded(batch, recordings.steps.len());
+    let options = SplitOptions { steps: recordings.steps.len(), ..options };
     let needed = beyond_now(split::memory(recipe, parallel, &options)?);
     let what = format!("judging {parallel} of {}", recipe.name);
     args.memory
@@ -48,7 +50,7 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
     let mut progress = context.progress.named(PHASES, &recipe.name);
     let begun = Instant::now();
     let path = args.recording.display().to_string();
-    let report = judge_split(recipe, parallel, batch, (&path, &recordings), &accepted, &mut progress)?;
+    let report = judge_split(recipe, parallel, &options, (&path, &recordings), &accepted, &mut progress)?;
     drop(progress);
     let (name, time) = (format!("{} recorded", name_of(&report.split)), begun.elapsed());
     let mut suite = cases::suite(Checked { name, file: &loaded.path, sets, time }, &report.split.stages, None)?;

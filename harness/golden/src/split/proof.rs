@@ -1,61 +1,105 @@
 //! The truth about a step, and its ranks before they run.
 
 use super::{
-    LEARNING_RATE, SplitOptions, build_options,
+    LEARNING_RATE, SplitOptions,
     comparison::Comparison,
-    dtype,
     report::{SplitReport, collectives, divided},
     truth::{self, Truth, uneven},
 };
 use crate::{
-    GoldenError,
-    bound::with_parts_of_golden,
+    GoldenError, Precision,
+    bound::{self, Bound, with_parts_of_golden},
     manifest::Manifest,
-    record::{self, conditions::conditions, inputs::MadeInputs},
+    record::{REFERENCE, RecordOptions, conditions::conditions, inputs::MadeInputs, start_values},
 };
 use candle_core::{Device, Tensor};
 use zoo_engine::{
-    Inputs, candle_dtype,
+    EngineError, Inputs, candle_dtype,
     lockstep::{Disturbance, LockStep, Ranked, part_of},
 };
 use zoo_graph::{
     DType, Graph, NodeId, Variable, VariableId,
     parallel::{MeshAxis, Placement},
 };
-use zoo_recipe::{Parallel, Placed, Recipe, ResolvedModel, SplitStep, build, build_split};
+use zoo_recipe::{BuildOptions, Mode, Parallel, Placed, Recipe, ResolvedModel, SplitStep, build_split};
 
-/// The step on one device before it runs, under conditions that follow from the recipe alone.
-pub(super) struct Setting {
+/// The step on one device.
+pub(super) struct Whole {
     pub recipe: Recipe,
     pub model: ResolvedModel,
-    /// The step in f64.
-    pub whole: Graph,
-    /// The variables before the first step, in the order of the graph.
-    pub start: Vec<Vec<f32>>,
-    pub inputs: Inputs,
-    pub manifest: Manifest,
+    /// The step in f64, and what it is for.
+    pub graph: Graph,
+    pub build: BuildOptions,
+    bound: Option<Bound>,
 }
 
-impl Setting {
+impl Whole {
     /// # Errors
-    /// A recipe without such a step, or an input without a rule.
+    /// A recipe without such a step, or another golden.
     pub fn of(recipe: &Recipe, options: &SplitOptions) -> Result<Self, GoldenError> {
-        let recipe = with_parts_of_golden(recipe);
+        let bound = options.golden.as_ref().map(|golden| Bound::new(recipe, golden, Precision::F64, REFERENCE));
+        let bound = bound.transpose()?;
+        let recipe = bound.as_ref().map_or_else(|| with_parts_of_golden(recipe), |bound| bound.recipe.clone());
         let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
-        let whole = build(&recipe, &model, &build_options(options, DType::F64))?;
-        let recorded = record::RecordOptions {
-            batch: options.batch,
-            learning_rate: LEARNING_RATE,
-            salt: String::new(),
-            samples: 0,
+        let (batch, dropout) = (options.batch, options.dropout);
+        let build = match &bound {
+            Some(bound) => bound::build_options(&recipe, &model, &bound.golden, Precision::F64),
+            None => BuildOptions { mode: Mode::Train, batch, dtype: DType::F64, dropout, epoch: 0 },
         };
-        let made = MadeInputs::of(&recipe, &whole, model.classes, &recorded.salt);
-        let manifest = conditions(&recipe, &whole, &made, &recorded);
-        let inputs = uneven(&whole, made.tensors(&whole)?)?;
-        let numel = |v: &Variable| whole.ty(v.value).shape.numel();
-        let start = whole.variables.iter().map(|v| record::start_values(&manifest, &v.name, numel(v), false)).collect();
-        Ok(Self { recipe, model, whole, start, inputs, manifest })
+        let graph = zoo_recipe::build(&recipe, &model, &build)?;
+        Ok(Self { recipe, model, graph, build, bound })
     }
+
+    /// The step of each rank in an arithmetic.
+    ///
+    /// # Errors
+    /// A split that does not fit.
+    pub fn split(&self, parallel: &Parallel, precision: Precision) -> Result<SplitStep, GoldenError> {
+        let dtype = match precision {
+            Precision::F64 => DType::F64,
+            Precision::F32 => DType::F32,
+        };
+        Ok(build_split(&self.recipe, &self.model, &BuildOptions { dtype, ..self.build }, parallel)?)
+    }
+
+    /// The step in f32.
+    ///
+    /// # Errors
+    /// As [`zoo_recipe::build`].
+    pub fn in_f32(&self) -> Result<Graph, GoldenError> {
+        Ok(zoo_recipe::build(&self.recipe, &self.model, &BuildOptions { dtype: DType::F32, ..self.build })?)
+    }
+
+    /// What the first step begins with: that of the golden, or what follows from names.
+    ///
+    /// # Errors
+    /// An input without a rule.
+    pub fn start(&self) -> Result<Begin, GoldenError> {
+        let graph = &self.graph;
+        if let Some(bound) = &self.bound {
+            let step = bound.step()?;
+            let of = |(_, tensor): (_, Tensor)| tensor.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1();
+            let variables = step.variables()?.into_iter().map(of).collect::<candle_core::Result<_>>();
+            let manifest = bound.golden.manifest.clone();
+            return Ok(Begin { variables: variables.map_err(EngineError::from)?, inputs: bound.inputs()?, manifest });
+        }
+        let (batch, learning_rate) = (self.build.batch, LEARNING_RATE);
+        let recorded = RecordOptions { batch, learning_rate, salt: String::new(), samples: 0 };
+        let made = MadeInputs::of(&self.recipe, graph, self.model.classes, &recorded.salt);
+        let manifest = conditions(&self.recipe, graph, &made, &recorded);
+        let inputs = uneven(graph, made.tensors(graph)?)?;
+        let values = |v: &Variable| start_values(&manifest, &v.name, graph.ty(v.value).shape.numel(), false);
+        let variables = graph.variables.iter().map(values).collect();
+        Ok(Begin { variables, inputs, manifest })
+    }
+}
+
+/// What the first step begins with.
+pub(super) struct Begin {
+    /// The variables, in the order of the graph.
+    pub variables: Vec<Vec<f32>>,
+    pub inputs: Inputs,
+    pub manifest: Manifest,
 }
 
 /// A proof before its ranks run: the truth, and the start of the steps.
@@ -65,6 +109,7 @@ pub struct Proof {
     pub(super) options: SplitOptions,
     pub(super) whole: Graph,
     pub(super) truth: Truth,
+    learning_rate: f64,
     start: Vec<Vec<f32>>,
     inputs: Inputs,
     pub(super) split: SplitStep,
@@ -81,12 +126,15 @@ impl Proof {
         options: &SplitOptions,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, GoldenError> {
-        let Setting { recipe, model, whole, start, inputs, .. } = Setting::of(recipe, options)?;
+        let whole = Whole::of(recipe, options)?;
         // A split that does not fit is refused before anything is computed.
-        let split = build_split(&recipe, &model, &build_options(options, dtype(options.precision)), parallel)?;
-        let truth = Truth::of(&recipe, &model, options, (&whole, &start, &inputs), progress)?;
+        let split = whole.split(parallel, options.precision)?;
+        let Begin { variables: start, inputs, manifest } = whole.start()?;
+        let learning_rate = manifest.optimizer.base_lr();
+        let truth = Truth::of(&whole, options, (learning_rate, &start, &inputs), progress)?;
+        let Whole { recipe, graph: whole, .. } = whole;
         let (parallel, options) = (parallel.clone(), options.clone());
-        Ok(Self { recipe, parallel, options, whole, truth, start, inputs, split })
+        Ok(Self { recipe, parallel, options, whole, truth, learning_rate, start, inputs, split })
     }
 
     /// Computes the truth about steps that ranks recorded, with what they begin with.
@@ -122,7 +170,7 @@ impl Proof {
         let mut comparison = Comparison::of_ranks(self, &ranks.graph().gradients);
         for n in 0..self.options.steps {
             comparison.step = n;
-            let scalars = ranks.run(&inputs, truth::scalars(n), &mut comparison)?;
+            let scalars = ranks.run(&inputs, truth::scalars(self.learning_rate, n), &mut comparison)?;
             comparison.scalars(&scalars);
             comparison.variables(&ranks)?;
         }
@@ -135,7 +183,7 @@ impl Proof {
             let shape = self.whole.ty(self.whole.variable(id).value).shape.to_vec();
             let dtype = candle_dtype(ranks.graph().ty(ranks.graph().variable(id).value).dtype);
             let whole = Tensor::from_vec(values.clone(), shape, &Device::Cpu).and_then(|t| t.to_dtype(dtype));
-            let parts = self.parts(&whole.map_err(zoo_engine::EngineError::from)?, &self.split.variable(id))?;
+            let parts = self.parts(&whole.map_err(EngineError::from)?, &self.split.variable(id))?;
             let mesh = &self.split.mesh;
             let has = |rank: usize| self.split.has(mesh.place(rank, MeshAxis::Pipeline), id);
             let parts = parts.into_iter().enumerate().map(|(rank, part)| part.filter(|_| has(rank)));
@@ -150,7 +198,7 @@ impl Proof {
             let dtype = candle_dtype(self.split.graph.ty(own.value).dtype);
             let tensor = self.inputs.get(&input.name).map(|tensor| tensor.to_dtype(dtype));
             let missing = || GoldenError::Recipe(format!("no values for the input `{}`", input.name));
-            let tensor = tensor.ok_or_else(missing)?.map_err(zoo_engine::EngineError::from)?;
+            let tensor = tensor.ok_or_else(missing)?.map_err(EngineError::from)?;
             let placed = self.split.places[input.value.0].clone();
             all.push(self.parts(&tensor, &placed.unwrap_or(Placed { value: own.value, placements: Vec::new() }))?);
         }
@@ -167,6 +215,6 @@ impl Proof {
             })
         };
         let parts = (0..mesh.ranks()).map(|rank| of_rank(rank).map(Some)).collect::<candle_core::Result<_>>();
-        Ok(parts.map_err(zoo_engine::EngineError::from)?)
+        Ok(parts.map_err(EngineError::from)?)
     }
 }

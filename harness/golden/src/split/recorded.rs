@@ -79,13 +79,13 @@ impl RecordedSplit {
 pub fn judge_split(
     recipe: &Recipe,
     parallel: &Parallel,
-    batch: usize,
+    options: &SplitOptions,
     (path, recordings): (&str, &RankRecordings),
     wanted: &Wanted<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<RecordedSplit, GoldenError> {
     let steps = recordings.steps.len();
-    let proof = Proof::of_recorded(recipe, parallel, &SplitOptions::recorded(batch, steps), progress)?;
+    let proof = Proof::of_recorded(recipe, parallel, options, progress)?;
     progress("the recordings of all ranks");
     let targets = Targets::of(&proof.whole, &proof.recipe);
     let mut judging = Judging {

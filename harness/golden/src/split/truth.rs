@@ -1,6 +1,6 @@
 //! The step on one device: what the ranks have to compute together.
 
-use super::{LEARNING_RATE, LIMIT, SplitOptions, build_options};
+use super::{LIMIT, SplitOptions, proof::Whole};
 use crate::{
     GoldenError, Precision,
     compare::{F64_MOST, NO_DIGITS, ORDERS, TENSOR_FLOOR},
@@ -12,9 +12,8 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
 };
-use zoo_engine::{EngineError, Inputs, Observer, Scalars, Step, candle_dtype};
-use zoo_graph::{DType, Graph, Op, TapState, ValueId};
-use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_engine::{EngineError, Inputs, Kernels, Observer, Options, Scalars, Step, candle_dtype};
+use zoo_graph::{Graph, Op, TapState, ValueId};
 
 /// Smallest floor in f64: a tenth of the largest error that another order of sums may have.
 const FLOOR: f64 = 1e-10;
@@ -56,15 +55,16 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    /// A value, and the same moved in the last place.
+    /// A value, and the same in f32, moved in the last place.
     fn new(values: Vec<f64>, before: Option<Vec<f64>>, moved: Option<&[f64]>, precision: Precision) -> Self {
-        let least = match precision {
-            Precision::F64 => FLOOR,
-            Precision::F32 => TENSOR_FLOOR,
+        // Rounding errors have the size of the last place.
+        let (least, scale) = match precision {
+            Precision::F64 => (FLOOR, f64::EPSILON / f64::from(f32::EPSILON)),
+            Precision::F32 => (TENSOR_FLOOR, 1.0),
         };
         let mut exact = Self { values, before, floor: least, without_digits: false };
         // A moved run that is not finite explains nothing.
-        let by_rounding = moved.map_or(0.0, |moved| exact.error(moved));
+        let by_rounding = scale * moved.map_or(0.0, |moved| exact.error(moved));
         let by_rounding = if by_rounding.is_finite() { by_rounding } else { 0.0 };
         exact.without_digits = by_rounding >= NO_DIGITS;
         exact.floor = least.max(ORDERS * by_rounding);
@@ -106,27 +106,22 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// Runs the step on one device in f64, and again moved in the last place of the arithmetic of the ranks.
+    /// Runs the step on one device in f64, and again in f32, moved in the last place.
     pub fn of(
-        recipe: &Recipe,
-        model: &ResolvedModel,
+        whole: &Whole,
         options: &SplitOptions,
-        (whole, start, inputs): (&Graph, &Vec<Vec<f32>>, &Inputs),
+        (learning_rate, start, inputs): (f64, &Vec<Vec<f32>>, &Inputs),
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, GoldenError> {
+        let run = |graph, moved| Values::of(graph, (start, inputs), (learning_rate, options.steps), moved);
         progress("one device in f64");
-        let exact = Values::of(whole.clone(), start, inputs, options.steps, false)?;
+        let exact = run(whole.graph.clone(), false)?;
         if let Some(step) = exact.losses.iter().position(|losses| losses.iter().any(|loss| !loss.is_finite())) {
             return Err(GoldenError::NoTruth { step: step + 1 });
         }
-        progress("one device, moved in the last place");
-        let moved = match options.precision {
-            Precision::F64 => Values::of(whole.clone(), start, inputs, options.steps, true)?,
-            Precision::F32 => {
-                let rounded = zoo_recipe::build(recipe, model, &build_options(options, DType::F32))?;
-                Values::of(rounded, start, inputs, options.steps, true)?
-            }
-        };
+        progress("one device in f32, moved in the last place");
+        let moved = run(whole.in_f32()?, true)?;
+        let whole = &whole.graph;
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
         let mut all = HashMap::new();
         for (key, values) in exact.tensors {
@@ -167,8 +162,8 @@ impl Truth {
 }
 
 /// What changes from step to step.
-pub(super) fn scalars(step: usize) -> Scalars {
-    Scalars { learning_rate: LEARNING_RATE, step: step as u64, ..Scalars::default() }
+pub(super) fn scalars(learning_rate: f64, step: usize) -> Scalars {
+    Scalars { learning_rate, step: step as u64, ..Scalars::default() }
 }
 
 /// The values of a run.
@@ -178,8 +173,15 @@ struct Values {
 }
 
 impl Values {
-    fn of(graph: Graph, start: &[Vec<f32>], inputs: &Inputs, steps: usize, moved: bool) -> Result<Self, GoldenError> {
-        let mut step = Step::new(graph, REFERENCE)?;
+    fn of(
+        graph: Graph,
+        (start, inputs): (&[Vec<f32>], &Inputs),
+        (learning_rate, steps): (f64, usize),
+        moved: bool,
+    ) -> Result<Self, GoldenError> {
+        // What rounding changes is known well enough from fast kernels.
+        let options = if moved { Options { kernels: Kernels::Fast { fusion: false }, ..REFERENCE } } else { REFERENCE };
+        let mut step = Step::new(graph, options)?;
         let graph = step.graph().clone();
         for (variable, values) in graph.variables.iter().zip(start) {
             let ty = graph.ty(variable.value);
@@ -201,8 +203,8 @@ impl Values {
             let mut nothing = Read::default();
             let read = if n == 0 { &mut read } else { &mut nothing };
             let result = match moved {
-                false => step.run(&given, scalars(n), read)?,
-                true => step.run(&given, scalars(n), &mut Moving::new(&graph, read))?,
+                false => step.run(&given, scalars(learning_rate, n), read)?,
+                true => step.run(&given, scalars(learning_rate, n), &mut Moving::new(&graph, read))?,
             };
             values.losses.push(result.losses.into_iter().chain(result.metrics).map(|(_, value)| value).collect());
             if n > 0 && n + 1 < steps {
@@ -297,10 +299,11 @@ mod tests {
             let exact = Exact::new(vec![1.0, 0.0], None, Some(&[1.0, moved]), precision);
             (exact.floor, exact.without_digits)
         };
+        let in_f32 = f64::from(f32::EPSILON) / f64::EPSILON;
         assert_eq!(floor(0.0, Precision::F64), (FLOOR, false));
-        assert_eq!(floor(1e-10, Precision::F64), (1e-9, false));
-        assert_eq!(floor(1e-4, Precision::F64), (F64_MOST / LIMIT, false));
-        assert_eq!(floor(0.5, Precision::F64), (5.0, true));
+        assert_eq!(floor(1e-10 * in_f32, Precision::F64), (1e-9, false));
+        assert_eq!(floor(1e-4 * in_f32, Precision::F64), (F64_MOST / LIMIT, false));
+        assert_eq!(floor(0.5 * in_f32, Precision::F64), (5.0, true));
         assert_eq!(floor(1e-4, Precision::F32), (1e-3, false));
         assert_eq!(floor(f64::NAN, Precision::F32), (TENSOR_FLOOR, false), "it explains nothing");
     }
