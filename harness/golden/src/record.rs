@@ -258,7 +258,7 @@ impl Recording {
             let read = if n == 0 { &mut probe } else { &mut nothing };
             let result = match moved {
                 false => step.run(&inputs, scalars, read)?,
-                true => step.run(&inputs, scalars, &mut Moving::new(&graph, read))?,
+                true => step.run(&inputs, scalars, &mut Moving::new(&graph, read, ""))?,
             };
             recording.losses.push(result.losses.into_iter().chain(result.metrics).collect());
             if n == 0 || n + 1 == STEPS {

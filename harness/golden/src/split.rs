@@ -13,6 +13,7 @@ pub mod mutants;
 mod proof;
 mod recorded;
 mod report;
+mod suspects;
 mod truth;
 
 pub use proof::Proof;
@@ -20,7 +21,7 @@ pub use recorded::{RecordedSplit, Wanted, judge_split};
 pub use report::{Collectives, Difference, Divided, SplitReport};
 
 use crate::{
-    Golden, GoldenError, Precision, record,
+    Golden, GoldenError, Precision, Verdict, record,
     start::{Conditions, Spelling, Start, arrays},
 };
 use proof::{Begin, Whole};
@@ -72,7 +73,8 @@ const STEPS: usize = 3;
 /// Largest error of a tensor, in floors.
 const LIMIT: f64 = 10.0;
 
-/// Checks a split of a recipe's step. `progress` is told what is computed.
+/// Checks a split of a recipe's step. `progress` is told what is computed. What differs in f32 is judged in f64, in which
+/// rounding decides no ReLU.
 ///
 /// # Errors
 /// A split that does not fit the network, or an engine that fails.
@@ -84,11 +86,24 @@ pub fn check_split(
 ) -> Result<SplitReport, GoldenError> {
     let proof = Proof::new(recipe, parallel, options, progress)?;
     progress("the ranks in lock-step");
-    proof.judge(proof.split.graph.clone(), &[])
+    let report = proof.judge(proof.split.graph.clone(), &[])?;
+    if report.passed() || options.precision == Precision::F64 {
+        return Ok(report);
+    }
+    let options = SplitOptions { precision: Precision::F64, ..options.clone() };
+    let proof = Proof::new(recipe, parallel, &options, &mut |_| {})?;
+    let mut exact = proof.judge(proof.split.graph.clone(), &[])?;
+    for (stage, rounded) in exact.stages.iter_mut().zip(report.stages) {
+        stage.in_f32 = rounded.worst.filter(|_| rounded.verdict == Verdict::Fail);
+    }
+    Ok(exact)
 }
 
 /// Number of calls of `progress` of [`check_split`].
 pub const PHASES: usize = 3;
+
+/// Number of calls of `progress` of [`judge_split`].
+pub const JUDGE_PHASES: usize = 4;
 
 /// Peak memory of a proof, on top of what the process has: one device with what is kept of its two runs, or all ranks with
 /// what is kept of one; and copies of the largest value while it is compared.

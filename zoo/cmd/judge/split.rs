@@ -15,7 +15,7 @@ use std::time::Instant;
 use zoo_golden::{
     Golden, Stage, Verdict,
     foreign::{Names, RankRecordings},
-    split::{self, PHASES, RecordedSplit, SplitOptions, judge_split},
+    split::{self, JUDGE_PHASES, RecordedSplit, SplitOptions, judge_split},
 };
 use zoo_recipe::{Loaded, Parallel};
 
@@ -47,7 +47,7 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
     args.memory
         .expect(&what, needed, |_| "record with a smaller --batch, or --set for a smaller network".to_owned())?;
     let accepted = split::Wanted { loss_scale: args.loss_scale, allow_unmatched: args.allow_unmatched, allow_missing };
-    let mut progress = context.progress.named(PHASES, &recipe.name);
+    let mut progress = context.progress.named(JUDGE_PHASES, &recipe.name);
     let begun = Instant::now();
     let path = args.recording.display().to_string();
     let report = judge_split(recipe, parallel, &options, (&path, &recordings), &accepted, &mut progress)?;

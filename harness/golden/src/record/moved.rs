@@ -19,9 +19,9 @@ pub(super) fn in_last_place(name: &str, values: &mut [f32]) {
 }
 
 /// A tensor whose elements are moved.
-fn neighbour(tensor: &Tensor, value: ValueId) -> Option<Tensor> {
+fn neighbour(tensor: &Tensor, value: ValueId, salt: &str) -> Option<Tensor> {
     let mut values: Vec<f32> = tensor.flatten_all().and_then(|all| all.to_vec1()).ok()?;
-    in_last_place(&format!("value {}", value.0), &mut values);
+    in_last_place(&format!("{salt}value {}", value.0), &mut values);
     Tensor::from_vec(values, tensor.dims(), tensor.device()).ok()
 }
 
@@ -30,12 +30,14 @@ fn neighbour(tensor: &Tensor, value: ValueId) -> Option<Tensor> {
 pub(crate) struct Moving<'a> {
     graph: &'a Graph,
     inner: &'a mut dyn Observer,
+    salt: &'a str,
     moved: Option<Tensor>,
 }
 
 impl<'a> Moving<'a> {
-    pub(crate) fn new(graph: &'a Graph, inner: &'a mut dyn Observer) -> Self {
-        Self { graph, inner, moved: None }
+    /// Another salt gives another choice of neighbours.
+    pub(crate) fn new(graph: &'a Graph, inner: &'a mut dyn Observer, salt: &'a str) -> Self {
+        Self { graph, inner, salt, moved: None }
     }
 
     fn moves(&self, value: ValueId) -> bool {
@@ -56,7 +58,7 @@ impl Observer for Moving<'_> {
         self.inner.observe(value, tensor);
         // Indices are not numbers of f32, and stay as they are.
         self.moved = match tensor.dtype() {
-            DType::F32 if self.moves(value) => neighbour(tensor, value),
+            DType::F32 if self.moves(value) => neighbour(tensor, value, self.salt),
             _ => None,
         };
     }

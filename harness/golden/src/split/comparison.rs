@@ -13,7 +13,7 @@ use crate::{
     GoldenError, Stage, Verdict,
     report::{Item, StageReport},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::lockstep::{LockStep, Ranked, RanksObserver};
 use zoo_graph::{Origin, TapState, ValueId, VariableId, parallel::MeshAxis};
 use zoo_recipe::Placed;
@@ -25,8 +25,22 @@ const STAGES: [Stage; 6] =
 /// A comparison, with all that the report says about it.
 struct Compared {
     stage: Stage,
+    key: Key,
     item: Item,
     origin: Option<Origin>,
+    /// Whether the note of the item says what is missing.
+    explained: bool,
+}
+
+/// A value as the ranks have it: each replica, with its first rank.
+pub(super) type Replicas = Vec<(usize, Vec<f64>)>;
+
+/// Which values to keep after they have been compared.
+pub(super) enum Keep {
+    Nothing,
+    /// The first ones that differ.
+    Differing(usize),
+    These(BTreeSet<Key>),
 }
 
 /// A comparison that a value of the ranks is for: its stage and key, how it is placed, and its entry in the recipe.
@@ -41,11 +55,14 @@ pub(super) struct Comparison<'p> {
     wanted: BTreeMap<ValueId, Vec<Wanted>>,
     compared: Vec<Compared>,
     without_digits: Vec<String>,
+    keep: Keep,
+    /// What was kept.
+    pub kept: BTreeMap<Key, Replicas>,
 }
 
 impl<'p> Comparison<'p> {
     /// Of ranks that run in lock-step; `gradients` are those of the graph of a rank.
-    pub fn of_ranks(proof: &'p Proof, gradients: &[(VariableId, ValueId)]) -> Self {
+    pub fn of_ranks(proof: &'p Proof, gradients: &[(VariableId, ValueId)], keep: Keep) -> Self {
         let (whole, split) = (&proof.whole, &proof.split);
         let mut wanted: BTreeMap<ValueId, Vec<_>> = BTreeMap::new();
         for tap in &whole.taps {
@@ -61,17 +78,51 @@ impl<'p> Comparison<'p> {
             let key = Key::Gradient(variable.name.clone());
             wanted.entry(*value).or_default().push((Stage::Backward, key, placed, variable.origin.clone()));
         }
-        Self { wanted, ..Self::new(proof) }
+        Self { wanted, ..Self::new(proof, keep) }
     }
 
     /// Without values that are awaited.
-    pub fn new(proof: &'p Proof) -> Self {
-        Self { proof, step: 0, wanted: BTreeMap::new(), compared: Vec::new(), without_digits: Vec::new() }
+    pub fn new(proof: &'p Proof, keep: Keep) -> Self {
+        let (compared, without_digits) = (Vec::new(), Vec::new());
+        Self { proof, step: 0, wanted: BTreeMap::new(), compared, without_digits, keep, kept: BTreeMap::new() }
     }
 
     /// A value that cannot be compared.
     pub fn wrong(&mut self, stage: Stage, key: &Key, origin: Option<Origin>, note: String) {
-        self.compared.push(Compared { stage, item: Item::wrong(key.to_string(), note), origin });
+        let item = Item::wrong(key.to_string(), note);
+        self.compared.push(Compared { stage, key: key.clone(), item, origin, explained: true });
+    }
+
+    fn keeps(&mut self, key: &Key, differs: bool, replicas: Replicas) {
+        let keeps = match &self.keep {
+            Keep::Nothing => false,
+            Keep::Differing(most) => differs && self.kept.len() < *most,
+            Keep::These(keys) => keys.contains(key),
+        };
+        if keeps {
+            self.kept.insert(key.clone(), replicas);
+        }
+    }
+
+    /// The values that were compared, each with whether it differs. None of those before the first step.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&Key, bool)> {
+        let steps = self.compared.iter().filter(|compared| compared.stage != Stage::Init);
+        steps.map(|compared| (&compared.key, compared.item.ratio > LIMIT))
+    }
+
+    /// The first value that differs, in the order in which a step computes.
+    fn first(&self) -> Option<&Compared> {
+        self.compared.iter().filter(|compared| compared.item.ratio > LIMIT).min_by_key(|compared| compared.stage)
+    }
+
+    /// Whether something differs.
+    pub fn differs(&self) -> bool {
+        self.first().is_some()
+    }
+
+    /// Whether something differs, and nothing says what is missing.
+    pub fn wants_explanation(&self) -> bool {
+        self.first().is_some_and(|first| first.stage != Stage::Init && !first.explained)
     }
 
     /// Compares a value of all ranks, which is laid out in the first of these ways in which it is right, or else in the
@@ -97,47 +148,71 @@ impl<'p> Comparison<'p> {
             let wholes = replicas(assembled(ranks, layout, mesh)?, layout, mesh)?;
             let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
             if !wholes.is_empty() && error <= LIMIT * truth.floor {
-                self.compared.push(Compared { stage, item: Item::measured(name, error, truth.floor), origin });
+                let item = Item::measured(name, error, truth.floor);
+                self.compared.push(Compared { stage, key: key.clone(), item, origin, explained: false });
+                self.keeps(key, false, wholes);
                 return Ok(Some(layout));
             }
             first = first.or(Some((layout, wholes, error)));
         }
-        let item = match &first {
-            Some((layout, wholes, error)) if !wholes.is_empty() => {
-                let note = Some(diagnose(truth, wholes, ranks, layout, mesh)?);
-                Item { note, ..Item::measured(name, *error, truth.floor) }
-            }
-            Some(_) | None => Item::wrong(name, "no rank computes it"),
+        let Some((layout, wholes, error)) = first.filter(|(_, wholes, _)| !wholes.is_empty()) else {
+            self.wrong(stage, key, origin, "no rank computes it".to_owned());
+            return Ok(None);
         };
-        self.compared.push(Compared { stage, item, origin });
-        Ok(first.map(|(layout, ..)| layout))
+        let diagnosis = diagnose(truth, &wholes, ranks, layout, mesh)?;
+        let item = Item { note: Some(diagnosis.text), ..Item::measured(name, error, truth.floor) };
+        self.compared.push(Compared { stage, key: key.clone(), item, origin, explained: diagnosis.explains });
+        self.keeps(key, true, wholes);
+        Ok(Some(layout))
     }
 
-    /// Compares losses and metrics of a step, each with the rank that has it.
+    /// Compares losses and metrics of a step, each with the ranks that have it.
     pub fn scalars(&mut self, scalars: &[Vec<(usize, f64)>]) {
-        let whole = &self.proof.whole;
-        let names = whole.losses.iter().chain(&whole.metrics).map(|(name, _)| name);
-        for (n, (name, ranks)) in names.zip(scalars).enumerate() {
-            let stage = match (self.step, n < whole.losses.len()) {
-                (0, true) => Stage::Loss,
-                (0, false) => Stage::Update,
-                _ => Stage::Trajectory,
-            };
-            let truth = self.proof.truth.loss(self.step, n);
-            let name = if self.step == 0 { name.clone() } else { format!("{name} of step {}", self.step + 1) };
-            let error = ranks.iter().map(|(_, value)| truth.error(&[*value])).fold(0.0, f64::max);
-            let mut item = match ranks.is_empty() {
-                true => Item::wrong(name, "no rank computes it"),
-                false => Item::measured(name, error, truth.floor),
-            };
-            if item.ratio > LIMIT && !ranks.is_empty() {
-                let values: Vec<String> = ranks.iter().map(|(_, value)| format!("{value:.6}")).collect();
-                item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
-            }
-            self.compared.push(Compared { stage, item, origin: None });
-        }
+        scalars.iter().enumerate().for_each(|(n, ranks)| self.scalar(n, ranks));
     }
 
+    /// The n-th loss, or a metric behind the losses.
+    fn scalar(&mut self, n: usize, ranks: &[(usize, f64)]) {
+        let whole = &self.proof.whole;
+        let stage = match (self.step, n < whole.losses.len()) {
+            (0, true) => Stage::Loss,
+            (0, false) => Stage::Update,
+            _ => Stage::Trajectory,
+        };
+        let Some((name, _)) = whole.losses.iter().chain(&whole.metrics).nth(n) else { return };
+        let key = Key::Scalar(self.step, name.clone());
+        if ranks.is_empty() {
+            return self.wrong(stage, &key, None, "no rank computes it".to_owned());
+        }
+        let truth = self.proof.truth.loss(self.step, n);
+        let error = ranks.iter().map(|(_, value)| truth.error(&[*value])).fold(0.0, f64::max);
+        let mut item = Item::measured(key.to_string(), error, truth.floor);
+        if item.ratio > LIMIT {
+            let mut values: Vec<String> = ranks.iter().map(|(_, value)| format!("{value:.6}")).collect();
+            values.dedup();
+            item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
+        }
+        self.keeps(&key, item.ratio > LIMIT, ranks.iter().map(|(rank, value)| (*rank, vec![*value])).collect());
+        self.compared.push(Compared { stage, key, item, origin: None, explained: false });
+    }
+
+    /// Compares a recorded loss: each rank has all of it, or its term of the sum over the ranks that share the samples.
+    pub fn recorded_loss(&mut self, name: &str, ranks: &[(usize, f64)]) {
+        let (whole, mesh) = (&self.proof.whole, &self.proof.split.mesh);
+        let Some(n) = whole.losses.iter().position(|(known, _)| known == name) else { return };
+        let truth = self.proof.truth.loss(self.step, n);
+        // Ranks that share layers have the same samples, and so the same term.
+        let terms = ranks.iter().filter(|(rank, _)| mesh.place(*rank, MeshAxis::Tensor) == 0);
+        let sum: f64 = terms.map(|(_, value)| value).sum();
+        let is_sum = truth.error(&[sum]) <= LIMIT * truth.floor;
+        let sum = [(0, sum)];
+        self.scalar(n, if is_sum { &sum } else { ranks });
+    }
+
+    /// Compares the variables after a step: after the first one and the last one.
+    ///
+    /// # Errors
+    /// An error of candle.
     pub fn variables(&mut self, ranks: &LockStep) -> Result<(), GoldenError> {
         if self.step > 0 && self.step + 1 < self.proof.options.steps {
             return Ok(());
@@ -154,37 +229,16 @@ impl<'p> Comparison<'p> {
         Ok(())
     }
 
-    /// Compares a recorded loss: each rank has all of it, or its term of the sum over the ranks that share the samples.
-    pub fn recorded_loss(&mut self, name: &str, ranks: &[(usize, f64)]) {
-        let (whole, mesh) = (&self.proof.whole, &self.proof.split.mesh);
-        let Some(n) = whole.losses.iter().position(|(known, _)| known == name) else { return };
-        let truth = self.proof.truth.loss(self.step, n);
-        let worst = |values: &[f64]| values.iter().map(|value| truth.error(&[*value])).fold(0.0, f64::max);
-        // Ranks that share layers have the same samples, and so the same term.
-        let counted = |rank: usize| mesh.place(rank, MeshAxis::Tensor) == 0;
-        let all: Vec<f64> = ranks.iter().map(|(_, value)| *value).collect();
-        let sum: f64 = ranks.iter().filter(|(rank, _)| counted(*rank)).map(|(_, value)| value).sum();
-        let error = worst(&all).min(worst(&[sum]));
-        let stage = if self.step == 0 { Stage::Loss } else { Stage::Trajectory };
-        let name = if self.step == 0 { name.to_owned() } else { format!("{name} of step {}", self.step + 1) };
-        let mut item = Item::measured(name, error, truth.floor);
-        if item.ratio > LIMIT {
-            let values: Vec<String> = all.iter().map(|value| format!("{value:.6}")).collect();
-            item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
-        }
-        self.compared.push(Compared { stage, item, origin: None });
-    }
-
     /// The verdict, with what ranks do together, and what of the parameters each has.
     pub fn report(self, collectives: Vec<Collectives>, divided: Vec<Divided>) -> SplitReport {
-        let Self { proof, compared, without_digits, .. } = self;
-        let Proof { recipe, parallel, options, split, .. } = proof;
-        let first_divergence = compared.iter().filter(|c| c.item.ratio > LIMIT).min_by_key(|c| c.stage).map(|first| {
+        let first_divergence = self.first().map(|first| {
             let explanation = first.item.note.clone().unwrap_or_default();
             let line = first.origin.as_ref().map(|origin| origin.span.to_string());
             let (stage, tensor) = (first.stage, first.item.name.clone());
             Difference { stage, tensor, explanation, line }
         });
+        let Self { proof, compared, without_digits, .. } = self;
+        let Proof { recipe, parallel, options, split, .. } = proof;
         let stage = |stage| {
             let items: Vec<Item> = compared.iter().filter(|c| c.stage == stage).map(|c| c.item.clone()).collect();
             (!items.is_empty()).then(|| StageReport::of(stage, items, LIMIT, None))

@@ -9,6 +9,14 @@ use zoo_graph::parallel::{Mesh, MeshAxis, Placement};
 /// Largest relative difference of what counts as the same value in an explanation.
 const SAME: f64 = 1e-5;
 
+/// What is wrong with a value.
+pub(super) struct Diagnosis {
+    /// For people.
+    pub text: String,
+    /// Whether it says what is missing, and not only that something differs.
+    pub explains: bool,
+}
+
 /// Explains why the ranks do not have the value of one device. `wholes` are the replicas, `ranks` what each rank has.
 pub(super) fn diagnose(
     truth: &Exact,
@@ -16,13 +24,14 @@ pub(super) fn diagnose(
     ranks: &Ranked,
     placements: &[(MeshAxis, Placement)],
     mesh: &Mesh,
-) -> Result<String> {
+) -> Result<Diagnosis> {
+    let explained = |text: String| Ok(Diagnosis { text, explains: true });
     let wrong: Vec<usize> = wholes.iter().filter(|(_, values)| !same(values, &truth.values)).map(|(r, _)| *r).collect();
     if wholes.iter().any(|(_, values)| values.iter().any(|x| !x.is_finite())) {
-        return Ok("it is not a finite number".to_owned());
+        return Ok(Diagnosis { text: "it is not a finite number".to_owned(), explains: false });
     }
     if truth.before.as_ref().is_some_and(|before| wholes.iter().all(|(_, values)| same(values, before))) {
-        return Ok("it was not updated: it has its value from before the step".to_owned());
+        return explained("it was not updated: it has its value from before the step".to_owned());
     }
     let replicated = |axis: MeshAxis| placements.iter().all(|(divided, _)| *divided != axis);
     for (axis, extent) in mesh.axes().iter().copied().filter(|(axis, _)| replicated(*axis)) {
@@ -33,32 +42,35 @@ pub(super) fn diagnose(
         let sum: Vec<f64> = (0..truth.values.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
         let differ = group.windows(2).any(|pair| !same(pair[0], pair[1]));
         if differ && same(&sum, &truth.values) {
-            return Ok(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
+            return explained(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
         }
         let mean: Vec<f64> = sum.iter().map(|x| x / extent as f64).collect();
         if differ && same(&mean, &truth.values) {
-            return Ok(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
+            return explained(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
         }
     }
     if let Some(factor) = factor(&wholes[0].1, &truth.values) {
-        let named = by_ranks(factor, mesh).map(|name| format!(" = {name}")).unwrap_or_default();
-        return Ok(format!("it is {factor:.6}{named} times the value of one device"));
+        let name = by_ranks(factor, mesh);
+        let named = name.as_ref().map(|name| format!(" = {name}")).unwrap_or_default();
+        let text = format!("it is {factor:.6}{named} times the value of one device");
+        return Ok(Diagnosis { text, explains: name.is_some() });
     }
     for (axis, placement) in placements {
         let Placement::Split(part) = placement else { continue };
         if let Some(text) = misplaced(truth, ranks, (*axis, part, placements), mesh)? {
-            return Ok(text);
+            return explained(text);
         }
     }
     let differ = wholes.iter().any(|(_, values)| !same(values, &wholes[0].1));
     let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
-    Ok(match differ {
+    let text = match differ {
         true => {
             let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
             format!("ranks that ought to have the same value differ: wrong on {} (by {error:.1e})", names.join("; "))
         }
         false => format!("it differs by {error:.1e} of its size on all ranks"),
-    })
+    };
+    Ok(Diagnosis { text, explains: false })
 }
 
 fn same(a: &[f64], b: &[f64]) -> bool {

@@ -5,7 +5,7 @@
 //! in a norm, old or lost data, another random stream, a wrong rule of the update. Each is applied to one tensor, to a
 //! class of tensors, and to all.
 
-mod planted;
+pub(super) mod planted;
 
 use super::{Difference, Proof, SplitOptions};
 use crate::GoldenError;

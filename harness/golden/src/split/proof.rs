@@ -2,7 +2,7 @@
 
 use super::{
     LEARNING_RATE, SplitOptions,
-    comparison::Comparison,
+    comparison::{Comparison, Keep},
     report::{SplitReport, collectives, divided},
     truth::{self, Truth, uneven},
 };
@@ -109,9 +109,9 @@ pub struct Proof {
     pub(super) options: SplitOptions,
     pub(super) whole: Graph,
     pub(super) truth: Truth,
-    learning_rate: f64,
-    start: Vec<Vec<f32>>,
-    inputs: Inputs,
+    pub(super) learning_rate: f64,
+    pub(super) start: Vec<Vec<f32>>,
+    pub(super) inputs: Inputs,
     pub(super) split: SplitStep,
 }
 
@@ -152,6 +152,15 @@ impl Proof {
         Ok(proof)
     }
 
+    /// Measures again what rounding in f32 explains.
+    ///
+    /// # Errors
+    /// As [`super::check_split`].
+    pub(super) fn widen(&mut self, recipe: &Recipe) -> Result<(), GoldenError> {
+        let rounded = Whole::of(recipe, &self.options)?.in_f32()?;
+        self.truth.widen(&rounded, (self.learning_rate, &self.start, &self.inputs), self.options.steps)
+    }
+
     /// The graph of a rank.
     pub fn graph(&self) -> &Graph {
         &self.split.graph
@@ -163,18 +172,29 @@ impl Proof {
     /// # Errors
     /// An engine that fails.
     pub fn judge(&self, graph: Graph, disturbed: &[(NodeId, Disturbance)]) -> Result<SplitReport, GoldenError> {
+        let comparison = self.compare((graph, disturbed), self.options.steps, Keep::Nothing)?;
+        Ok(comparison.report(collectives(&self.split.graph), divided(&self.split)))
+    }
+
+    /// The same for some of the steps.
+    pub(super) fn compare(
+        &self,
+        (graph, disturbed): (Graph, &[(NodeId, Disturbance)]),
+        steps: usize,
+        keep: Keep,
+    ) -> Result<Comparison<'_>, GoldenError> {
         let mut ranks = LockStep::new(graph, self.split.mesh.clone())?;
         disturbed.iter().for_each(|(node, by)| ranks.disturb(*node, *by));
         self.set_start(&mut ranks)?;
         let inputs = self.inputs_of_ranks()?;
-        let mut comparison = Comparison::of_ranks(self, &ranks.graph().gradients);
-        for n in 0..self.options.steps {
+        let mut comparison = Comparison::of_ranks(self, &ranks.graph().gradients, keep);
+        for n in 0..steps {
             comparison.step = n;
             let scalars = ranks.run(&inputs, truth::scalars(self.learning_rate, n), &mut comparison)?;
             comparison.scalars(&scalars);
             comparison.variables(&ranks)?;
         }
-        Ok(comparison.report(collectives(&self.split.graph), divided(&self.split)))
+        Ok(comparison)
     }
 
     fn set_start(&self, ranks: &mut LockStep) -> Result<(), GoldenError> {

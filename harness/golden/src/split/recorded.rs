@@ -2,10 +2,11 @@
 
 use super::{
     SplitOptions, SplitReport,
-    comparison::Comparison,
+    comparison::{Comparison, Keep},
     layout::{Layout, layouts, named},
     proof::Proof,
     report::Divided,
+    suspects::suspects,
     truth::Key,
 };
 use crate::{
@@ -22,6 +23,9 @@ use zoo_graph::{
     parallel::{Mesh, MeshAxis},
 };
 use zoo_recipe::{Parallel, Recipe};
+
+/// Values that differ and are kept, to be explained.
+const KEPT: usize = 6;
 
 /// What a recording need not have.
 #[derive(Clone, Copy, Debug)]
@@ -85,26 +89,21 @@ pub fn judge_split(
     progress: &mut dyn FnMut(&str),
 ) -> Result<RecordedSplit, GoldenError> {
     let steps = recordings.steps.len();
-    let proof = Proof::of_recorded(recipe, parallel, options, progress)?;
+    let mut proof = Proof::of_recorded(recipe, parallel, options, progress)?;
     progress("the recordings of all ranks");
     let targets = Targets::of(&proof.whole, &proof.recipe);
-    let mut judging = Judging {
-        proof: &proof,
-        targets: &targets,
-        planned: planned(&proof),
-        comparison: Comparison::new(&proof),
-        divided: BTreeMap::new(),
-        places: BTreeSet::new(),
-        unmatched: BTreeSet::new(),
-        not_compared: BTreeMap::new(),
-    };
-    for (n, ranks) in recordings.steps.iter().enumerate() {
-        judging.comparison.step = n;
-        judging.step(n, ranks, wanted)?;
+    if Judging::of(&proof, &targets, recordings, wanted)?.comparison.differs() {
+        proof.widen(recipe)?;
     }
+    let judging = Judging::of(&proof, &targets, recordings, wanted)?;
     let Judging { comparison, divided, places, unmatched, not_compared, .. } = judging;
     let divided = divided.into_iter().map(|(parameter, placement)| Divided { parameter, placement });
+    progress("what may be wrong");
+    let as_if = suspects(recipe, &proof, &comparison)?;
     let mut split = comparison.report(Vec::new(), divided.collect());
+    if let (Some(first), Some(as_if)) = (&mut split.first_divergence, as_if) {
+        first.explanation = format!("{}: as if {as_if}", first.explanation);
+    }
     let coverage = [Stage::Init, Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
     let coverage: Vec<Coverage> = coverage.map(|stage| Coverage::of(stage, &targets, &places)).into();
     let mut lacking = coverage.iter().filter(|coverage| coverage.counts() && !coverage.is_full()).peekable();
@@ -170,7 +169,31 @@ struct Judging<'p> {
 /// What a rank has of a quantity, and what it says about it.
 type Found<'r> = Option<&'r Entry>;
 
-impl Judging<'_> {
+impl<'p> Judging<'p> {
+    /// Judges all steps.
+    fn of(
+        proof: &'p Proof,
+        targets: &'p Targets,
+        recordings: &RankRecordings,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, GoldenError> {
+        let mut judging = Self {
+            proof,
+            targets,
+            planned: planned(proof),
+            comparison: Comparison::new(proof, Keep::Differing(KEPT)),
+            divided: BTreeMap::new(),
+            places: BTreeSet::new(),
+            unmatched: BTreeSet::new(),
+            not_compared: BTreeMap::new(),
+        };
+        for (n, ranks) in recordings.steps.iter().enumerate() {
+            judging.comparison.step = n;
+            judging.step(n, ranks, wanted)?;
+        }
+        Ok(judging)
+    }
+
     /// Judges a step: by rank and micro-batch, what each recorded.
     fn step(
         &mut self,
@@ -233,7 +256,7 @@ impl Judging<'_> {
         }
         let first = match &key {
             Key::Variable(_, name) => Key::Variable(0, name.clone()),
-            Key::Start(_) | Key::Output(_) | Key::Gradient(_) => key.clone(),
+            Key::Start(_) | Key::Output(_) | Key::Gradient(_) | Key::Scalar(..) => key.clone(),
         };
         let (planned, origin) = self.planned.get(&first).cloned().unwrap_or_default();
         let mesh = &self.proof.split.mesh;

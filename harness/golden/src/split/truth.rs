@@ -29,14 +29,26 @@ pub(super) enum Key {
     Gradient(String),
     /// A variable after a step, from 0.
     Variable(usize, String),
+    /// A loss or metric of a step, from 0.
+    Scalar(usize, String),
+}
+
+impl Key {
+    /// The step that it is of.
+    pub fn step(&self) -> usize {
+        match self {
+            Self::Start(_) | Self::Output(_) | Self::Gradient(_) => 0,
+            Self::Variable(step, _) | Self::Scalar(step, _) => *step,
+        }
+    }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start(name) | Self::Output(name) | Self::Gradient(name) | Self::Variable(0, name) => {
-                f.write_str(name)
-            }
+            Self::Start(name) | Self::Output(name) | Self::Gradient(name) => f.write_str(name),
+            Self::Variable(0, name) | Self::Scalar(0, name) => f.write_str(name),
+            Self::Scalar(step, name) => write!(f, "{name} of step {}", step + 1),
             Self::Variable(step, name) => write!(f, "{name} after {} steps", step + 1),
         }
     }
@@ -93,6 +105,22 @@ impl Exact {
     }
 }
 
+impl Exact {
+    /// Takes another moved run in f32 into account.
+    fn widen(&mut self, moved: &[f64]) {
+        let by_rounding = self.error(moved);
+        if by_rounding.is_finite() {
+            self.floor = self.floor.max(ORDERS * by_rounding);
+        }
+    }
+
+    /// Whether values are as near to others as rounding explains.
+    pub fn within(&self, values: &[f64], others: &[f64]) -> bool {
+        let moved = Self { values: others.to_vec(), before: self.before.clone(), ..*self };
+        moved.error(values) <= LIMIT * self.floor
+    }
+}
+
 /// The length of the difference of two tensors.
 pub(super) fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
@@ -115,19 +143,19 @@ impl Truth {
     ) -> Result<Self, GoldenError> {
         let run = |graph, moved| Values::of(graph, (start, inputs), (learning_rate, options.steps), moved);
         progress("one device in f64");
-        let exact = run(whole.graph.clone(), false)?;
+        let exact = run(whole.graph.clone(), None)?;
         if let Some(step) = exact.losses.iter().position(|losses| losses.iter().any(|loss| !loss.is_finite())) {
             return Err(GoldenError::NoTruth { step: step + 1 });
         }
         progress("one device in f32, moved in the last place");
-        let moved = run(whole.in_f32()?, true)?;
+        let moved = run(whole.in_f32()?, Some(""))?;
         let whole = &whole.graph;
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
         let mut all = HashMap::new();
         for (key, values) in exact.tensors {
             let before = match &key {
                 Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
-                Key::Start(_) | Key::Output(_) | Key::Gradient(_) => None,
+                Key::Start(_) | Key::Output(_) | Key::Gradient(_) | Key::Scalar(..) => None,
             };
             let moved = moved.tensors.get(&key).map(Vec::as_slice);
             let exact = Exact::new(values, before, moved, options.precision);
@@ -138,6 +166,26 @@ impl Truth {
             exact.iter().zip(moved).map(of).collect()
         });
         Ok(Self { exact: all, losses: losses.collect() })
+    }
+
+    /// Widens the floors by further choices of roundings: one run is a lucky sample where few elements decide, such as
+    /// those of a ReLU near zero.
+    pub fn widen(
+        &mut self,
+        graph: &Graph,
+        (learning_rate, start, inputs): (f64, &Vec<Vec<f32>>, &Inputs),
+        steps: usize,
+    ) -> Result<(), GoldenError> {
+        for salt in ["second ", "third "] {
+            let moved = Values::of(graph.clone(), (start, inputs), (learning_rate, steps), Some(salt))?;
+            for (key, values) in &moved.tensors {
+                self.exact.get_mut(key).into_iter().for_each(|exact| exact.widen(values));
+            }
+            for (exact, moved) in self.losses.iter_mut().flatten().zip(moved.losses.iter().flatten()) {
+                exact.widen(&[*moved]);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the variables and inputs before the first step, of which each rank has to have exactly its part.
@@ -156,6 +204,12 @@ impl Truth {
         self.exact.get(key)
     }
 
+    /// A loss or metric by its name.
+    pub fn loss_named(&self, whole: &Graph, step: usize, name: &str) -> Option<&Exact> {
+        let n = whole.losses.iter().chain(&whole.metrics).position(|(known, _)| known == name)?;
+        self.losses.get(step)?.get(n)
+    }
+
     pub fn loss(&self, step: usize, n: usize) -> &Exact {
         &self.losses[step][n]
     }
@@ -167,20 +221,25 @@ pub(super) fn scalars(learning_rate: f64, step: usize) -> Scalars {
 }
 
 /// The values of a run.
-struct Values {
-    tensors: BTreeMap<Key, Vec<f64>>,
-    losses: Vec<Vec<f64>>,
+pub(super) struct Values {
+    pub tensors: BTreeMap<Key, Vec<f64>>,
+    /// Losses and metrics by step.
+    pub losses: Vec<Vec<f64>>,
 }
 
 impl Values {
-    fn of(
+    /// Runs steps; `moved`: in the last place, with this salt.
+    pub fn of(
         graph: Graph,
         (start, inputs): (&[Vec<f32>], &Inputs),
         (learning_rate, steps): (f64, usize),
-        moved: bool,
+        moved: Option<&str>,
     ) -> Result<Self, GoldenError> {
         // What rounding changes is known well enough from fast kernels.
-        let options = if moved { Options { kernels: Kernels::Fast { fusion: false }, ..REFERENCE } } else { REFERENCE };
+        let options = match moved {
+            Some(_) => Options { kernels: Kernels::Fast { fusion: false }, ..REFERENCE },
+            None => REFERENCE,
+        };
         let mut step = Step::new(graph, options)?;
         let graph = step.graph().clone();
         for (variable, values) in graph.variables.iter().zip(start) {
@@ -203,8 +262,8 @@ impl Values {
             let mut nothing = Read::default();
             let read = if n == 0 { &mut read } else { &mut nothing };
             let result = match moved {
-                false => step.run(&given, scalars(learning_rate, n), read)?,
-                true => step.run(&given, scalars(learning_rate, n), &mut Moving::new(&graph, read))?,
+                None => step.run(&given, scalars(learning_rate, n), read)?,
+                Some(salt) => step.run(&given, scalars(learning_rate, n), &mut Moving::new(&graph, read, salt))?,
             };
             values.losses.push(result.losses.into_iter().chain(result.metrics).map(|(_, value)| value).collect());
             if n > 0 && n + 1 < steps {

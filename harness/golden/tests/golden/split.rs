@@ -92,7 +92,7 @@ const SPLITS: [(&str, &str, usize); 32] = [
     ("bert_base", "tensor=2,sequence", 2),
     ("bert_base", "data=2", 2),
     ("bert_base", "pipeline=2,data=2", 2),
-    ("bert_base", "data=2,context=2,micro_batch=2", 8),
+    ("bert_base", "data=2,context=2,micro_batch=2", 12),
     ("llama", "pipeline=4", 1),
     ("vit_b_16", "tensor=2", 2),
     ("vit_b_16", "data=2,zero=3", 2),

@@ -1,6 +1,6 @@
 //! The faults that can be planted in a split step.
 
-use super::super::Proof;
+use crate::split::proof::Proof;
 use std::collections::BTreeSet;
 use zoo_engine::lockstep::Disturbance;
 use zoo_graph::{
@@ -10,7 +10,7 @@ use zoo_graph::{
 };
 
 /// A split step with a fault.
-pub(super) struct Plant {
+pub(in crate::split) struct Plant {
     pub operator: &'static str,
     pub fault: String,
     pub harmless: bool,
@@ -39,7 +39,7 @@ impl Class {
 }
 
 /// All faults that are possible.
-pub(super) fn all(proof: &Proof) -> Vec<Plant> {
+pub(in crate::split) fn all(proof: &Proof) -> Vec<Plant> {
     let graph = proof.graph();
     let faults = Faults { proof, graph };
     [
@@ -246,15 +246,26 @@ impl Faults<'_> {
             let mut twice = self.graph.clone();
             twice.nodes[n].inputs.push(node.inputs[0]);
             plants.push(self.plant("M6", "the norm counts the first gradient twice".to_owned(), twice));
-            let all = node.inputs.len();
-            let mut again = self.graph.clone();
-            again.nodes[n].inputs.extend(node.inputs[..all - 1].iter().copied());
-            plants.push(self.plant("M6", "the norm counts whole gradients once per rank".to_owned(), again));
+            // The last operands are the norms of divided gradients.
+            let whole = node.inputs.len() - self.divided_norms(node);
+            for (axis, ranks) in self.proof.split.mesh.axes() {
+                let mut again = self.graph.clone();
+                for _ in 1..*ranks {
+                    again.nodes[n].inputs.extend(node.inputs[..whole].iter().copied());
+                }
+                plants.push(self.plant("M6", format!("the norm counts whole gradients once per {axis} rank"), again));
+            }
             let mut without = self.graph.clone();
             without.nodes[n].inputs.pop();
             plants.push(self.plant("M6", "the norm leaves out divided gradients".to_owned(), without));
         }
         plants
+    }
+
+    /// The operands of a norm that are norms themselves, of gradients of which each rank has a part.
+    fn divided_norms(&self, norm: &zoo_graph::Node) -> usize {
+        let is_gradient = |value: &ValueId| self.graph.gradients.iter().any(|(_, gradient)| gradient == value);
+        norm.inputs.iter().rev().take_while(|value| !is_gradient(value)).count()
     }
 
     /// M7: old or lost data.
