@@ -36,6 +36,7 @@ mod simulated;
 mod table;
 mod trained;
 mod training_data;
+mod version;
 
 pub use cli::Cli;
 pub use exit::Exit;
