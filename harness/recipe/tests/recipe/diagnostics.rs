@@ -344,7 +344,7 @@ fn a_rate_that_was_chosen_for_another_optimizer() {
     let slip = "was chosen for another optimizer";
     let adam = with_sets(&["optimizer={adam: {}}"]);
     assert!(adam.contains(&format!("learning rate 0.1 {slip}: it is 100 times the usual one for Adam")), "{adam}");
-    assert!(adam.contains("tiny.yaml:32:20") && adam.contains("1412.6980"), "{adam}");
+    assert!(adam.contains("tiny.yaml:32:30") && adam.contains("1412.6980"), "{adam}");
     // Both are told: the rate was meant.
     assert_eq!(with_sets(&["optimizer={adam: {}}", "schedule.cosine.base_lr=0.01"]), "");
     let adamw = with(&[("sgd: {momentum: 0.9, weight_decay: 1e-4}", "adamw: {}"), ("base_lr: 0.1", "base_lr: 1e-3")]);
