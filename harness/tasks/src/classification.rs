@@ -244,8 +244,4 @@ impl SampleSets for LabelledImages {
         let set = self.part(held_out);
         Ok((contact_sheet(set, rows, columns)?, set.len().min(rows.saturating_mul(columns))))
     }
-
-    fn undrawn(&self) -> Option<&'static str> {
-        Some("predictions of classes cannot be drawn; `zoo data sheet` shows the images")
-    }
 }
