@@ -20,7 +20,9 @@ fn the_example_trains_on_folders_of_images() {
         for (part, n) in [("train", 20), ("val", 4)] {
             let folder = dir.path().join("images").join(part).join(class);
             fs::create_dir_all(&folder).unwrap();
-            (0..n).for_each(|i| drop(fs::copy(pictures.join(picture), folder.join(format!("{i}.png"))).unwrap()));
+            for i in 0..n {
+                fs::copy(pictures.join(picture), folder.join(format!("{i}.png"))).unwrap();
+            }
         }
     }
     let binary = assert_cmd::cargo::cargo_bin!("zoo").parent().unwrap();
