@@ -71,6 +71,7 @@ fn all_texts() -> Vec<PathBuf> {
         "golden/README.md",
         "datasets/README.md",
         "datasets/fonts/README.md",
+        "examples/README.md",
     ];
     pages().into_iter().chain(others.map(|path| root().join(path))).collect()
 }
@@ -131,7 +132,7 @@ fn commands(lines: &[&str]) -> Vec<String> {
 /// A folder with recipes that may be written to, and links to what commands read.
 fn workplace() -> TempDir {
     let folder = TempDir::new().unwrap();
-    let script = r#"cp -r "$0/recipes" . && ln -s "$0/golden" "$0/docs" "$0/tests" ."#;
+    let script = r#"cp -r "$0/recipes" . && ln -s "$0/golden" "$0/docs" "$0/tests" "$0/examples" ."#;
     Command::new("sh").arg("-c").arg(script).arg(root()).current_dir(&folder).assert().success();
     folder
 }

@@ -21,6 +21,7 @@ const STYLES: Styles = Styles::styled()
 #[command(
     name = "zoo",
     version,
+    long_version = crate::version::long(),
     styles = STYLES,
     max_term_width = 100,
     after_help = "\

@@ -36,6 +36,7 @@ mod simulated;
 mod table;
 mod trained;
 mod training_data;
+mod version;
 
 pub use cli::Cli;
 pub use exit::Exit;
@@ -101,6 +102,8 @@ fn suggest_set(error: &mut clap::Error) {
     if error.kind() == ErrorKind::UnknownArgument {
         let tip = format!("settings of a recipe are changed with '--set', for example '--set {setting}'").into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        // clap's would be that of the suggested option alone.
+        error.remove(ContextKind::Usage);
     }
 }
 

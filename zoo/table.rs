@@ -196,15 +196,34 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The parts of a text that are not split: it can be split after spaces, and in words with letters after `.`, `/`,
-/// `_` and `-`. Numbers are not split.
+/// `_` and `-` and before a capital (`MaxPool`). Numbers are not split, nor from their `%`.
 fn parts(text: &str) -> Vec<&str> {
-    let words = text.split_inclusive(' ');
-    words
-        .flat_map(|word| match word.chars().any(char::is_alphabetic) && word.trim_end().parse::<f64>().is_err() {
-            true => word.split_inclusive(['.', '/', '_', '-']).collect(),
-            false => vec![word],
-        })
-        .collect()
+    let mut cuts = vec![0];
+    let mut begin = 0;
+    for word in text.split_inclusive(' ') {
+        if begin > 0 && word.trim_end() != "%" {
+            cuts.push(begin);
+        }
+        if word.chars().any(char::is_alphabetic) && word.trim_end().parse::<f64>().is_err() {
+            cuts.extend(splits(word).into_iter().map(|at| begin + at));
+        }
+        begin += word.len();
+    }
+    cuts.push(text.len());
+    cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).filter(|part| !part.is_empty()).collect()
+}
+
+/// Where a word of several parts can be split.
+fn splits(word: &str) -> Vec<usize> {
+    let chars: Vec<(usize, char)> = word.char_indices().collect();
+    let between = |window: &[(usize, char)]| {
+        let (&[(_, before), (at, after)], next) = (window.first_chunk()?, window.get(2));
+        let is_capital =
+            before.is_lowercase() && after.is_uppercase() && next.is_some_and(|(_, next)| next.is_lowercase());
+        let is_joint = matches!(before, '.' | '/' | '_' | '-') && after != ' ';
+        (is_capital || is_joint).then_some(at)
+    };
+    (0..chars.len()).filter_map(|at| between(&chars[at..])).collect()
 }
 
 #[cfg(test)]
@@ -233,6 +252,20 @@ mod tests {
     #[test]
     fn numbers_stay_whole() {
         assert_eq!(parts("layer1.conv 1.0e-9 a-b"), ["layer1.", "conv ", "1.0e-9 ", "a-", "b"]);
+        assert_eq!(parts("24.7 % of it"), ["24.7 % ", "of ", "it"]);
+        assert_eq!(parts("3.19 MiB"), ["3.19 ", "MiB"]);
+        assert_eq!(parts("MaxPoolGrad+Conv2DBackpropInput"), ["Max", "Pool", "Grad+Conv2DBackprop", "Input"]);
+        assert!(parts("").is_empty());
+    }
+
+    #[test]
+    fn shares_keep_their_sign_and_names_are_split_instead() {
+        let mut table = Table::new(["operator", ">kernels", ">ms", ">share", ">TFLOP/s", ">GB/s", "bound"]);
+        let numbers = ["1", "0.02", "24.7 %", "0.0", "17"].map(Cell::from);
+        table.row(["SoftmaxCrossEntropyWithLogits".into()].into_iter().chain(numbers).chain(["launch".into()]));
+        let fitted = anstream::adapter::strip_str(&table.fitted(Some(60))).to_string();
+        assert!(fitted.contains("  24.7 %  ") && fitted.contains("\nEntropyWith"), "{fitted}");
+        assert!(fitted.lines().all(|line| line.chars().count() <= 60), "{fitted}");
     }
 
     #[test]

@@ -5,9 +5,12 @@ use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
 use crate::progress::Progress;
 use std::path::Path;
-use tracing::info;
+use tracing::{info, warn};
 use zoo_graph::Bytes;
-use zoo_recipe::{ConfigPath, Recipe};
+use zoo_recipe::{
+    ConfigPath, Recipe,
+    schema::{Metric, Target},
+};
 use zoo_tasks::{Baseline, DataSets};
 use zoo_train::Job;
 
@@ -102,6 +105,41 @@ pub fn trivial_answers(job: Job<'_>, progress: &Progress) -> Result<Vec<Baseline
     Ok(answers)
 }
 
+/// Classes that are listed.
+const LISTED: usize = 5;
+
+/// Warns of classes that never occur: they cannot be learned, or not be judged.
+pub fn warn_of_absent_classes(sets: &DataSets) {
+    for (part, (name, samples)) in sets.samples.parts().into_iter().enumerate() {
+        let absent = sets.samples.absent_classes(part);
+        if absent.is_empty() || samples == 0 {
+            continue;
+        }
+        let (all, noun) = (sets.samples.classes().len(), sets.samples.noun());
+        let more = if absent.len() > LISTED { ", ..." } else { "" };
+        let named = absent.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+        warn!("{} of {all} classes have no {noun} in {name}: {named}{more}", absent.len());
+    }
+}
+
+/// What to say of a target that says little, because an answer that ignores or hardly reads the sample comes within the
+/// spread of the runs that the target was taken from, or reaches it.
+fn near(target: &Target, answer: &str, metric: Metric, value: f64) -> Option<String> {
+    let goal = target.goals().find(|goal| goal.metric == metric)?;
+    let sigma = target.sigma.or(target.reference.as_ref().map(|runs| runs.sigma));
+    let sigma = sigma.filter(|_| metric == target.metric).unwrap_or(0.0);
+    let [wanted, reached, spread] = [goal.value, value, sigma].map(|value| metric.format(value));
+    if metric.reaches(value, goal.value) {
+        return Some(format!(
+            "{answer} reaches {metric} {reached}, which meets the target of {wanted}: meeting it shows nothing"
+        ));
+    }
+    let is_near = (value - goal.value).abs() < sigma;
+    is_near.then(|| {
+        format!("{answer} reaches {metric} {reached}, nearer to the target of {wanted} than one sigma ({spread})")
+    })
+}
+
 /// Prints the training data and the target.
 pub fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, others: &[Baseline]) {
     let samples = &sets.samples;
@@ -124,5 +162,39 @@ pub fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, others:
     let parts: Vec<String> = target.into_iter().chain(linear).collect();
     if !parts.is_empty() {
         info!("{}", parts.join("; "));
+    }
+    let Some(target) = &recipe.target else { return };
+    let linear = baseline.map(|value| ("a linear classifier", Metric::Top1, value));
+    let answers = linear
+        .into_iter()
+        .chain(others.iter().map(|Baseline { answer, score }| (answer.as_str(), score.metric, score.value)));
+    for warning in answers.filter_map(|(answer, metric, value)| near(target, answer, metric, value)) {
+        warn!("{warning}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_near_within_one_sigma_of_a_trivial_answer() {
+        let target = |value: f64| Target {
+            metric: Metric::Top1,
+            value,
+            also: Vec::new(),
+            sigma: Some(0.03),
+            of: None,
+            reference: None,
+            margin: None,
+        };
+        let said = |wanted: f64, reached: f64| near(&target(wanted), "guessing", Metric::Top1, reached);
+        assert_eq!(said(0.95, 0.1), None);
+        assert_eq!(said(0.13, 0.0999), None);
+        let told = said(0.12, 0.1).unwrap();
+        assert_eq!(told, "guessing reaches top1 10.0 %, nearer to the target of 12.0 % than one sigma (3.0 %)");
+        assert!(said(0.08, 0.1).unwrap().contains("meets the target of 8.0 %"));
+        // A score of another metric says nothing of this target.
+        assert_eq!(near(&target(0.12), "guessing", Metric::Top5, 0.5), None);
     }
 }

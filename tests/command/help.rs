@@ -91,7 +91,19 @@ fn examples_in_help_are_valid_command_lines() {
 
 #[test]
 fn the_version_is_the_package_s() {
-    assert_eq!(zoo("--version").expect(0).out, concat!("zoo ", env!("CARGO_PKG_VERSION"), "\n"));
+    let short = concat!("zoo ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(zoo("-V").expect(0).out, short);
+    let cited = include_str!("../../CITATION.cff");
+    assert!(cited.contains(concat!("\nversion: ", env!("CARGO_PKG_VERSION"), "\n")), "{cited}");
+    let long = zoo("--version").expect(0).out;
+    let rest = long.strip_prefix(short).unwrap_or_else(|| panic!("{long}"));
+    let (commit, instructions) = rest.split_once('\n').unwrap();
+    let commit = commit.strip_prefix("commit: ").unwrap();
+    assert!(
+        commit == "unknown" || commit.len() >= 12 && commit.chars().all(|digit| digit.is_ascii_hexdigit()),
+        "{long}"
+    );
+    assert!(instructions.starts_with("instructions: ") && instructions.lines().count() == 1, "{long}");
 }
 
 #[test]

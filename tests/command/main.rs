@@ -9,6 +9,7 @@ mod data;
 mod device;
 mod emit;
 mod events;
+mod examples;
 mod export;
 mod faults;
 mod help;

@@ -172,6 +172,8 @@ fn data_of_another_kind_bring_their_classes_and_no_target() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("model.classes is 2"), "{}", said.err);
     assert!(said.err.contains("are resized to 16x16"), "{}", said.err);
+    // Of at most five classes, top 5 says nothing.
+    assert!(said.out.contains(r#""metric":"top1""#) && !said.out.contains(r#""metric":"top5""#), "{}", said.out);
     // `--set` names the target, so it is this run's own.
     assert_eq!(result["target"], 0.5);
     let broken = data.join("train/blobs/3.png");
@@ -251,6 +253,28 @@ fn a_relu_on_the_logits_is_warned_of() {
     let warned = said(&mut run).expect(0);
     assert!(warned.err.contains("warning: there is a ReLU on the logits"), "{}", warned.err);
     assert!(warned.err.contains("quirk.yaml:20:"), "{}", warned.err);
+}
+
+/// Before the training, which would be in vain.
+#[test]
+fn classes_without_samples_and_targets_that_guessing_meets_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    // MNIST's files, with nine of the ten digits.
+    for (part, n) in [("train", 32u32), ("t10k", 16)] {
+        let numbers = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+        let images = [numbers(&[0x803, n, 16, 16]), (0..n * 256).map(|i| (i * 7 % 251) as u8).collect()].concat();
+        let labels = [numbers(&[0x801, n]), (0..n).map(|i| (i % 9) as u8).collect()].concat();
+        fs::write(data.join(format!("{part}-images-idx3-ubyte")), images).unwrap();
+        fs::write(data.join(format!("{part}-labels-idx1-ubyte")), labels).unwrap();
+    }
+    let target = "target={metric: top1, value: 0%}";
+    let said = tiny(&dir.path().join("run"), &["--data", data.to_str().unwrap(), "--set", target]).expect(0);
+    for part in ["train", "val"] {
+        assert!(said.err.contains(&format!("warning: 1 of 10 classes have no images in {part}: 9")), "{}", said.err);
+    }
+    assert!(said.err.contains("which meets the target of 0.0 %: meeting it shows nothing"), "{}", said.err);
 }
 
 /// As the documentation says: left out and counted, wherever it is met.

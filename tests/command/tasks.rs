@@ -49,11 +49,24 @@ fn a_detector_of_text_is_trained_evaluated_and_drawn() {
     let evaluation = said(eval.arg("--draw").arg(&pictures)).expect(0).json();
     assert_eq!(evaluation["achieved"], result["achieved"], "the average that the run evaluated");
     assert_eq!((&evaluation["samples"], &evaluation["loss"]), (&7.into(), &Value::Null));
-    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 7);
-    // A class cannot be drawn.
+    // The pictures, and the table of what was found in them.
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 7 + 1);
+}
+
+#[test]
+fn what_a_classifier_finds_is_told_for_each_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, pictures) = (dir.path().join("run"), dir.path().join("pictures"));
+    run("tiny", &out, &["--set", "train.epochs=1"]).expect(0);
     let mut eval = command();
-    eval.args(["eval", "tiny"]).args(RECIPES).arg("--checkpoint").arg(&out).arg("--draw").arg(&pictures);
-    said(&mut eval).expect(2);
+    said(eval.args(["eval", "--drawn", "5"]).args(RECIPES).arg(&out).arg("--draw").arg(&pictures)).expect(0);
+    let table = fs::read_to_string(pictures.join("index.tsv")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!((rows.len(), &rows[0]), (6, &vec!["picture", "sample", "found"]));
+    for row in &rows[1..] {
+        assert!(pictures.join(row[0]).exists(), "{row:?}");
+        assert!(row[2].contains("correct with") || row[2].contains("predicted as"), "{row:?}");
+    }
 }
 
 #[test]
@@ -78,7 +91,7 @@ fn a_segmenter_is_trained_evaluated_and_drawn() {
     eval.args(["eval", "tiny_segment"]).args(RECIPES).args(["--format", "json", "--checkpoint"]).arg(&out);
     let evaluation = said(eval.arg("--draw").arg(&pictures)).expect(0).json();
     assert_eq!(evaluation["achieved"], lines.last().unwrap()["achieved"]);
-    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10);
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10 + 1);
     let ignored = run("tiny_segment", &dir.path().join("other"), &["--set", "loss.softmax_cross_entropy.ignore=~"]);
     assert!(ignored.expect(2).err.contains("pixels without class have the label 255: add `ignore: 255`"));
     let classes = run("tiny_segment", &dir.path().join("other"), &["--set", "model.classes=4"]).expect(2);
@@ -124,7 +137,7 @@ fn a_detector_is_trained_evaluated_and_drawn() {
     eval.args(["eval", "tiny_detect"]).args(RECIPES).args(["--format", "json", "--checkpoint"]).arg(&out);
     let evaluation = said(eval.arg("--draw").arg(&pictures)).expect(0).json();
     assert_eq!(evaluation["achieved"], lines.last().unwrap()["achieved"]);
-    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10);
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10 + 1);
     let other = dir.path().join("other");
     let anchors = run("tiny_detect", &other, &["--set", "preprocess.boxes.anchors.ratios=[1, 2]"]).expect(2);
     let message = "the network predicts 128 boxes, but there are 256 anchors: 4 shapes at 8x8 positions";

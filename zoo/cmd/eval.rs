@@ -44,6 +44,7 @@ Examples:
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1/checkpoints/step-00000500.safetensors
   zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth
   zoo eval runs/cifar10 --data /data/other               use other data than the run
+  zoo eval runs/resnet50-mini-1 --draw pictures          write images and a table of their classes
   zoo eval runs/db_resnet-mini-1 --draw pictures         draw images with the detected text
   zoo eval runs/siammask-mini-1 --draw pictures          draw frames with mask and box
   zoo eval db_resnet --predictions found                 score the outputs of another program
@@ -58,7 +59,7 @@ pub struct Args {
     /// Evaluate on the data in this folder or file instead of those of the run
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Draw predictions and ground truth to this folder (text detection, segmentation, tracking)
+    /// Draw predictions and ground truth to this folder; of single images, index.tsv tells what was found in each
     #[arg(long, value_name = "DIR")]
     draw: Option<PathBuf>,
     /// Number of images or sequences to draw

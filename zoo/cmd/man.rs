@@ -21,7 +21,9 @@ pub struct Args {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unwritable = |source| Failure::Unwritable { path: args.folder.clone(), source };
     std::fs::create_dir_all(&args.folder).map_err(unwritable)?;
-    clap_mangen::generate_to((context.grammar)(), &args.folder).map_err(unwritable)?;
+    // A page is about a version, not about the machine that wrote it.
+    let grammar = (context.grammar)().long_version(clap::builder::Resettable::Reset);
+    clap_mangen::generate_to(grammar, &args.folder).map_err(unwritable)?;
     writeln!(context.out, "{}", args.folder.display())?;
     Ok(Exit::Pass)
 }

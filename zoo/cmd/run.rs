@@ -9,6 +9,7 @@ mod plan;
 mod ranks;
 mod rehearse;
 mod screen;
+mod stuck;
 mod warnings;
 
 pub use args::Args;
@@ -32,6 +33,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use stuck::Stuck;
 use tracing::{debug, info};
 use zoo_npu::Work;
 use zoo_recipe::{Loaded, Recipe, schema::Metric};
@@ -63,6 +65,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
     training_data::expect_divided(&sets)?;
+    training_data::warn_of_absent_classes(&sets);
     let model = recipe.resolve()?;
     let simulated = Simulated::find(launch.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = warnings::relu_on_logits(&recipe, &model) {
@@ -213,7 +216,8 @@ impl Series<'_> {
             files.hear(event).map_err(TrainError::from)?;
         }
         let json = context.format == Format::Json;
-        let mut screen = Screen::new(&context.progress, json.then_some(&mut context.out));
+        let stuck = Stuck::watch(job.recipe);
+        let mut screen = Screen::new(&context.progress, json.then_some(&mut context.out), stuck);
         screen.recall(&before);
         match trainer.run(&folder.checkpoints(), &mut Both { files, screen }, self.cancel)? {
             Outcome::Interrupted { step } => {

@@ -98,7 +98,8 @@ def port(options: argparse.Namespace) -> int:
         print(f"loss: {', '.join(map(told, judged))}", file=sys.stderr)
     if options.trace_only:
         return 0
-    command = shutil.which(options.zoo)
+    # A wheel installs the command beside this interpreter, whose environment need not be active.
+    command = shutil.which(options.zoo) or shutil.which(options.zoo, path=os.path.dirname(sys.executable))
     if command is None:
         print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO", file=sys.stderr)
         return 3

@@ -284,6 +284,15 @@ impl Check<'_> {
         own.file != batch.file && !own.is_override() && !batch.is_override()
     }
 
+    /// Whether the optimizer was changed, on the command line or in a file that extends another, but not the rate at
+    /// this path.
+    fn is_of_another_optimizer(&self, path: &str) -> bool {
+        let optimizer = format!("optimizer.{}", self.recipe.optimizer.tag());
+        let [rate, optimizer, name] = [path, &optimizer, "name"].map(|path| self.recipe.span(path));
+        let changed = optimizer.is_override() || optimizer.file == name.file;
+        changed && !rate.is_override() && rate.file != optimizer.file
+    }
+
     fn schedule(&mut self) {
         let recipe = self.recipe;
         let tag = recipe.schedule.tag();
@@ -316,6 +325,25 @@ impl Check<'_> {
                     "learning rate {peak} does not fit batch {batch}: {per_256:.2} per 256 samples, usual is 0.1"
                 );
                 self.warn("train.batch", message, "scale the learning rate with the batch (arXiv 1706.02677)");
+            }
+            // Between the bounds of any training and those of a rate that was chosen for this optimizer.
+            UsualRate::WithBatch
+                if peak > 0.0
+                    && per_256 < 0.1 / 8.0
+                    && recipe.train.init_from.is_none()
+                    && self.is_of_another_optimizer(&path) =>
+            {
+                let message = format!(
+                    "learning rate {peak} was chosen for another optimizer: it is {per_256:.3} per 256 samples, usual is 0.1"
+                );
+                self.warn(&path, message, "set it together with the optimizer (arXiv 1706.02677)");
+            }
+            UsualRate::About { rate, of, source } if peak > 3.0 * rate && self.is_of_another_optimizer(&path) => {
+                let times = peak / rate;
+                let message = format!(
+                    "learning rate {peak} was chosen for another optimizer: it is {times:.0} times the usual one for {of}"
+                );
+                self.warn(&path, message, source);
             }
             UsualRate::About { rate, of, source } if peak > 20.0 * rate => {
                 let message = format!("learning rate {peak} is more than 20 times the usual one for {of}");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::names::meant;
 use crate::span::{ConfigPath, Sources, Span, skipped};
-use zoo_graph::did_you_mean;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -207,16 +207,17 @@ pub(crate) fn suggest_or<'a>(
     candidates: impl IntoIterator<Item = &'a str> + Clone,
     nothing: impl Into<String>,
 ) -> String {
-    match did_you_mean(word, candidates.clone()) {
+    match meant(word, candidates.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
         None => {
-            let mut all: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
+            let mut all: Vec<_> = candidates.into_iter().collect();
             if all.is_empty() {
                 return nothing.into();
             }
             all.sort_unstable();
             let more = all.len() > 24;
             all.truncate(24);
+            let all: Vec<_> = all.into_iter().map(|candidate| format!("`{candidate}`")).collect();
             format!("known here: {}{}", all.join(", "), if more { ", ..." } else { "" })
         }
     }

@@ -28,6 +28,7 @@ mod lints;
 mod losses;
 mod lower;
 mod merge;
+mod names;
 mod optimizer;
 mod overrides;
 mod parallel;

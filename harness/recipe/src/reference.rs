@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use crate::editor_schema::json_schema;
+use crate::names::ELSEWHERE;
 
 /// A page of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,15 @@ fn first(
          | key | value | default | meaning |\n| --- | --- | --- | --- |\n| `extends` | text | | {} |\n",
         cell(extends)
     );
+    text.push_str(
+        "\n## Names of other frameworks\n\nWhoever writes a name of PyTorch, torchvision, MindSpore or Keras is told the \
+         word of recipes. Names that differ only in case, `_` and the plural are understood too.\n\n\
+         | in recipes | elsewhere |\n| --- | --- |\n",
+    );
+    for (word, names) in ELSEWHERE {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let _ = writeln!(text, "| `{word}` | {} |", names.join(", "));
+    }
     Page { file: FIRST, text: wrapped(&text) }
 }
 

@@ -2,11 +2,11 @@
 //! `relu: {}`, `1/32768` to the number), so that serde can read the result.
 
 use crate::diagnostic::{Diagnostic, suggest};
+use crate::names::meant;
 use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 use crate::values::{Expression, Period};
-use zoo_graph::did_you_mean;
 
 /// Whether everything must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +109,7 @@ impl Walker<'_> {
         }
         for (name, field) in fields {
             // A key that was probably misspelt has been reported as that.
-            let misspelt =
-                || map.keys().any(|key| !fields.contains_key(key) && did_you_mean(key, [name.as_str()]).is_some());
+            let misspelt = || map.keys().any(|key| !fields.contains_key(key) && meant(key, [name.as_str()]).is_some());
             if field.required && !map.contains_key(name) && !misspelt() {
                 let error = Diagnostic::error(span.clone(), path.key(name), format!("`{name}` is missing"));
                 self.found.push(error.with_hint(format!("{name}: {}", field.summary)));

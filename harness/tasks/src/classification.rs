@@ -44,6 +44,18 @@ impl LabelledImages {
     fn part(&self, held_out: bool) -> &dyn Dataset {
         if held_out { self.val.as_ref() } else { self.train.as_ref() }
     }
+
+    /// Images of each class in a part.
+    fn counts(&self, held_out: bool) -> Vec<u64> {
+        let set = self.part(held_out);
+        let mut counts = vec![0; set.classes().len()];
+        for index in 0..set.len() {
+            if let Some(count) = counts.get_mut(set.label(index) as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
 }
 
 /// The file with the order of classes in a folder other than that of the recipe.
@@ -119,6 +131,11 @@ impl SampleSets for LabelledImages {
 
     fn classes(&self) -> &[String] {
         self.train.classes()
+    }
+
+    fn absent_classes(&self, part: usize) -> Vec<&str> {
+        let counts = self.counts(part == 1).into_iter();
+        self.classes().iter().zip(counts).filter(|(_, count)| *count == 0).map(|(class, _)| class.as_str()).collect()
     }
 
     fn names(&self, tell: &mut dyn FnMut(String)) {
@@ -208,12 +225,7 @@ impl SampleSets for LabelledImages {
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (set, (name, samples)) = (self.part(part == 1), self.parts()[part]);
         let sums = Sums::over(samples, |index| Sums::of(set.image(index).map(|image| (image, []))), done);
-        let mut counts = vec![0u64; set.classes().len()];
-        for index in 0..samples {
-            if let Some(count) = counts.get_mut(set.label(index) as usize) {
-                *count += 1;
-            }
-        }
+        let counts = self.counts(part == 1);
         let classes = counts.len() as u64;
         let columns = vec![
             ("classes", Some((classes, classes))),
@@ -231,9 +243,5 @@ impl SampleSets for LabelledImages {
     fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
         let set = self.part(held_out);
         Ok((contact_sheet(set, rows, columns)?, set.len().min(rows.saturating_mul(columns))))
-    }
-
-    fn undrawn(&self) -> Option<&'static str> {
-        Some("predictions of classes cannot be drawn; `zoo data sheet` shows the images")
     }
 }

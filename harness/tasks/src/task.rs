@@ -76,6 +76,11 @@ pub trait SampleSets: Send + Sync {
         &[]
     }
 
+    /// The classes of which a part of [`SampleSets::parts`] has no sample, if each sample has one class.
+    fn absent_classes(&self, _part: usize) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Passes the identifying properties of these data to `tell`, in order: see [`DataSets::fingerprint`].
     fn names(&self, tell: &mut dyn FnMut(String));
 

@@ -8,13 +8,15 @@ use zoo_datasets::image::write_png;
 use zoo_datasets::{DataError, Image, read_image};
 use zoo_tasks::{Found, Place, Sight};
 
-/// Draws predictions into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and
-/// a strip of some frames.
+/// Draws predictions into a folder: `000-NAME.png` for images, and a table of what was found in each, `index.tsv`; for
+/// each sequence a folder of frames, an animation and a strip of some frames.
 pub(super) struct Pictures {
     folder: PathBuf,
     /// How many images or sequences to draw.
     limit: usize,
     seen: usize,
+    /// The rows of the table: picture, sample, what was found.
+    rows: Vec<[String; 3]>,
     /// The sequences drawn so far.
     sequences: Vec<Sequence>,
     /// The first error; nothing is drawn after it.
@@ -42,7 +44,7 @@ impl Pictures {
             return Err(Failure::Usage(format!("--draw: {why}")));
         }
         create(folder)?;
-        Ok(Self { folder: folder.to_owned(), limit, seen: 0, sequences: Vec::new(), failed: None })
+        Ok(Self { folder: folder.to_owned(), limit, seen: 0, rows: Vec::new(), sequences: Vec::new(), failed: None })
     }
 
     /// Draws predictions.
@@ -55,12 +57,13 @@ impl Pictures {
     fn draw(&mut self, sight: &Sight<'_>) -> Result<(), Failure> {
         let Sight::Found(Found { name, place, draw, .. }) = sight else { return Ok(()) };
         match *place {
-            Place::Alone { .. } => {
+            Place::Alone { summary } => {
                 let number = self.seen;
                 self.seen += 1;
                 if number < self.limit {
-                    let file = self.folder.join(format!("{number:03}-{}.png", plain(name)));
-                    write_png(&draw(), &file).map_err(unwritable)?;
+                    let file = format!("{number:03}-{}.png", plain(name));
+                    write_png(&draw(), &self.folder.join(&file)).map_err(unwritable)?;
+                    self.rows.push([file, one_line(name), one_line(summary)]);
                 }
             }
             Place::Frame { sequence, .. } if sequence >= self.limit => {}
@@ -78,10 +81,16 @@ impl Pictures {
         Ok(())
     }
 
-    /// Writes animations and strips.
+    /// Writes the table, animations and strips.
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(error) = self.failed {
             return Err(error);
+        }
+        if !self.rows.is_empty() {
+            let rows: Vec<String> = self.rows.iter().map(|row| row.join("\t") + "\n").collect();
+            let path = self.folder.join("index.tsv");
+            let table = format!("picture\tsample\tfound\n{}", rows.concat());
+            fs::write(&path, table).map_err(|source| Failure::Unwritable { path, source })?;
         }
         for Sequence { number, name, frames } in &self.sequences {
             let file = |ending: &str| self.folder.join(format!("{number:03}-{name}.{ending}"));
@@ -93,6 +102,11 @@ impl Pictures {
         }
         Ok(())
     }
+}
+
+/// Text for a cell of the table.
+fn one_line(text: &str) -> String {
+    text.replace(['\t', '\n', '\r'], " ")
 }
 
 fn create(folder: &Path) -> Result<(), Failure> {

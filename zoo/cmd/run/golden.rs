@@ -49,7 +49,11 @@ pub(super) fn prove(
         Ok(report) => report,
         Err(error @ Failure::GoldenNotFound { .. }) => return Err(Failure::Unproven(Box::new(error))),
         Err(error @ Failure::Golden(GoldenError::Absent { .. })) => {
-            info!("golden: {}: {error}", paint(WARN, "absent"));
+            // How one is made is for those who want one: `zoo check` says it.
+            info!(
+                "golden: {}: nothing proves this step (`zoo check {name}` says how to make one)",
+                paint(WARN, "absent")
+            );
             context.ci.record(Suite::absent(format!("{} golden", written.recipe.name), error.to_string()));
             return Ok(Proof::absent());
         }

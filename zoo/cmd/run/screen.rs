@@ -1,11 +1,12 @@
 //! Shows a training on the terminal.
 
+use super::stuck::Stuck;
 use crate::console::Console;
 use crate::evaluating::Evaluating;
 use crate::numbers::Seconds;
 use crate::progress::{Bar, Progress};
 use std::path::PathBuf;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use zoo_tasks::Sight;
 use zoo_train::event::{Evaluated, StepDone};
 use zoo_train::{Event, ListenError, Listener};
@@ -16,6 +17,7 @@ pub(super) struct Screen<'a> {
     json: Option<&'a mut Console>,
     bar: Option<Bar>,
     evaluating: Evaluating,
+    stuck: Option<Stuck>,
     /// Exponential moving average of the loss over the last steps.
     loss: Option<f64>,
     lr: f64,
@@ -25,9 +27,10 @@ pub(super) struct Screen<'a> {
 const NEWEST: f64 = 0.1;
 
 impl<'a> Screen<'a> {
-    /// A display without events. `json` receives the events if given.
-    pub(super) fn new(progress: &Progress, json: Option<&'a mut Console>) -> Self {
-        Self { progress: progress.clone(), json, bar: None, evaluating: Evaluating::new(progress), loss: None, lr: 0.0 }
+    /// A display without events. `json` receives the events if given; `stuck` is told the losses.
+    pub(super) fn new(progress: &Progress, json: Option<&'a mut Console>, stuck: Option<Stuck>) -> Self {
+        let evaluating = Evaluating::new(progress);
+        Self { progress: progress.clone(), json, bar: None, evaluating, stuck, loss: None, lr: 0.0 }
     }
 
     /// Processes earlier events of a resumed training, so that the smoothed loss continues.
@@ -49,6 +52,9 @@ impl<'a> Screen<'a> {
 
     fn step(&mut self, done: &StepDone) {
         self.smooth(done);
+        if let Some(warning) = self.stuck.as_mut().and_then(|stuck| stuck.after(done)) {
+            warn!("{warning}");
+        }
         debug!("step {}  loss {:.4}  lr {:.3e}", done.step, done.loss, done.lr);
         if let Some(bar) = &self.bar {
             bar.position(done.step);

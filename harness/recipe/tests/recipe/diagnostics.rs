@@ -340,6 +340,24 @@ fn targets_are_values_of_their_metric() {
 }
 
 #[test]
+fn a_rate_that_was_chosen_for_another_optimizer() {
+    let slip = "was chosen for another optimizer";
+    let adam = with_sets(&["optimizer={adam: {}}"]);
+    assert!(adam.contains(&format!("learning rate 0.1 {slip}: it is 100 times the usual one for Adam")), "{adam}");
+    assert!(adam.contains("tiny.yaml:32:30") && adam.contains("1412.6980"), "{adam}");
+    // Both are told: the rate was meant.
+    assert_eq!(with_sets(&["optimizer={adam: {}}", "schedule.cosine.base_lr=0.01"]), "");
+    let adamw = with(&[("sgd: {momentum: 0.9, weight_decay: 1e-4}", "adamw: {}"), ("base_lr: 0.1", "base_lr: 1e-3")]);
+    let child = |changes: &str| {
+        let text = format!("name: child\nextends: tiny\n{changes}\n");
+        report(&[("child.yaml", text.as_bytes()), ("tiny.yaml", adamw.as_bytes())], &[])
+    };
+    let sgd = child("optimizer: {sgd: {momentum: 0.9}}");
+    assert!(sgd.contains(&format!("learning rate 0.001 {slip}: it is 0.008 per 256 samples")), "{sgd}");
+    assert_eq!(child("schedule: {cosine: {base_lr: 5e-3}}"), "");
+}
+
+#[test]
 fn a_batch_that_the_learning_rate_was_not_written_for() {
     let slip = "does not fit batch";
     let tiny = ("tiny.yaml", with(&[("batch: 32", "batch: 256")]));
