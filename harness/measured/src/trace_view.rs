@@ -18,6 +18,9 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
+/// Calls that compile an operator unless it is known; then they are as short as a launch.
+const COMPILES: &str = "AscendCL@aclopCompile";
+
 /// Processes of the trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Process {
@@ -70,6 +73,9 @@ pub(crate) fn read<R: Read>(path: &Path, reader: R) -> Result<Recording, Measure
             }
             Process::Driver if waits(&event.name) => {
                 host.extend(HostEvent::new(&event, HostKind::Wait, &mut names));
+            }
+            Process::Driver if event.name.starts_with(COMPILES) => {
+                host.extend(HostEvent::new(&event, HostKind::Compile, &mut names));
             }
             Process::Device => device.extend(ran(&event, None, &mut names)),
             // The steps of a collective are events too; they lie inside it.

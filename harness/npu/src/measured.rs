@@ -8,6 +8,7 @@ mod by_module;
 mod by_shape;
 mod causes;
 mod family;
+mod off_tile;
 mod places;
 mod table;
 
@@ -18,6 +19,7 @@ pub use table::{Line, Links, Rest, Waiting};
 use crate::{
     NpuError,
     compile::Work,
+    device::Device,
     profile::{Profile, line},
 };
 use by_module::Found;
@@ -76,11 +78,17 @@ pub struct Shown {
     pub text: String,
 }
 
-/// Holds a recording against the prediction of a step.
+/// Holds a recording against the prediction of a step on a device.
 ///
 /// # Errors
 /// A recipe from which no graph can be built.
-pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Measured, NpuError> {
+pub fn measured(
+    recording: &Recording,
+    recipe: &Recipe,
+    device: &Device,
+    profile: &Profile,
+    work: Work,
+) -> Result<Measured, NpuError> {
     let found = assign(recording, recipe, profile, work)?;
     let lines = table::lines(recording, &found, profile);
     let rest = table::rest(recording, &found);
@@ -92,7 +100,12 @@ pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work:
         step_ms: recording.step_ms(),
         predicted_ms: profile.step.ms(),
         matched_share: table::share(matched, matched + other),
-        causes: causes::causes(recording, &found, &lines),
+        causes: causes::causes(
+            recording,
+            &found,
+            &lines,
+            off_tile::off_tile(&lines, profile, device, recording.step_ms()),
+        ),
         lines,
         rest,
         collectives: table::links(recording, profile),

@@ -8,7 +8,7 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use zoo_graph::Bytes;
-use zoo_npu::{Measured, Profile, Work};
+use zoo_npu::{Device, Measured, Profile, Work};
 use zoo_recipe::Recipe;
 
 /// Lines and operators that are listed; `--format json` has all.
@@ -37,10 +37,16 @@ fn percentage(text: &str) -> Result<f64, String> {
 impl MeasuredArgs {
     /// Reads the files and holds them against the prediction, if any is named.
     /// The recording before a change comes second.
-    pub(super) fn read(&self, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Vec<Measured>, Failure> {
+    pub(super) fn read(
+        &self,
+        recipe: &Recipe,
+        device: &Device,
+        profile: &Profile,
+        work: Work,
+    ) -> Result<Vec<Measured>, Failure> {
         let hold = |path: &PathBuf| {
             let recording = zoo_measured::open(path)?;
-            Ok(zoo_npu::measured(&recording, recipe, profile, work)?)
+            Ok(zoo_npu::measured(&recording, recipe, device, profile, work)?)
         };
         self.measured.iter().chain(&self.before).map(hold).collect()
     }
