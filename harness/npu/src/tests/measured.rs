@@ -1,7 +1,8 @@
 //! Made traces of an NPU: what was planted in them is named, with its line and the time that it costs.
 
 use crate::{
-    Cause, Device, DeviceLibrary, Measured, Profile, Reason, Work, calibrate, measured, price::Price, profile,
+    Cause, Device, DeviceLibrary, Measured, Profile, Reason, Work, calibrate, figure::Figure, measured, price::Price,
+    profile,
 };
 use std::fmt::Write as _;
 use zoo_graph::Phase;
@@ -259,6 +260,9 @@ fn a_device_is_fitted_to_kernels() {
     faster.matrix.efficiency.value *= 1.3;
     faster.hbm.efficiency.value *= 0.8;
     faster.control.launch_us.value = 4.0;
+    let assumed = |value: f64| Figure { value, source: "assumed".to_owned(), fitted_to: Vec::new() };
+    faster.control.tensor_us = Some(assumed(0.5));
+    faster.operators.rates.insert("BNTrainingUpdateGrad".to_owned(), assumed(0.8));
     let truth = profile(&recipe, &faster, Work::Train).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kernel_details.csv");
@@ -268,10 +272,15 @@ fn a_device_is_fitted_to_kernels() {
     let near = |found: f64, truth: f64| (found / truth - 1.0).abs() < 0.05;
     assert!(near(fitted.device.matrix.efficiency.value, faster.matrix.efficiency.value), "{:?}", fitted.fitted);
     assert!(near(fitted.device.hbm.efficiency.value, faster.hbm.efficiency.value), "{:?}", fitted.fitted);
+    assert!(near(fitted.device.control.launch_us.value, 4.0), "{:?}", fitted.fitted);
+    assert!(fitted.device.control.tensor_us.as_ref().is_some_and(|of| near(of.value, 0.5)), "{:?}", fitted.fitted);
+    let rates: Vec<(&str, f64)> = fitted.device.operators.rates.iter().map(|(k, v)| (k.as_str(), v.value)).collect();
+    assert!(matches!(rates[..], [("BNTrainingUpdateGrad", rate)] if near(rate, 0.8)), "{rates:?}");
     let file = fitted.file("mine", "kernel_details.csv").unwrap();
     assert!(file.contains("name: mine") && file.contains("fitted to"), "{file}");
     std::fs::create_dir(folder.path().join("devices")).unwrap();
     std::fs::write(folder.path().join("devices/mine.yaml"), file).unwrap();
     let again = DeviceLibrary::new([folder.path(), RECIPES.as_ref()]).load("mine").unwrap();
+    assert_eq!(again.operators.rates.len(), 1);
     assert_eq!(again.matrix.efficiency.value, fitted.device.matrix.efficiency.value);
 }
