@@ -93,8 +93,8 @@ pub(crate) fn on_device(
         let from = host.operators.get(operator as usize);
         let event = from.map(|operator| &host.events[operator.event as usize]);
         if let (Some(operator), Some(event)) = (from, event) {
-            kernel.module = operator.module;
-            kernel.part = operator.part;
+            kernel.module = operator.module.or(kernel.module);
+            kernel.part = operator.part.or(kernel.part);
             kernel.inputs = kernel.inputs.or(operator.shapes);
             kernel.types = kernel.types.or(operator.types);
             if draft.format == Format::PyTorch {

@@ -12,6 +12,7 @@ use crate::{
     marks::mark,
     pytorch::waits,
     recording::{Format, Recording, Unit},
+    scope::{Scope, place},
     timeline::{Draft, Launched, kernel, on_device},
 };
 use std::collections::HashMap;
@@ -115,7 +116,11 @@ fn ran(event: &Event, unit: Option<Unit>, names: &mut Names) -> Option<(Name, La
     start.checked_add(duration)?;
     let task = event.args.task.as_deref().unwrap_or_default();
     let unit = unit.unwrap_or_else(|| named_unit(task, &event.name));
-    let kernel = kernel(names.add(&event.name)?, unit, start, duration);
+    let mut kernel = kernel(names.add(&event.name)?, unit, start, duration);
+    if let Some(scope) = Scope::of(&event.name) {
+        kernel.operator = names.add(scope.operator)?;
+        place(&mut kernel, names);
+    }
     Some((names.add(&thread(event))?, Launched { kernel, operator: NONE, link: 0 }))
 }
 

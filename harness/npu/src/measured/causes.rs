@@ -99,8 +99,15 @@ fn on_device(recording: &Recording) -> bool {
     recording.kernels.iter().all(|kernel| kernel.unit != Unit::Host)
 }
 
-/// All causes, the most expensive first. `of_shapes` are those that the prediction knows: they apply to devices.
-pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line], of_shapes: Vec<Cause>) -> Vec<Cause> {
+/// All causes, the most expensive first. `of_shapes` are those that the prediction knows: they apply to devices. Samples
+/// come from the line `of_input`.
+pub(super) fn causes(
+    recording: &Recording,
+    found: &[Found],
+    lines: &[Line],
+    of_shapes: Vec<Cause>,
+    of_input: &str,
+) -> Vec<Cause> {
     let steps = recording.steps.len().max(1) as f64;
     let step = recording.step_ms();
     let mut seen: IndexMap<(Reason, Option<String>), Evidence> = IndexMap::new();
@@ -133,7 +140,7 @@ pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line], of_
             line,
         })
         .collect();
-    causes.extend(gaps(recording, found));
+    causes.extend(gaps(recording, found, of_input));
     causes.extend(links(recording));
     causes.extend(of_shapes.into_iter().filter(|_| on_device(recording)));
     causes.extend(slow(lines, &causes, step));
@@ -255,7 +262,7 @@ fn told_count(count: usize, steps: f64) -> String {
 }
 
 /// Causes of gaps. The line is that of the module around, or of the kernel after it.
-fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
+fn gaps(recording: &Recording, found: &[Found], of_input: &str) -> Vec<Cause> {
     let (steps, step) = (recording.steps.len().max(1) as f64, recording.step_ms());
     let on_device = on_device(recording);
     let mut sums: IndexMap<(Reason, Option<String>), (usize, f64)> = IndexMap::new();
@@ -263,7 +270,7 @@ fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
     for gap in &recording.gaps {
         let next = gap.next.and_then(|next| forced.get(next as usize)).and_then(Clone::clone);
         let (reason, line) = match gap.kind {
-            GapKind::Input => (Reason::Input, None),
+            GapKind::Input => (Reason::Input, Some(of_input.to_owned())),
             GapKind::Synchronisation => (Reason::Synchronisation, next),
             GapKind::Compile => (Reason::Recompiled, next),
             GapKind::Launch if on_device => (Reason::Launch, None),
