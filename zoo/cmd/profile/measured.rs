@@ -14,6 +14,9 @@ use zoo_recipe::Recipe;
 /// Lines and operators that are listed; `--format json` has all.
 const LISTED: usize = 25;
 
+/// Times of a step that is shorter than this, in ms, have a digit more.
+const SHORT: f64 = 10.0;
+
 /// A measured step.
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasuredArgs {
@@ -76,13 +79,15 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     for sentence in &measured.absent {
         writeln!(out, "{}", paint(DIM, format!("absent    {sentence}")))?;
     }
+    let digits = if measured.step_ms < SHORT { 3 } else { 2 };
+    let cell = |ms: f64| format!("{ms:.digits$}");
     if !measured.causes.is_empty() {
         let mut table = Table::new(["cause", "line", ">ms", ">share", "evidence"]);
         for cause in &measured.causes {
             table.row([
                 cause.reason.name().into(),
                 cause.line.as_deref().unwrap_or_default().into(),
-                format!("{:.2}", cause.ms).into(),
+                cell(cause.ms).into(),
                 percent(cause.share).into(),
                 (&cause.evidence).into(),
             ]);
@@ -90,19 +95,18 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
         write!(out, "\n{table}")?;
     }
     let mut table =
-        Table::new(["line", "phase", "operators", ">kernels", ">measured ms", ">share", ">predicted ms", ">ratio"]);
-    let cell = |value: f64| format!("{value:.2}");
+        Table::new(["line", "phase", ">ms", ">share", ">predicted", ">ratio", "operators, with kernels per step"]);
+    let ratio = |value: f64| format!("{value:.2}");
     let lines = measured.lines.iter().filter(|line| line.measured_ms > 0.0);
     for line in lines.clone().take(LISTED) {
         table.row([
             (&line.line).into(),
             line.phase.to_string().into(),
-            line.operators.join(", ").into(),
-            count(line.kernels).into(),
             cell(line.measured_ms).into(),
             percent(line.measured_ms / measured.step_ms).into(),
             cell(line.predicted_ms).into(),
-            line.ratio.map(cell).unwrap_or_default().into(),
+            line.ratio.map(ratio).unwrap_or_default().into(),
+            format!("{}{}", line.operators.join(", "), count(line.kernels)).into(),
         ]);
     }
     let (shown, all): (f64, f64) =
@@ -111,12 +115,11 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
         table.row([
             name.into(),
             phase.into(),
-            what.into(),
-            count(number).into(),
             cell(ms).into(),
             percent(ms / measured.step_ms).into(),
             "".into(),
             "".into(),
+            format!("{what}{}", count(number)).into(),
         ]);
     };
     let number = lines.count();
@@ -125,12 +128,12 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     }
     for rest in measured.rest.iter().take(LISTED / 2) {
         let phase = rest.phase.map(|phase| phase.to_string()).unwrap_or_default();
-        let operator = format!("{} (not in the recipe)", rest.operator);
+        let operator = format!("not in the recipe: {}", rest.operator);
         sum(rest.line.as_deref().unwrap_or_default(), &phase, &operator, rest.kernels, rest.ms);
     }
     let others: f64 = measured.rest.iter().skip(LISTED / 2).map(|rest| rest.ms).sum();
     if measured.rest.len() > LISTED / 2 {
-        let more = format!("{} more (not in the recipe)", measured.rest.len() - LISTED / 2);
+        let more = format!("not in the recipe: {} more", measured.rest.len() - LISTED / 2);
         sum("", "", &more, 0.0, others);
     }
     let links = &measured.collectives;
@@ -145,7 +148,7 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     Ok(())
 }
 
-/// Kernels per step.
+/// A number per step, in parentheses.
 fn count(number: f64) -> String {
-    if number == 0.0 { String::new() } else { format!("{number:.0}") }
+    if number == 0.0 { String::new() } else { format!(" ({number:.0})") }
 }

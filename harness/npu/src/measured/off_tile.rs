@@ -119,14 +119,14 @@ pub(super) fn off_tile(lines: &[Line], profile: &Profile, device: &Device, step:
 
 fn cause(line: String, lost: &Lost, step: f64) -> Option<Cause> {
     let (axis, _) = lost.axes.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    let next = axis.next();
     let operators: Vec<&str> = lost.operators.iter().map(String::as_str).collect();
     let evidence = format!(
-        "{}: {} {} fill {:.0} % of their tiles; the next that fits is {}",
+        "{}: {} of {next} {} in the tiles ({:.0} %); {next} is the next that fits",
         operators.join(", "),
         axis.length,
         axis.what,
         100.0 * axis.filled(),
-        axis.next(),
     );
     Some(Cause { reason: Reason::OffTile, line: Some(line), ms: lost.ms, share: share(lost.ms, step), evidence })
 }

@@ -212,7 +212,7 @@ fn a_shape_off_the_tile_is_named_with_the_next_that_fits() {
     assert_eq!((stem.len(), &cause.line), (2, &stem[0].1));
     assert!((cause.ms / expected - 1.0).abs() < 0.06, "{} ms of {expected}", cause.ms);
     assert!(
-        cause.evidence.ends_with(": 3 input channels fill 19 % of their tiles; the next that fits is 16"),
+        cause.evidence.ends_with(": 3 of 16 input channels in the tiles (19 %); 16 is the next that fits"),
         "{}",
         cause.evidence
     );
