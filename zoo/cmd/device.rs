@@ -82,12 +82,11 @@ fn calibrate(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
-    let Calibration { kernels: [fit, apart], before, after, after_by_count, fitted, operators, .. } =
-        report.calibration;
+    let Calibration { kernels: [fit, apart], fitted, operators, .. } = report.calibration;
     writeln!(out, "{}  fitted to {fit} kernels, {apart} others kept apart\n", paint(HEADING, report.device))?;
     let mut table = Table::new(["number", ">before", ">after", ">kernels"]);
     for number in fitted {
-        table.row([number.path.into(), number.before.into(), number.after.into(), number.kernels.into()]);
+        table.row([(&number.path).into(), number.before.into(), number.after.into(), number.kernels.into()]);
     }
     writeln!(out, "{table}")?;
     let mut table = Table::new(["operator", ">kernels", ">measured", "", ">error before", ">after"]);
@@ -102,8 +101,10 @@ fn print(report: &Report<'_>, out: &mut Console) -> Result<(), Failure> {
         ]);
     }
     writeln!(out, "{table}")?;
-    let [before, after, by_count] = [before, after, after_by_count].map(|error| percent(*error));
-    writeln!(out, "error of the kernels kept apart: median over their time {before} before, {after} after;")?;
-    writeln!(out, "over their number {by_count} after")?;
+    let Calibration { before, after, before_by_count, after_by_count, .. } = *report.calibration;
+    let [before, after, before_by_count, after_by_count] =
+        [before, after, before_by_count, after_by_count].map(percent);
+    writeln!(out, "median error of the kernels kept apart, over their number {before_by_count} before,")?;
+    writeln!(out, "{after_by_count} after; over their time {before} before, {after} after")?;
     Ok(())
 }

@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));
     let profile = zoo_npu::profile(&recipe, &device, work)?;
     let options = if args.what_if { zoo_npu::what_if(&recipe, &device, work)? } else { Vec::new() };
-    let measured = args.measured.read(&recipe, &profile, work)?;
+    let measured = args.measured.read(&recipe, &device, &profile, work)?;
     drop(spinner);
     let title = format!("{} on {}", recipe.name, device.name);
     if let Some(path) = &args.trace {

@@ -78,12 +78,17 @@ class Profile:
         calls: list[record_function] = []
 
         def begin(*_: object) -> None:
+            # Marks inside of a network that is compiled would divide it, and compile it again for each of them.
+            if torch.compiler.is_compiling():
+                return
             if module is self.network:
                 self._next(None)
             calls.append(record_function(f"forward/{name}"))
             calls[-1].__enter__()
 
         def end(*_: object) -> None:
+            if torch.compiler.is_compiling():
+                return
             calls.pop().__exit__(None, None, None)
             if module is self.network:
                 self._next("loss")

@@ -5,6 +5,7 @@ use crate::{
     csv::Table,
     error::{Problem, shortened},
     recording::{Kernel, Unit},
+    scope::place,
     time,
 };
 use std::io::BufRead;
@@ -49,7 +50,7 @@ pub(crate) fn rows<R: BufRead>(
     names: &mut Names,
 ) -> Result<Rows, MeasuredError> {
     let mut table = Table::new(path, reader)?;
-    let find = |name: &str| table.header.iter().position(|column| column == name);
+    let find = |name: &str| table.header.iter().position(|column| column.eq_ignore_ascii_case(name));
     let required = |column: &'static str| {
         let missing = || MeasuredError::Column { path: path.to_owned(), column, format: columns.format };
         find(column).ok_or_else(missing)
@@ -83,13 +84,13 @@ pub(crate) fn rows<R: BufRead>(
         };
         let known = |place: Option<usize>| place.map_or("", |place| fields[place].trim());
         let duration = time(duration, columns.duration)?;
-        let (Some(kernel), Some(kind)) = (text(name), text(operator)) else {
+        let (Some(name), Some(kind)) = (text(name), text(operator)) else {
             let column = columns.name;
             return Err(table.error(Problem::Field { column, found: String::new(), expected: "a name" }));
         };
         let [inputs, types, formats, outputs] = shapes.map(|place| place.and_then(&mut text));
-        rows.kernels.push(Kernel {
-            name: kernel,
+        let mut kernel = Kernel {
+            name,
             operator: kind,
             unit: named_unit(known(unit), known(Some(operator))),
             step: u32::try_from(index).unwrap_or(u32::MAX),
@@ -103,7 +104,9 @@ pub(crate) fn rows<R: BufRead>(
             formats,
             outputs,
             cores: known(cores).parse().ok().filter(|cores| *cores > 0),
-        });
+        };
+        place(&mut kernel, names);
+        rows.kernels.push(kernel);
     }
     Ok(rows)
 }

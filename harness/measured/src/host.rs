@@ -9,7 +9,7 @@ use crate::{
     axis::Piece,
     events::Event,
     marks::{Mark, gradient, mark},
-    recording::{Part, Step},
+    recording::{GapKind, Part, Step},
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -51,6 +51,8 @@ pub(crate) enum HostKind {
     Call,
     /// One that waits for the device.
     Wait,
+    /// One that compiles an operator.
+    Compile,
 }
 
 /// An outermost operator.
@@ -75,8 +77,8 @@ pub(crate) struct State {
     pub start: Nanos,
     /// Its end.
     pub end: Nanos,
-    /// Whether it waits for samples.
-    pub input: bool,
+    /// Why it does not launch operators, if it is known.
+    pub reason: Option<GapKind>,
     /// The module in whose call it is.
     pub module: Option<Name>,
 }
@@ -154,7 +156,8 @@ struct Open {
     operator: u32,
     module: Option<Name>,
     part: Option<Part>,
-    input: bool,
+    /// Why nothing is launched in it, if it is known.
+    reason: Option<GapKind>,
     /// Until when its time was given away.
     reached: Nanos,
 }
@@ -175,7 +178,8 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
         close(stack, event.start, is_main, &mut host);
         let name = names.text(event.name);
         let is_range = event.kind == HostKind::Range;
-        let found = if is_range { mark(name) } else { None };
+        // Compilations are ranges or operators, depending on the version of PyTorch.
+        let found = mark(name).filter(|found| is_range || *found == Mark::Compile);
         if found == Some(Mark::Step) {
             host.steps.push(Step { label: name.to_owned(), start: event.start, end: event.end });
         }
@@ -188,7 +192,7 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
             operator: above.map_or(NONE, |above| above.operator),
             module: above.and_then(|above| above.module),
             part: above.and_then(|above| above.part),
-            input: above.is_some_and(|above| above.input),
+            reason: above.and_then(|above| above.reason),
             reached: event.start,
         };
         match found {
@@ -205,10 +209,11 @@ pub(crate) fn walk(path: &Path, mut events: Vec<HostEvent>, names: &mut Names) -
                         open.module = names.add(&module);
                         open.part = open.part.or(Some(Part::Forward));
                     }
-                    Mark::Input => open.input = true,
+                    Mark::Input => open.reason = Some(GapKind::Input),
+                    Mark::Compile => open.reason = Some(GapKind::Compile),
                 }
             }
-            None if open.operator == NONE && !open.input => {
+            None if open.operator == NONE && open.reason.is_none() => {
                 open.operator = host.operators.len() as u32;
                 if gradient(name).is_some() {
                     let forward = event.sequence.and_then(|sequence| by_sequence.get(&sequence));
@@ -275,6 +280,6 @@ fn give(open: &mut Open, end: Nanos, is_main: bool, host: &mut Host) {
         let pieces = if is_main { &mut host.main } else { &mut host.others };
         pieces.push(Piece { start, end, owner: open.operator });
     } else if is_main {
-        host.states.push(State { start, end, input: open.input, module: open.module });
+        host.states.push(State { start, end, reason: open.reason, module: open.module });
     }
 }

@@ -20,6 +20,7 @@ mod op_summary;
 mod open;
 mod pytorch;
 mod recording;
+mod scope;
 mod step_times;
 mod time;
 mod timeline;

@@ -13,6 +13,8 @@ pub(crate) enum Mark<'t> {
     Module(&'t str),
     /// The wait for samples.
     Input,
+    /// A compilation, with all that it runs.
+    Compile,
 }
 
 /// Stands for the module of what computes the loss, and of its gradient.
@@ -30,8 +32,8 @@ pub const AVERAGE: &str = "@average";
 /// The gradient of an operator, as PyTorch's engine calls it.
 const GRADIENT: &str = "autograd::engine::evaluate_function: ";
 
-/// The mark of a range; `None` if it is not one of these. `ProfilerStep#N`, `Optimizer...` and `enumerate(DataLoader)`
-/// are PyTorch's own.
+/// The mark of a range; `None` if it is not one of these. `ProfilerStep#N`, `Optimizer...`,
+/// `enumerate(DataLoader)` and what `torch._dynamo` times are PyTorch's own.
 pub(crate) fn mark(name: &str) -> Option<Mark<'_>> {
     match name {
         "forward" => Some(Mark::Part(Part::Forward, None)),
@@ -41,10 +43,12 @@ pub(crate) fn mark(name: &str) -> Option<Mark<'_>> {
         "update" => Some(Mark::Part(Part::Update, Some(UPDATE))),
         "average" => Some(Mark::Part(Part::Update, Some(AVERAGE))),
         "input" => Some(Mark::Input),
+        "entire_frame_compile" | "entire_backward_compile" => Some(Mark::Compile),
         // What programs of zoo call the network itself.
         "forward/network" | "forward/@root" => Some(Mark::Module("")),
         _ if name.starts_with("ProfilerStep#") => Some(Mark::Step),
         _ if name.starts_with("enumerate(DataLoader)") => Some(Mark::Input),
+        _ if name.ends_with(" (dynamo_timed)") => Some(Mark::Compile),
         _ if name.starts_with("Optimizer.") => Some(Mark::Part(Part::Update, Some(UPDATE))),
         _ => name.strip_prefix("forward/").map(Mark::Module),
     }
@@ -66,6 +70,7 @@ mod tests {
         assert_eq!(mark("forward/network"), Some(Mark::Module("")));
         assert_eq!(mark("Optimizer.step#SGD.step"), Some(Mark::Part(Part::Update, Some(UPDATE))));
         assert_eq!(mark("ProfilerStep#3"), Some(Mark::Step));
+        assert_eq!(mark("_compile.compile_inner (dynamo_timed)"), Some(Mark::Compile));
         assert_eq!(mark("my range"), None);
         assert_eq!(gradient("autograd::engine::evaluate_function: AddBackward0"), Some("AddBackward0"));
         assert_eq!(gradient("AddBackward0"), None);

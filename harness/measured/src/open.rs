@@ -70,11 +70,15 @@ fn file(path: &Path) -> Result<Recording, MeasuredError> {
     Err(MeasuredError::Unknown { path: path.to_owned() })
 }
 
+/// What tables of kernels never have.
+const REASONS: &str = "reasons of gaps";
+
 /// The recording of a table of kernels.
 fn table(path: &Path, format: Format, rows: Rows, names: Names) -> Result<Recording, MeasuredError> {
     let Rows { mut kernels, labels, mut absent } = rows;
     kernels.sort_by_key(|kernel| (kernel.start, kernel.duration));
-    absent.push("modules and reasons of gaps: tables of kernels have none (trace_view.json has them)".to_owned());
+    let modules = if kernels.iter().any(|kernel| kernel.module.is_some()) { "" } else { "modules and " };
+    absent.push(format!("{modules}{REASONS}: tables of kernels have none (trace_view.json has them)"));
     let mut steps = timeline::device_steps(&[], &kernels);
     for (step, label) in steps.iter_mut().zip(labels) {
         step.label = label;
@@ -142,8 +146,9 @@ fn explain(table: &mut Recording, trace: Recording) {
         let name = table.names.text(kernel.name).to_owned();
         let Some(other) = same.into_iter().find(|other| trace.names.text(other.name) == name) else { continue };
         known += 1;
-        kernel.part = other.part;
-        kernel.module = other.module.and_then(|module| table.names.add(trace.names.text(module)));
+        kernel.part = other.part.or(kernel.part);
+        let module = other.module.and_then(|module| table.names.add(trace.names.text(module)));
+        kernel.module = module.or(kernel.module);
     }
     if known == table.kernels.len() && trace.steps.len() == table.steps.len() {
         let Recording { steps, mut gaps, names, .. } = trace;
@@ -156,6 +161,6 @@ fn explain(table: &mut Recording, trace: Recording) {
         for (kernel, other) in table.kernels.iter_mut().zip(&trace.kernels) {
             kernel.own = other.own;
         }
-        table.absent.retain(|sentence| !sentence.starts_with("modules"));
+        table.absent.retain(|sentence| !sentence.contains(REASONS));
     }
 }

@@ -150,6 +150,8 @@ pub enum GapKind {
     Host,
     /// The host waited for samples.
     Input,
+    /// The host compiled operators or the network again.
+    Compile,
     /// The host had waited for the device, and then had nothing queued.
     Synchronisation,
     /// The file does not say.
@@ -163,6 +165,7 @@ impl GapKind {
             Self::Launch => "launch",
             Self::Host => "host",
             Self::Input => "input",
+            Self::Compile => "compilation",
             Self::Synchronisation => "synchronisation",
             Self::Idle => "idle",
         }

@@ -93,8 +93,8 @@ pub(crate) fn on_device(
         let from = host.operators.get(operator as usize);
         let event = from.map(|operator| &host.events[operator.event as usize]);
         if let (Some(operator), Some(event)) = (from, event) {
-            kernel.module = operator.module;
-            kernel.part = operator.part;
+            kernel.module = operator.module.or(kernel.module);
+            kernel.part = operator.part.or(kernel.part);
             kernel.inputs = kernel.inputs.or(operator.shapes);
             kernel.types = kernel.types.or(operator.types);
             if draft.format == Format::PyTorch {
@@ -110,7 +110,8 @@ pub(crate) fn on_device(
     }
     let steps = device_steps(&marked, &kernels);
     let axis = divide(&mut kernels, &steps);
-    let gaps = gaps(&axis, &steps, &kernels, |start, end| while_idle(host, start, end));
+    let compilations = host.events.iter().filter(|event| event.kind == HostKind::Compile).copied().collect::<Vec<_>>();
+    let gaps = gaps(&axis, &steps, &kernels, |start, end| while_idle(host, &compilations, start, end));
     draft.finish(steps, kernels, gaps)
 }
 
@@ -232,15 +233,26 @@ pub(crate) fn on_thread(host: &Host, start: Nanos, end: Nanos) -> Vec<Reason> {
             parts.push((from, began, GapKind::Host, None));
         }
         if ended > began {
-            let kind = if state.input { GapKind::Input } else { GapKind::Host };
-            parts.push((began, ended, kind, state.module));
+            parts.push((began, ended, state.reason.unwrap_or(GapKind::Host), state.module));
         }
         from = from.max(ended);
     }
     if from < end {
         parts.push((from, end, GapKind::Host, None));
     }
-    parts
+    joined(parts)
+}
+
+/// Parts that follow each other for the same reason are one.
+fn joined(parts: Vec<Reason>) -> Vec<Reason> {
+    let mut joined: Vec<Reason> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if (last.1, last.2, last.3) == (part.0, part.2, part.3) => last.1 = part.1,
+            Some(_) | None => joined.push(part),
+        }
+    }
+    joined
 }
 
 /// A gap of which only the length is known.
@@ -248,8 +260,11 @@ pub(crate) fn unexplained(start: Nanos, end: Nanos) -> Reason {
     (start, end, if end - start <= LAUNCH { GapKind::Launch } else { GapKind::Idle }, None)
 }
 
-/// What the host did while the device had nothing to run.
-fn while_idle(host: &Host, start: Nanos, end: Nanos) -> Vec<Reason> {
+/// How many events before a gap may explain it.
+const BEFORE: usize = 4096;
+
+/// What the host did while the device had nothing to run. `compilations` are events of the host, by start.
+fn while_idle(host: &Host, compilations: &[HostEvent], start: Nanos, end: Nanos) -> Vec<Reason> {
     if host.events.is_empty() {
         return vec![unexplained(start, end)];
     }
@@ -257,20 +272,18 @@ fn while_idle(host: &Host, start: Nanos, end: Nanos) -> Vec<Reason> {
         host.states.get(host.states.partition_point(|state| state.end <= start)).and_then(|state| state.module);
     let waited = |event: &&HostEvent| event.kind == HostKind::Wait && event.end >= start;
     let before_end = host.events.partition_point(|event| event.start < start);
-    let is_wait = host.events[..before_end].iter().rev().take(4096).find(waited).is_some_and(|event| event.end < end);
+    let is_wait = host.events[..before_end].iter().rev().take(BEFORE).find(waited).is_some_and(|event| event.end < end);
+    let last = compilations[..compilations.partition_point(|event| event.start < end)].iter().rev().take(BEFORE);
+    let compiled = last.map(|event| event.end.min(end) - event.start.max(start)).max().unwrap_or(0);
     let rest = match () {
+        () if compiled > LAUNCH && compiled > (end - start) / 2 => GapKind::Compile,
         () if is_wait => GapKind::Synchronisation,
         () if end - start <= LAUNCH => GapKind::Launch,
         () => GapKind::Host,
     };
-    let on_thread = on_thread(host, start, end).into_iter();
-    let mut parts: Vec<Reason> = Vec::new();
-    for (start, end, kind, own) in on_thread {
-        let part = if kind == GapKind::Input { (start, end, kind, own) } else { (start, end, rest, module) };
-        match parts.last_mut() {
-            Some(last) if last.2 == part.2 => last.1 = part.1,
-            Some(_) | None => parts.push(part),
-        }
-    }
-    parts
+    let known = |(start, end, kind, own): Reason| match kind {
+        GapKind::Input | GapKind::Compile => (start, end, kind, own),
+        GapKind::Launch | GapKind::Host | GapKind::Synchronisation | GapKind::Idle => (start, end, rest, module),
+    };
+    joined(on_thread(host, start, end).into_iter().map(known).collect())
 }

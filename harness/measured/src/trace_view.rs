@@ -12,11 +12,15 @@ use crate::{
     marks::mark,
     pytorch::waits,
     recording::{Format, Recording, Unit},
+    scope::{Scope, place},
     timeline::{Draft, Launched, kernel, on_device},
 };
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
+
+/// Calls that compile an operator unless it is known; then they are as short as a launch.
+const COMPILES: &str = "AscendCL@aclopCompile";
 
 /// Processes of the trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,6 +75,9 @@ pub(crate) fn read<R: Read>(path: &Path, reader: R) -> Result<Recording, Measure
             Process::Driver if waits(&event.name) => {
                 host.extend(HostEvent::new(&event, HostKind::Wait, &mut names));
             }
+            Process::Driver if event.name.starts_with(COMPILES) => {
+                host.extend(HostEvent::new(&event, HostKind::Compile, &mut names));
+            }
             Process::Device => device.extend(ran(&event, None, &mut names)),
             // The steps of a collective are events too; they lie inside it.
             Process::Link if event.name.starts_with("hcom_") => {
@@ -109,7 +116,11 @@ fn ran(event: &Event, unit: Option<Unit>, names: &mut Names) -> Option<(Name, La
     start.checked_add(duration)?;
     let task = event.args.task.as_deref().unwrap_or_default();
     let unit = unit.unwrap_or_else(|| named_unit(task, &event.name));
-    let kernel = kernel(names.add(&event.name)?, unit, start, duration);
+    let mut kernel = kernel(names.add(&event.name)?, unit, start, duration);
+    if let Some(scope) = Scope::of(&event.name) {
+        kernel.operator = names.add(scope.operator)?;
+        place(&mut kernel, names);
+    }
     Some((names.add(&thread(event))?, Launched { kernel, operator: NONE, link: 0 }))
 }
 

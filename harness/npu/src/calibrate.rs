@@ -2,8 +2,10 @@
 //!
 //! A kernel waits for one unit: matrix units, Vector units, device memory, transfers from the shared cache, or its launch.
 //! The number of each unit is scaled by the median of measured over predicted time of the kernels that wait for it. That
-//! moves kernels from one unit to another, so this is repeated. Every second kernel is kept apart for the error. Medians
-//! are over time: half of the time of the kernels is below. Otherwise the many kernels of two microseconds would decide.
+//! moves kernels from one unit to another, so this is repeated. Kernels that wait for their launch tell its time and that
+//! of each tensor, by the numbers of tensors that they have. What is left over is the rate of single operators, if their
+//! kernels agree about it. Every second kernel is kept apart for the error. Medians of units and rates are over time:
+//! half of the time of the kernels is below.
 
 use crate::{
     NpuError,
@@ -16,6 +18,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use zoo_measured::{Recording, Unit};
 use zoo_recipe::Recipe;
 
@@ -25,11 +28,17 @@ const ROUNDS: usize = 8;
 /// Fewer kernels than these do not decide about a number.
 const FEWEST: usize = 3;
 
+/// Kernels of an operator agree about its rate if half of them are this close to it.
+const AGREEMENT: f64 = 0.1;
+
+/// Rates that are closer to 1 than this are those of the units.
+const DIFFERENCE: f64 = 0.02;
+
 /// A number that was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     /// Its path in the device file.
-    pub path: &'static str,
+    pub path: String,
     /// Its value before.
     pub before: f64,
     /// Its value after.
@@ -69,7 +78,9 @@ pub struct Calibration {
     pub before: f64,
     /// The same, after.
     pub after: f64,
-    /// The same, over the number of kernels, after.
+    /// The same, over the number of kernels, before.
+    pub before_by_count: f64,
+    /// The same, after.
     pub after_by_count: f64,
     /// By operator.
     pub operators: Vec<Rate>,
@@ -102,39 +113,38 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
         return Err(NpuError::Uncalibrated { found: samples.len() });
     }
     let mut after = device.clone();
-    let mut fitted: IndexMap<&'static str, Fitted> = IndexMap::new();
-    fitted.extend(used_cores(recordings, &mut after).map(|cores| (cores.path, cores)));
+    let mut fitted = Numbers::default();
+    used_cores(recordings, &mut after, &mut fitted);
     let tuned = recipe.npu.tuned;
     for _ in 0..ROUNDS {
         let current = profile(recipe, &after, Work::Train)?;
-        for bound in [Bound::Cube, Bound::Vector, Bound::Hbm, Bound::L2, Bound::Launch] {
-            let of_bound: Vec<&&Sample> =
-                fit.iter().filter(|sample| current.prices[sample.kernel].bound == bound).collect();
-            let Some((path, figure)) = number(&mut after, bound, tuned).filter(|_| of_bound.len() >= FEWEST) else {
+        for bound in [Bound::Cube, Bound::Vector, Bound::Hbm, Bound::L2] {
+            let waiting = || fit.iter().filter(|sample| current.prices[sample.kernel].bound == bound);
+            let Some((path, figure)) = number(&mut after, bound, tuned).filter(|_| waiting().count() >= FEWEST) else {
                 continue;
             };
-            let before = figure.value;
-            let wanted = |sample: &Sample| match (current.prices[sample.kernel].time.us(), bound) {
-                (predicted, Bound::Launch) => before + sample.us - predicted,
-                (predicted, Bound::Cube | Bound::Vector | Bound::Hbm | Bound::L2 | Bound::Host) => {
-                    before * predicted / sample.us
-                }
-            };
-            // A launch takes as long for a kernel of any size.
-            let weight = |sample: &Sample| if bound == Bound::Launch { 1.0 } else { sample.us };
-            let new = median(of_bound.iter().map(|sample| (wanted(sample), weight(sample))).collect());
-            let Some(new) = new else { continue };
+            let wanted = |sample: &&Sample| figure.value * current.prices[sample.kernel].time.us() / sample.us;
+            let new = median(waiting().map(|sample| (wanted(sample), sample.us)).collect());
             let most = if path.ends_with("efficiency") { 1.0 } else { f64::INFINITY };
-            figure.value = rounded(new.max(0.0).min(most));
-            let first = fitted.get(path).map_or(before, |fitted| fitted.before);
-            fitted.insert(path, Fitted { path, before: first, after: figure.value, kernels: of_bound.len() });
+            let new = new.map_or(figure.value, |new| rounded(new.min(most)));
+            fitted.set(path, figure, new, waiting().count());
         }
+        let waiting: Vec<(u64, f64)> = fit
+            .iter()
+            .map(|sample| (&current.prices[sample.kernel], sample.us))
+            .filter(|(price, _)| price.bound == Bound::Launch && price.launches == 1)
+            .map(|(price, us)| (price.tensors, us - (price.time - price.launch).us()))
+            .collect();
+        fit_launch(&mut after, &waiting, &mut fitted);
     }
+    let current = profile(recipe, &after, Work::Train)?;
+    fit_rates(&mut after, &current, &fit, &mut fitted);
     let end = profile(recipe, &after, Work::Train)?;
     let error = |of: &Profile, sample: &Sample| (of.prices[sample.kernel].time.us() / sample.us - 1.0).abs();
     let errors = |of: &Profile, samples: &[&Sample]| {
         median(samples.iter().map(|sample| (error(of, sample), sample.us)).collect()).unwrap_or(0.0)
     };
+    let by_count = |of: &Profile| median(apart.iter().map(|sample| (error(of, sample), 1.0)).collect()).unwrap_or(0.0);
     let mut by_operator: IndexMap<String, Vec<&Sample>> = IndexMap::new();
     for sample in &apart {
         by_operator.entry(given.kernel_name(&given.kernels[sample.kernel])).or_default().push(sample);
@@ -152,11 +162,12 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
     let mut operators: Vec<Rate> = operators.collect();
     operators.sort_by(|a, b| b.kernels.cmp(&a.kernels).then(a.operator.cmp(&b.operator)));
     Ok(Calibration {
-        fitted: fitted.into_values().filter(|fitted| fitted.before != fitted.after).collect(),
+        fitted: fitted.0.into_values().filter(|fitted| fitted.before != fitted.after).collect(),
         kernels: [fit.len(), apart.len()],
         before: errors(&given, &apart),
         after: errors(&end, &apart),
-        after_by_count: median(apart.iter().map(|sample| (error(&end, sample), 1.0)).collect()).unwrap_or(0.0),
+        before_by_count: by_count(&given),
+        after_by_count: by_count(&end),
         operators,
         device: after,
     })
@@ -180,13 +191,77 @@ fn moved(profile: &Profile, kernel: usize) -> u64 {
     nodes.flat_map(|node| node.inputs.iter().chain(&node.outputs)).map(|value| profile.graph.ty(*value).bytes().0).sum()
 }
 
+/// Numbers that were fitted, by their paths.
+#[derive(Default)]
+struct Numbers(IndexMap<String, Fitted>);
+
+impl Numbers {
+    /// Sets a number, and keeps its first value.
+    fn set(&mut self, path: &str, figure: &mut Figure, after: f64, kernels: usize) {
+        let before = self.0.get(path).map_or(figure.value, |fitted| fitted.before);
+        figure.value = after;
+        self.0.insert(path.to_owned(), Fitted { path: path.to_owned(), before, after, kernels });
+    }
+}
+
+/// A number that the device does not have yet.
+fn neutral(value: f64) -> Figure {
+    Figure { value, source: String::new(), fitted_to: Vec::new() }
+}
+
 /// The number of cores that products used, which is read, not fitted.
-fn used_cores(recordings: &[Recording], device: &mut Device) -> Option<Fitted> {
+fn used_cores(recordings: &[Recording], device: &mut Device, fitted: &mut Numbers) {
     let products = recordings.iter().flat_map(|r| &r.kernels).filter(|kernel| kernel.unit == Unit::Cube);
     let cores: Vec<u32> = products.filter_map(|kernel| kernel.cores).collect();
-    let most = f64::from(*cores.iter().max()?);
-    let before = std::mem::replace(&mut device.cores.value, most);
-    Some(Fitted { path: "cores", before, after: most, kernels: cores.len() })
+    if let Some(most) = cores.iter().max() {
+        fitted.set("cores", &mut device.cores, f64::from(*most), cores.len());
+    }
+}
+
+/// Fits the time of a launch, and of each tensor, to the times of kernels besides their transfers, in us, with their
+/// numbers of tensors: the slope is the median of those between medians of the same number.
+fn fit_launch(device: &mut Device, waiting: &[(u64, f64)], fitted: &mut Numbers) {
+    let mut by_tensors: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for (tensors, us) in waiting {
+        by_tensors.entry(*tensors).or_default().push((*us, 1.0));
+    }
+    by_tensors.retain(|_, times| times.len() >= FEWEST);
+    let middles: Vec<(f64, usize, f64)> =
+        by_tensors.into_iter().filter_map(|(n, times)| Some((n as f64, times.len(), median(times)?))).collect();
+    let pairs = middles.iter().enumerate().flat_map(|(i, a)| middles[i + 1..].iter().map(move |b| (a, b)));
+    let slopes = pairs.map(|(a, b)| ((b.2 - a.2) / (b.0 - a.0), a.1.min(b.1) as f64)).collect();
+    if let Some(slope) = median(slopes).map(|slope| hundredths(slope.max(0.0))) {
+        let figure = device.control.tensor_us.get_or_insert_with(|| neutral(0.0));
+        fitted.set("control.tensor_us", figure, slope, waiting.len());
+    }
+    let of_tensor = device.control.tensor_us.as_ref().map_or(0.0, |figure| figure.value);
+    let rest = waiting.iter().map(|(tensors, us)| (us - of_tensor * *tensors as f64, 1.0)).collect();
+    if let Some(launch) = median(rest).filter(|_| waiting.len() >= FEWEST) {
+        fitted.set("control.launch_us", &mut device.control.launch_us, hundredths(launch.max(0.0)), waiting.len());
+    }
+}
+
+/// Fits the rates of operators whose kernels agree that the units are used in another way.
+fn fit_rates(device: &mut Device, current: &Profile, fit: &[&Sample], fitted: &mut Numbers) {
+    let mut by_operator: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for sample in fit {
+        let price = &current.prices[sample.kernel];
+        let (busy, us) = ((price.time - price.launch).us(), sample.us - price.launch.us());
+        if price.bound != Bound::Launch && us > 0.0 {
+            let node = current.kernels[sample.kernel].nodes[0];
+            by_operator.entry(current.graph.nodes[node].op.name()).or_default().push((busy / us, sample.us));
+        }
+    }
+    for (operator, rates) in by_operator.into_iter().filter(|(_, rates)| rates.len() >= FEWEST) {
+        let kernels = rates.len();
+        let Some(rate) = median(rates.clone()) else { continue };
+        let spread = median(rates.into_iter().map(|(other, _)| ((other / rate - 1.0).abs(), 1.0)).collect());
+        if spread.is_some_and(|spread| spread <= AGREEMENT) && (rate - 1.0).abs() >= DIFFERENCE {
+            let figure = device.operators.rates.entry(operator.to_owned()).or_insert_with(|| neutral(1.0));
+            let value = rounded(figure.value * rate);
+            fitted.set(&format!("operators.rates.{operator}"), figure, value, kernels);
+        }
+    }
 }
 
 /// The number that decides about kernels that wait for a unit.
@@ -198,9 +273,13 @@ fn number(device: &mut Device, bound: Bound, tuned: bool) -> Option<(&'static st
         Bound::Hbm if tuned => Some(("hbm.tuned_efficiency", &mut device.hbm.tuned_efficiency)),
         Bound::Hbm => Some(("hbm.efficiency", &mut device.hbm.efficiency)),
         Bound::L2 => Some(("l2.bytes_per_cycle", &mut device.l2.bytes_per_cycle)),
-        Bound::Launch => Some(("control.launch_us", &mut device.control.launch_us)),
-        Bound::Host => None,
+        Bound::Launch | Bound::Host => None,
     }
+}
+
+/// Hundredths of a microsecond, in which profilers write times.
+fn hundredths(us: f64) -> f64 {
+    (100.0 * us).round() / 100.0
 }
 
 /// Four digits.
@@ -220,7 +299,7 @@ impl Calibration {
         let errors =
             format!("median error of {apart} others {:.1} %, before {:.1} %", 100.0 * self.after, 100.0 * self.before);
         for Fitted { path, kernels, .. } in &self.fitted {
-            let how = if *path == "cores" { "cores that products use in" } else { "fitted to" };
+            let how = if path == "cores" { "cores that products use in" } else { "fitted to" };
             let source = format!("{how} {kernels} of {fit} kernels of {of}; {errors}");
             let figure = path.split('.').try_fold(&mut device, |value, key| value.get_mut(key));
             if let Some(figure) = figure.and_then(serde_yaml::Value::as_mapping_mut) {
@@ -238,12 +317,25 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DeviceLibrary;
 
     #[test]
     fn medians_over_time() {
         assert_eq!(median(vec![(3.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), Some(2.0));
         assert_eq!(median(vec![(1.0, 1.0), (2.0, 1.0), (9.0, 5.0)]), Some(9.0));
         assert_eq!(median(Vec::new()), None);
+    }
+
+    /// Three kernels of 2 tensors take 1.9 us in the middle, three of 7 take 5.4: 0.7 us for each tensor, and 0.5 before.
+    #[test]
+    fn a_launch_takes_longer_with_more_tensors() {
+        let mut device =
+            DeviceLibrary::new([concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes")]).load("ascend910b").unwrap();
+        let mut fitted = Numbers::default();
+        fit_launch(&mut device, &[(2, 1.8), (2, 1.9), (2, 2.2), (7, 5.4), (7, 5.0), (7, 6.0), (3, 9.0)], &mut fitted);
+        assert_eq!(device.control.tensor_us.map(|figure| figure.value), Some(0.7));
+        assert_eq!(device.control.launch_us.value, 0.5);
+        assert_eq!(fitted.0["control.launch_us"].before, 10.5);
     }
 
     #[test]

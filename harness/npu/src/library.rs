@@ -118,6 +118,8 @@ fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
         let unknown = names.iter().enumerate().filter_map(|(n, name)| Some((n, unknown_operator(name)?)));
         found.extend(unknown.map(|(n, message)| document.error_at(&format!("operators.{list}[{n}]"), message)));
     }
+    let unknown = operators.rates.keys().filter_map(|name| Some((name, unknown_operator(name)?)));
+    found.extend(unknown.map(|(name, message)| document.error_at(&format!("operators.rates.{name}"), message)));
     for (path, figure) in device.figures() {
         found.extend(figure_errors(document, &path, &figure));
     }

@@ -8,6 +8,7 @@ mod by_module;
 mod by_shape;
 mod causes;
 mod family;
+mod off_tile;
 mod places;
 mod table;
 
@@ -18,7 +19,8 @@ pub use table::{Line, Links, Rest, Waiting};
 use crate::{
     NpuError,
     compile::Work,
-    profile::{Profile, line},
+    device::Device,
+    profile::{Profile, line, line_of},
 };
 use by_module::Found;
 use places::Places;
@@ -76,14 +78,22 @@ pub struct Shown {
     pub text: String,
 }
 
-/// Holds a recording against the prediction of a step.
+/// Holds a recording against the prediction of a step on a device.
 ///
 /// # Errors
 /// A recipe from which no graph can be built.
-pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Measured, NpuError> {
+pub fn measured(
+    recording: &Recording,
+    recipe: &Recipe,
+    device: &Device,
+    profile: &Profile,
+    work: Work,
+) -> Result<Measured, NpuError> {
     let found = assign(recording, recipe, profile, work)?;
     let lines = table::lines(recording, &found, profile);
     let rest = table::rest(recording, &found);
+    let of_shapes = off_tile::off_tile(&lines, profile, device, recording.step_ms());
+    let of_input = line_of(&recipe.span("data.source"));
     let [matched, other] = [lines.iter().map(|l| l.measured_ms).sum(), rest.iter().map(|r| r.ms).sum::<f64>()];
     Ok(Measured {
         file: recording.path.display().to_string(),
@@ -92,7 +102,7 @@ pub fn measured(recording: &Recording, recipe: &Recipe, profile: &Profile, work:
         step_ms: recording.step_ms(),
         predicted_ms: profile.step.ms(),
         matched_share: table::share(matched, matched + other),
-        causes: causes::causes(recording, &found, &lines),
+        causes: causes::causes(recording, &found, &lines, of_shapes, &of_input),
         lines,
         rest,
         collectives: table::links(recording, profile),
@@ -135,8 +145,8 @@ fn shown(recording: &Recording, found: &[Found]) -> Vec<Shown> {
 
 /// The lines of all kernels.
 fn assign(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Vec<Found>, NpuError> {
-    let mut found = if by_module::possible(&recording.kernels) {
-        let places = Places::new(recipe, work, (profile.batch / profile.accumulate).max(1))?;
+    let places = Places::new(recipe, work, (profile.batch / profile.accumulate).max(1))?;
+    let mut found = if by_module::possible(recording, &places) {
         by_module::assign(recording, &places)
     } else {
         by_shape::assign(recording, profile)

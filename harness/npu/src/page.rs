@@ -205,10 +205,10 @@ fn measured_lines(measured: &Measured, number: usize) -> Section {
     let columns = [
         ("line", false),
         ("phase", false),
-        ("operators", false),
         ("measured ms", true),
         ("predicted ms", true),
         ("ratio", true),
+        ("operators", false),
     ];
     let caption =
         format!("Lines of the recipe, most expensive first; {} of the time is theirs", percent(measured.matched_share));
@@ -217,10 +217,10 @@ fn measured_lines(measured: &Measured, number: usize) -> Section {
         grid.rows.push(vec![
             line.line.as_str().into(),
             line.phase.to_string().into(),
-            line.operators.join(", ").into(),
             format!("{:.3}", line.measured_ms).into(),
             format!("{:.3}", line.predicted_ms).into(),
             line.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default().into(),
+            line.operators.join(", ").into(),
         ]);
     }
     let title = "Measured lines".to_owned();

@@ -3,7 +3,7 @@
 //! Move-in and move-out share device memory. The other stages are the transfers to the cores, the matrix units and
 //! the Vector units. With reordered instructions, the stages of adjacent tiles overlap, so a kernel takes as long as
 //! its longest stage, plus the others once while the pipeline fills. With instructions in order, only a part of the
-//! others is hidden.
+//! others is hidden. The launch comes first, with the addresses of all tensors.
 
 use crate::{
     device::Device,
@@ -54,6 +54,8 @@ impl Bound {
 pub struct Price {
     /// From start to end, including the launch.
     pub time: Seconds,
+    /// Time until it begins.
+    pub launch: Seconds,
     /// Time of the matrix units.
     pub cube: Seconds,
     /// Time of the Vector units.
@@ -72,6 +74,8 @@ pub struct Price {
     pub tiling: Option<Tiling>,
     /// Number of launched kernels.
     pub launches: u64,
+    /// Number of tensors that they read and write.
+    pub tensors: u64,
 }
 
 /// Computes prices of kernels on a device.
@@ -128,7 +132,13 @@ impl<'d> Pricing<'d> {
         let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
         let loads = traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0);
         let busy = tiling.map_or_else(|| pipelined([cube, vector, hbm, l2], loads, overlap), |t| with(&t));
-        let launch = Seconds(device.control.launch_us.value * 1e-6 * traffic.launches as f64);
+        let rate = match kernel.nodes[..] {
+            [n] => device.operators.rates.get(graph.nodes[n].op.name()).map_or(1.0, |rate| rate.value),
+            _ => 1.0,
+        };
+        let of_tensor = device.control.tensor_us.as_ref().map_or(0.0, |figure| figure.value);
+        let launch_us = device.control.launch_us.value * traffic.launches as f64 + of_tensor * traffic.tensors as f64;
+        let launch = Seconds(1e-6 * launch_us);
         let stages = [(Bound::Cube, cube), (Bound::Vector, vector), (Bound::Hbm, hbm), (Bound::L2, l2)];
         let (bound, _) = stages
             .into_iter()
@@ -136,7 +146,8 @@ impl<'d> Pricing<'d> {
             .fold((Bound::Launch, Seconds::ZERO), |best, next| if next.1 > best.1 { next } else { best });
         let flop = nodes().map(|node| flop(graph, node)).sum();
         Price {
-            time: busy + launch,
+            time: busy / rate + launch,
+            launch,
             cube,
             vector,
             hbm,
@@ -146,6 +157,7 @@ impl<'d> Pricing<'d> {
             bound,
             tiling,
             launches: traffic.launches,
+            tensors: traffic.tensors,
         }
     }
 
@@ -156,6 +168,7 @@ impl<'d> Pricing<'d> {
         let bound = Bound::Host;
         Price {
             time,
+            launch: none,
             cube: none,
             vector: none,
             hbm: none,
@@ -165,6 +178,7 @@ impl<'d> Pricing<'d> {
             bound,
             tiling: None,
             launches: 1,
+            tensors: 0,
         }
     }
 }

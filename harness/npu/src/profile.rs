@@ -16,7 +16,7 @@ use crate::{
 use indexmap::IndexMap;
 use serde::Serialize;
 use zoo_graph::{Bytes, Graph, Origin, Phase, passes::Applied};
-use zoo_recipe::{Recipe, schema::InputShape};
+use zoo_recipe::{Recipe, Span, schema::InputShape};
 
 /// A step on a device.
 #[derive(Clone, Debug)]
@@ -247,7 +247,12 @@ pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Opt
 
 /// The line of a recipe entry, as `file:line`.
 pub(crate) fn line(origin: &Origin) -> String {
-    let (file, line) = (&origin.span.file, origin.span.line);
+    line_of(&origin.span)
+}
+
+/// The line of a position in a recipe, as `file:line`.
+pub(crate) fn line_of(span: &Span) -> String {
+    let (file, line) = (&span.file, span.line);
     // The folder is not needed: a recipe and the recipe that it extends have different names.
     format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file))
 }

@@ -3,5 +3,6 @@
 mod by_hand;
 mod invariants;
 mod measured;
+mod real;
 mod scores;
 mod steps;

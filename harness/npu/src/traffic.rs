@@ -13,7 +13,7 @@ use crate::{
 };
 use std::collections::{HashSet, VecDeque};
 use zoo_graph::{
-    DType, Graph, Node, Op, Phase, ValueId,
+    DType, Graph, Node, Op, Phase, Shape, ValueId,
     formula::Term,
     ops::{Product, Read, Work},
 };
@@ -32,6 +32,8 @@ pub struct Traffic {
     pub run_factor: f64,
     /// Number of launched kernels: several if the software composes the operator.
     pub launches: u64,
+    /// Number of tensors that they read and write, without single numbers.
+    pub tensors: u64,
 }
 
 impl Traffic {
@@ -103,6 +105,7 @@ impl<'d> Cache<'d> {
                     continue;
                 }
                 let bytes = read_bytes(graph, n, i, self.masks);
+                traffic.tensors += u64::from(graph.ty(*v).shape != Shape::scalar());
                 if self.touch(*v) { traffic.cached += bytes } else { traffic.read += bytes }
             }
             traffic.read += conversion_bytes(graph, n, self.device);
@@ -119,6 +122,7 @@ impl<'d> Cache<'d> {
         for v in self.results(graph, kernel) {
             let bytes = graph.ty(v).bytes().0;
             traffic.written += bytes;
+            traffic.tensors += u64::from(graph.ty(v).shape != Shape::scalar());
             self.hold(v, bytes);
         }
         traffic
@@ -132,7 +136,8 @@ impl<'d> Cache<'d> {
         node.outputs.iter().for_each(|v| self.hold(*v, graph.ty(*v).bytes().0));
         // Each term reads what the previous one wrote.
         let (read, cached) = if terms.operand <= self.capacity { (0, terms.read) } else { (terms.read, 0) };
-        Traffic { read, cached, written: terms.written, run_factor: 1.0, launches: terms.kernels }
+        let tensors = (terms.read + terms.written) / terms.operand.max(1);
+        Traffic { read, cached, written: terms.written, run_factor: 1.0, launches: terms.kernels, tensors }
     }
 
     /// Values that leave the kernel: those that other kernels read, results of the step, and values without readers.

@@ -8,11 +8,14 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use zoo_graph::Bytes;
-use zoo_npu::{Measured, Profile, Work};
+use zoo_npu::{Device, Measured, Profile, Work};
 use zoo_recipe::Recipe;
 
 /// Lines and operators that are listed; `--format json` has all.
 const LISTED: usize = 25;
+
+/// Times of a step that is shorter than this, in ms, have a digit more.
+const SHORT: f64 = 10.0;
 
 /// A measured step.
 #[derive(Debug, clap::Args)]
@@ -37,10 +40,16 @@ fn percentage(text: &str) -> Result<f64, String> {
 impl MeasuredArgs {
     /// Reads the files and holds them against the prediction, if any is named.
     /// The recording before a change comes second.
-    pub(super) fn read(&self, recipe: &Recipe, profile: &Profile, work: Work) -> Result<Vec<Measured>, Failure> {
+    pub(super) fn read(
+        &self,
+        recipe: &Recipe,
+        device: &Device,
+        profile: &Profile,
+        work: Work,
+    ) -> Result<Vec<Measured>, Failure> {
         let hold = |path: &PathBuf| {
             let recording = zoo_measured::open(path)?;
-            Ok(zoo_npu::measured(&recording, recipe, profile, work)?)
+            Ok(zoo_npu::measured(&recording, recipe, device, profile, work)?)
         };
         self.measured.iter().chain(&self.before).map(hold).collect()
     }
@@ -70,13 +79,15 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     for sentence in &measured.absent {
         writeln!(out, "{}", paint(DIM, format!("absent    {sentence}")))?;
     }
+    let digits = if measured.step_ms < SHORT { 3 } else { 2 };
+    let cell = |ms: f64| format!("{ms:.digits$}");
     if !measured.causes.is_empty() {
         let mut table = Table::new(["cause", "line", ">ms", ">share", "evidence"]);
         for cause in &measured.causes {
             table.row([
                 cause.reason.name().into(),
                 cause.line.as_deref().unwrap_or_default().into(),
-                format!("{:.2}", cause.ms).into(),
+                cell(cause.ms).into(),
                 percent(cause.share).into(),
                 (&cause.evidence).into(),
             ]);
@@ -84,19 +95,18 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
         write!(out, "\n{table}")?;
     }
     let mut table =
-        Table::new(["line", "phase", "operators", ">kernels", ">measured ms", ">share", ">predicted ms", ">ratio"]);
-    let cell = |value: f64| format!("{value:.2}");
+        Table::new(["line", "phase", ">ms", ">share", ">predicted", ">ratio", "operators, with kernels per step"]);
+    let ratio = |value: f64| format!("{value:.2}");
     let lines = measured.lines.iter().filter(|line| line.measured_ms > 0.0);
     for line in lines.clone().take(LISTED) {
         table.row([
             (&line.line).into(),
             line.phase.to_string().into(),
-            line.operators.join(", ").into(),
-            count(line.kernels).into(),
             cell(line.measured_ms).into(),
             percent(line.measured_ms / measured.step_ms).into(),
             cell(line.predicted_ms).into(),
-            line.ratio.map(cell).unwrap_or_default().into(),
+            line.ratio.map(ratio).unwrap_or_default().into(),
+            format!("{}{}", line.operators.join(", "), count(line.kernels)).into(),
         ]);
     }
     let (shown, all): (f64, f64) =
@@ -105,12 +115,11 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
         table.row([
             name.into(),
             phase.into(),
-            what.into(),
-            count(number).into(),
             cell(ms).into(),
             percent(ms / measured.step_ms).into(),
             "".into(),
             "".into(),
+            format!("{what}{}", count(number)).into(),
         ]);
     };
     let number = lines.count();
@@ -119,12 +128,12 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     }
     for rest in measured.rest.iter().take(LISTED / 2) {
         let phase = rest.phase.map(|phase| phase.to_string()).unwrap_or_default();
-        let operator = format!("{} (not in the recipe)", rest.operator);
+        let operator = format!("not in the recipe: {}", rest.operator);
         sum(rest.line.as_deref().unwrap_or_default(), &phase, &operator, rest.kernels, rest.ms);
     }
     let others: f64 = measured.rest.iter().skip(LISTED / 2).map(|rest| rest.ms).sum();
     if measured.rest.len() > LISTED / 2 {
-        let more = format!("{} more (not in the recipe)", measured.rest.len() - LISTED / 2);
+        let more = format!("not in the recipe: {} more", measured.rest.len() - LISTED / 2);
         sum("", "", &more, 0.0, others);
     }
     let links = &measured.collectives;
@@ -139,7 +148,7 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     Ok(())
 }
 
-/// Kernels per step.
+/// A number per step, in parentheses.
 fn count(number: f64) -> String {
-    if number == 0.0 { String::new() } else { format!("{number:.0}") }
+    if number == 0.0 { String::new() } else { format!(" ({number:.0})") }
 }

@@ -1,7 +1,7 @@
 //! Tables with a kernel in each row.
 
 use super::{adds_up, read};
-use zoo_measured::{Format, GapKind, Unit};
+use zoo_measured::{Format, GapKind, Part, Unit};
 
 /// Two steps; the collective runs beside a kernel, and the second step begins 100 us after the first.
 pub const TABLE: &str = "\u{feff}Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Block Dim,Input Shapes\n\
@@ -57,4 +57,30 @@ fn broken_rows_are_named() {
     assert!(error("MatMul3,MatMul", ",").contains(":2: `Name` is ``, not a name"));
     let empty = read("kernel_details.csv", TABLE.lines().next().unwrap()).unwrap_err();
     assert!(empty.ends_with("has no kernels: no operator was recorded in a step"), "{empty}");
+}
+
+/// In MindSpore's graph mode, the names of kernels are the paths of their cells.
+#[test]
+fn names_of_mindspore_have_modules() {
+    let cell = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d";
+    let text = format!(
+        "Step ID,Name,Type,Accelerator Core,Start Time(us),Duration(us)\n\
+         1,{cell}/Conv2D-op12,Conv2D,AI_CORE,10,5\n\
+         1,Gradients/{cell}/gradConv2D/Conv2DBackpropFilter-op34,Conv2DBackpropFilter,AI_CORE,20,5\n\
+         1,Default/optimizer-Momentum/ApplyMomentum-op25,ApplyMomentum,AI_VECTOR_CORE,30,5\n"
+    );
+    let recording = read("kernel_details_0.csv", &text).unwrap();
+    let kernels =
+        recording.kernels.iter().map(|k| (recording.text(Some(k.operator)), k.part, recording.text(k.module)));
+    let expected = [
+        ("Conv2D", Some(Part::Forward), "conv1"),
+        ("Conv2DBackpropFilter", Some(Part::Backward), "conv1"),
+        ("ApplyMomentum", Some(Part::Update), "@update"),
+    ];
+    assert_eq!(kernels.collect::<Vec<_>>(), expected);
+    assert!(
+        recording.absent.iter().any(|sentence| sentence.starts_with("reasons of gaps: ")),
+        "{:?}",
+        recording.absent
+    );
 }

@@ -142,6 +142,40 @@ fn flows_lead_from_an_npu_to_its_operators() {
     assert_eq!(last, Some((GapKind::Synchronisation, 20_000, None)));
 }
 
+/// A compilation of 12 us in a module is a gap before the operator that waits for it, with the operators that it tries.
+#[test]
+fn compilations_are_gaps() {
+    let mut events: Vec<String> = step().into_iter().filter(|event| !event.contains("aten::conv")).collect();
+    events.extend([
+        op("entire_frame_compile", 126.0, 12.0, ""),
+        op("_compile.compile_inner (dynamo_timed)", 127.0, 10.0, ""),
+        op("aten::mm", 130.0, 2.0, ""),
+        op("aten::conv2d", 140.0, 10.0, ""),
+    ]);
+    let recording = read("a.json", &trace(&events)).unwrap();
+    adds_up(&recording);
+    assert!(!rows(&recording).iter().any(|row| row.0 == "aten::mm"));
+    let found: Vec<Gap> = recording.gaps.iter().filter(|gap| gap.kind == GapKind::Compile).copied().collect();
+    let next = found[0].next.map(|next| recording.text(Some(recording.kernels[next as usize].operator)));
+    assert_eq!((found.len(), found[0].duration, next), (1, 12_000, Some("aten::conv2d")));
+}
+
+/// A gap of 100 us after a synchronisation: a call that compiles for 90 us explains it, one that is as short as a launch
+/// does not.
+#[test]
+fn an_npu_waits_for_operators_that_are_compiled() {
+    let last = |text: &str| read("trace_view.json", text).unwrap().gaps.last().map(|gap| (gap.kind, gap.duration));
+    let later = ASCEND.replace("190.000", "270.000").replace("\"dur\":100}", "\"dur\":200}");
+    let call = |us: u32| {
+        let name = "AscendCL@aclopCompileAndExecuteV2";
+        let call = format!(r#"{{"ph":"X","name":"{name}","pid":2,"tid":5,"ts":"175.000","dur":{us}}},"#);
+        later.replacen("{\"ph\":\"X\",\"name\":\"Other\"", &format!("{call}\n{{\"ph\":\"X\",\"name\":\"Other\""), 1)
+    };
+    assert_eq!(last(&later), Some((GapKind::Synchronisation, 100_000)));
+    assert_eq!(last(&call(90)), Some((GapKind::Compile, 100_000)));
+    assert_eq!(last(&call(15)), Some((GapKind::Synchronisation, 100_000)));
+}
+
 #[test]
 fn a_trace_without_steps_or_marks_says_so() {
     let recording = read("a.json", &trace(&[op("aten::relu", 1.0, 2.0, "")])).unwrap();

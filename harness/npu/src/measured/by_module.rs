@@ -4,9 +4,9 @@ use super::{
     family::{Family, family},
     places::Places,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use zoo_graph::Phase;
-use zoo_measured::{Kernel, LOSS, Name, Part, Recording, UPDATE};
+use zoo_measured::{LOSS, Name, Part, Recording, UPDATE};
 
 /// Where a measured kernel belongs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +109,9 @@ fn standing(part: Part) -> &'static str {
     }
 }
 
-/// Whether any kernel can be assigned so.
-pub(super) fn possible(kernels: &[Kernel]) -> bool {
-    kernels.iter().any(|kernel| kernel.module.is_some())
+/// Whether any kernel can be assigned so: one that runs in a module of the recipe.
+pub(super) fn possible(recording: &Recording, places: &Places) -> bool {
+    let is_known = |module: Name| places.module(recording.names.text(module)).is_some();
+    let modules: HashSet<Name> = recording.kernels.iter().filter_map(|kernel| kernel.module).collect();
+    modules.into_iter().any(is_known)
 }

@@ -41,6 +41,10 @@ pub enum Reason {
     Collective,
     /// Collectives that wait for a slower device.
     Waiting,
+    /// The host compiled operators or the network again.
+    Recompiled,
+    /// A shape that does not fill the tiles of the matrix units.
+    OffTile,
     /// Slower than other operators of its kind, relative to the prediction.
     Slow,
 }
@@ -59,6 +63,8 @@ impl Reason {
             Self::Synchronisation => "synchronisation",
             Self::Collective => "collective not hidden",
             Self::Waiting => "waiting for the slowest",
+            Self::Recompiled => "recompiled",
+            Self::OffTile => "shape off the tile",
             Self::Slow => "slow",
         }
     }
@@ -88,8 +94,20 @@ struct Evidence {
     phases: Vec<Phase>,
 }
 
-/// All causes, the most expensive first.
-pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line]) -> Vec<Cause> {
+/// Whether a device ran it, not the host.
+fn on_device(recording: &Recording) -> bool {
+    recording.kernels.iter().all(|kernel| kernel.unit != Unit::Host)
+}
+
+/// All causes, the most expensive first. `of_shapes` are those that the prediction knows: they apply to devices. Samples
+/// come from the line `of_input`.
+pub(super) fn causes(
+    recording: &Recording,
+    found: &[Found],
+    lines: &[Line],
+    of_shapes: Vec<Cause>,
+    of_input: &str,
+) -> Vec<Cause> {
     let steps = recording.steps.len().max(1) as f64;
     let step = recording.step_ms();
     let mut seen: IndexMap<(Reason, Option<String>), Evidence> = IndexMap::new();
@@ -122,8 +140,9 @@ pub(super) fn causes(recording: &Recording, found: &[Found], lines: &[Line]) -> 
             line,
         })
         .collect();
-    causes.extend(gaps(recording, found));
+    causes.extend(gaps(recording, found, of_input));
     causes.extend(links(recording));
+    causes.extend(of_shapes.into_iter().filter(|_| on_device(recording)));
     causes.extend(slow(lines, &causes, step));
     causes.retain(|cause| cause.share >= LEAST);
     causes.sort_by(|a, b| b.ms.total_cmp(&a.ms));
@@ -243,16 +262,17 @@ fn told_count(count: usize, steps: f64) -> String {
 }
 
 /// Causes of gaps. The line is that of the module around, or of the kernel after it.
-fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
+fn gaps(recording: &Recording, found: &[Found], of_input: &str) -> Vec<Cause> {
     let (steps, step) = (recording.steps.len().max(1) as f64, recording.step_ms());
-    let on_device = recording.kernels.iter().all(|kernel| kernel.unit != Unit::Host);
+    let on_device = on_device(recording);
     let mut sums: IndexMap<(Reason, Option<String>), (usize, f64)> = IndexMap::new();
     let forced = forced(found);
     for gap in &recording.gaps {
         let next = gap.next.and_then(|next| forced.get(next as usize)).and_then(Clone::clone);
         let (reason, line) = match gap.kind {
-            GapKind::Input => (Reason::Input, None),
+            GapKind::Input => (Reason::Input, Some(of_input.to_owned())),
             GapKind::Synchronisation => (Reason::Synchronisation, next),
+            GapKind::Compile => (Reason::Recompiled, next),
             GapKind::Launch if on_device => (Reason::Launch, None),
             GapKind::Host if on_device => (Reason::Host, None),
             GapKind::Launch | GapKind::Host | GapKind::Idle => continue,
@@ -265,6 +285,7 @@ fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
         let what = match reason {
             Reason::Input => "waits for samples",
             Reason::Synchronisation => "waits of the host for the device",
+            Reason::Recompiled => "compilations",
             Reason::Launch
             | Reason::Host
             | Reason::FellBack
@@ -273,6 +294,7 @@ fn gaps(recording: &Recording, found: &[Found]) -> Vec<Cause> {
             | Reason::Float64
             | Reason::Collective
             | Reason::Waiting
+            | Reason::OffTile
             | Reason::Slow => "times without a kernel",
         };
         let evidence = format!("{} {what} per step", told_count(count, steps));

@@ -1,6 +1,9 @@
 //! Made traces of an NPU: what was planted in them is named, with its line and the time that it costs.
 
-use crate::{DeviceLibrary, Measured, Profile, Reason, Work, calibrate, measured, profile};
+use crate::{
+    Cause, Device, DeviceLibrary, Measured, Profile, Reason, Work, calibrate, figure::Figure, measured, price::Price,
+    profile,
+};
 use std::fmt::Write as _;
 use zoo_graph::Phase;
 use zoo_recipe::{Library, LoadOptions, Recipe};
@@ -89,11 +92,14 @@ fn trace(profile: &Profile, seed: u64, at: usize, plant: impl Fn(&mut Trace, &st
     format!("[{}]", trace.events)
 }
 
+fn device() -> Device {
+    DeviceLibrary::new([RECIPES]).load("ascend910").unwrap()
+}
+
 fn step() -> (Recipe, Profile) {
     let options = LoadOptions { profile: None, sets: vec!["train.batch=64".to_owned()] };
     let recipe = Library::new([RECIPES]).load("resnet18", &options).unwrap().recipe;
-    let device = DeviceLibrary::new([RECIPES]).load("ascend910").unwrap();
-    let profile = profile(&recipe, &device, Work::Train).unwrap();
+    let profile = profile(&recipe, &device(), Work::Train).unwrap();
     (recipe, profile)
 }
 
@@ -101,7 +107,7 @@ fn read(text: &str, recipe: &Recipe, profile: &Profile) -> Measured {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace_view.json");
     std::fs::write(&path, text).unwrap();
-    let measured = measured(&zoo_measured::open(&path).unwrap(), recipe, profile, Work::Train).unwrap();
+    let measured = measured(&zoo_measured::open(&path).unwrap(), recipe, &device(), profile, Work::Train).unwrap();
     let lines: f64 = measured.lines.iter().map(|line| line.measured_ms).sum();
     let rest: f64 = measured.rest.iter().map(|rest| rest.ms).sum();
     let gaps: f64 = measured.gaps.iter().map(|gap| gap.ms).sum();
@@ -120,12 +126,12 @@ fn middle(profile: &Profile) -> usize {
 }
 
 #[test]
-fn a_step_without_plants_has_no_causes_but_its_gaps() {
+fn a_step_without_plants_has_no_causes_but_gaps_and_shapes() {
     let (recipe, profile) = step();
     let measured = read(&trace(&profile, 1, usize::MAX, |_, _, _, _| {}), &recipe, &profile);
     assert!(measured.matched_share > 0.98, "{}: {:?}", measured.matched_share, measured.rest);
-    let found: Vec<Reason> = measured.causes.iter().map(|cause| cause.reason).collect();
-    assert!(found.iter().all(|reason| *reason == Reason::Launch), "{:?}", measured.causes);
+    let of_device = |cause: &&Cause| !matches!(cause.reason, Reason::Launch | Reason::OffTile);
+    assert_eq!(measured.causes.iter().find(of_device), None);
     let convolutions = measured.lines.iter().filter(|line| line.operators == ["Conv2D"] && line.predicted_ms > 0.1);
     for line in convolutions {
         assert!(line.ratio.is_some_and(|ratio| (0.9..1.1).contains(&ratio)), "{line:?}");
@@ -170,6 +176,48 @@ fn a_synchronisation_is_named_with_its_line_and_its_time() {
     }
 }
 
+#[test]
+fn a_compilation_is_named_with_its_line_and_its_time() {
+    let (recipe, profile) = step();
+    let at = middle(&profile);
+    let line = profile.line_of(&profile.kernels[at]);
+    let us = 0.4 * profile.device_step.us();
+    let text = trace(&profile, 1, at, |trace, _, _, _| {
+        let now = trace.now;
+        trace.event(2, "AscendCL@aclopCompileAndExecute", now, us, "");
+        trace.now += us;
+    });
+    let measured = read(&text, &recipe, &profile);
+    let cause = &measured.causes[0];
+    assert_eq!((cause.reason, &cause.line), (Reason::Recompiled, &line), "{:?}", measured.causes);
+    assert!((cause.ms / (1e-3 * us) - 1.0).abs() < 0.01, "{} ms of {us} us", cause.ms);
+    assert_eq!(cause.evidence, "1 compilations per step");
+}
+
+/// The images have 3 channels, and a tile has 16: the matrix units could need 3/16 of their time for them, until another
+/// unit is slower.
+#[test]
+fn a_shape_off_the_tile_is_named_with_the_next_that_fits() {
+    let (recipe, profile) = step();
+    let lines = profile.kernels.iter().map(|kernel| profile.line_of(kernel));
+    let products: Vec<_> = profile.prices.iter().zip(lines).filter(|(price, _)| price.tiling.is_some()).collect();
+    let stem: Vec<_> = products.iter().filter(|(_, line)| *line == products[0].1).collect();
+    let saved = |price: &Price| {
+        (price.cube.ms() - (price.cube.ms() * 3.0 / 16.0).max(price.hbm.ms()).max(price.vector.ms()).max(price.l2.ms()))
+            .max(0.0)
+    };
+    let expected: f64 = stem.iter().map(|(price, _)| saved(price)).sum();
+    let measured = read(&trace(&profile, 1, usize::MAX, |_, _, _, _| {}), &recipe, &profile);
+    let cause = measured.causes.iter().find(|cause| cause.reason == Reason::OffTile).unwrap();
+    assert_eq!((stem.len(), &cause.line), (2, &stem[0].1));
+    assert!((cause.ms / expected - 1.0).abs() < 0.06, "{} ms of {expected}", cause.ms);
+    assert!(
+        cause.evidence.ends_with(": 3 of 16 input channels in the tiles (19 %); 16 is the next that fits"),
+        "{}",
+        cause.evidence
+    );
+}
+
 /// The step as a table of kernels with shapes, without marks.
 fn table(profile: &Profile, factor: impl Fn(usize) -> f64) -> String {
     let mut text = "Name,Type,Accelerator Core,Start Time(us),Duration(us),Input Shapes,Output Shapes\n".to_owned();
@@ -197,7 +245,7 @@ fn tables_are_matched_by_operator_shape_and_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kernel_details.csv");
     std::fs::write(&path, table(&profile, |_| 2.0)).unwrap();
-    let measured = measured(&zoo_measured::open(&path).unwrap(), &recipe, &profile, Work::Train).unwrap();
+    let measured = measured(&zoo_measured::open(&path).unwrap(), &recipe, &device(), &profile, Work::Train).unwrap();
     assert!(measured.matched_share > 0.95, "{}: {:?}", measured.matched_share, measured.rest);
     let exact = measured.lines.iter().filter(|line| line.ratio.is_some_and(|ratio| (ratio - 2.0).abs() < 0.02));
     let [exact, all]: [f64; 2] =
@@ -208,24 +256,31 @@ fn tables_are_matched_by_operator_shape_and_order() {
 #[test]
 fn a_device_is_fitted_to_kernels() {
     let (recipe, _) = step();
-    let mut faster = DeviceLibrary::new([RECIPES]).load("ascend910").unwrap();
+    let mut faster = device();
     faster.matrix.efficiency.value *= 1.3;
     faster.hbm.efficiency.value *= 0.8;
     faster.control.launch_us.value = 4.0;
+    let assumed = |value: f64| Figure { value, source: "assumed".to_owned(), fitted_to: Vec::new() };
+    faster.control.tensor_us = Some(assumed(0.5));
+    faster.operators.rates.insert("BNTrainingUpdateGrad".to_owned(), assumed(0.8));
     let truth = profile(&recipe, &faster, Work::Train).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kernel_details.csv");
     std::fs::write(&path, table(&truth, |_| 1.0)).unwrap();
-    let device = DeviceLibrary::new([RECIPES]).load("ascend910").unwrap();
-    let fitted = calibrate(&recipe, &device, &[zoo_measured::open(&path).unwrap()]).unwrap();
+    let fitted = calibrate(&recipe, &device(), &[zoo_measured::open(&path).unwrap()]).unwrap();
     assert!(fitted.before > 0.1 && fitted.after < 0.02, "{} to {}", fitted.before, fitted.after);
     let near = |found: f64, truth: f64| (found / truth - 1.0).abs() < 0.05;
     assert!(near(fitted.device.matrix.efficiency.value, faster.matrix.efficiency.value), "{:?}", fitted.fitted);
     assert!(near(fitted.device.hbm.efficiency.value, faster.hbm.efficiency.value), "{:?}", fitted.fitted);
+    assert!(near(fitted.device.control.launch_us.value, 4.0), "{:?}", fitted.fitted);
+    assert!(fitted.device.control.tensor_us.as_ref().is_some_and(|of| near(of.value, 0.5)), "{:?}", fitted.fitted);
+    let rates: Vec<(&str, f64)> = fitted.device.operators.rates.iter().map(|(k, v)| (k.as_str(), v.value)).collect();
+    assert!(matches!(rates[..], [("BNTrainingUpdateGrad", rate)] if near(rate, 0.8)), "{rates:?}");
     let file = fitted.file("mine", "kernel_details.csv").unwrap();
     assert!(file.contains("name: mine") && file.contains("fitted to"), "{file}");
     std::fs::create_dir(folder.path().join("devices")).unwrap();
     std::fs::write(folder.path().join("devices/mine.yaml"), file).unwrap();
     let again = DeviceLibrary::new([folder.path(), RECIPES.as_ref()]).load("mine").unwrap();
+    assert_eq!(again.operators.rates.len(), 1);
     assert_eq!(again.matrix.efficiency.value, fitted.device.matrix.efficiency.value);
 }
