@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -186,10 +187,9 @@ class Run:
         return Stage(whole, self.pipeline.place, self.pipeline.ranks) if self.pipeline.ranks > 1 else whole
 
     def own(self, batch: torch.Tensor) -> torch.Tensor:
-        """Samples of this rank by micro-batch; the batch has the first micro-batch of all ranks, then the second."""
-        place = 0 if self.fault.same_samples else self.data.place * self.expert.ranks + self.expert.place
-        parts = batch.long().unflatten(0, (self.case.extent("micro_batch"), self.data.ranks * self.expert.ranks, -1))
-        return parts[:, place]
+        """Samples of this rank by micro-batch; the batch has all samples of the first rank, then those of the second."""
+        place = 0 if self.fault.same_samples else self.expert.place * self.data.ranks + self.data.place
+        return batch.long().unflatten(0, (self.expert.ranks * self.data.ranks, self.case.extent("micro_batch"), -1))[place]
 
     def updating(self) -> torch.optim.Optimizer:
         trained, settings = dict(self.network.named_parameters()), self.given["optimizer"]["settings"]
@@ -320,15 +320,23 @@ class Run:
             parameter.grad.mul_((largest / (norm + 1e-6)).clamp(max=1).item())
 
 
-def work(rank: int, case: Case, faults: list[str], folder: Path) -> None:
-    """A process of a case."""
+def work(rank: int, case: Case, faults: list[str], folder: Path, meeting: str) -> None:
+    """A process of a case; `meeting` is where the processes find each other."""
     torch.set_num_threads(1)
     ranks = prod(case.mesh.values())
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
     mesh = init_device_mesh("cpu", tuple(case.mesh.values()), mesh_dim_names=tuple(case.mesh))
     for fault in faults:
         Run(case, FAULTS[fault], folder / "begin", mesh).record(folder / fault)
     distributed.destroy_process_group()
+
+
+def recorded(zoo: str, case: Case, faults: list[str], folder: Path) -> None:
+    """Runs the processes of a case."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([zoo, "golden", "inputs", case.recipe, *case.arguments(), "-o", folder / "begin"], check=True, capture_output=True)
+    with tempfile.TemporaryDirectory() as meeting:
+        multiprocessing.spawn(work, (case, faults, folder, f"file://{meeting}/store"), prod(case.mesh.values()))
 
 
 def judged(zoo: str, case: Case, folder: Path) -> str:
@@ -337,11 +345,9 @@ def judged(zoo: str, case: Case, folder: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         return f"refused | | {done.stderr.strip().splitlines()[0]}"
-    reports = json.loads(done.stdout)
-    steps = reports.get("steps", [reports])
-    report = next((step for step in steps if step["verdict"] == "fail"), steps[0])
+    report = json.loads(done.stdout)
     failed = ", ".join(stage["stage"] for stage in report["stages"] if stage["verdict"] == "fail") or report["verdict"]
-    first = report["first_divergence"] or {}
+    first = report.get("first_divergence") or {}
     return f"{failed} | {first.get('tensor', '')} | {first.get('explanation', '')}"
 
 
@@ -351,7 +357,7 @@ def main() -> None:
     parser.add_argument("--case", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--fault", nargs="*", choices=FAULTS, help="by default all that suit the case")
     parser.add_argument("--list", action="store_true", help="show cases and faults")
-    parser.add_argument("--record-only", action="store_true", help="do not judge")
+    parser.add_argument("--only", choices=("record", "judge"), help="judge later, or again")
     parser.add_argument("--zoo", default=os.environ.get("ZOO", "zoo"))
     given = parser.parse_args()
     if given.list or given.folder is None:
@@ -363,13 +369,10 @@ def main() -> None:
     print("| case | fault | stages that fail | first divergence | explained as |\n| --- | --- | --- | --- | --- |")
     for name in given.case:
         case, folder = CASES[name], given.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "store").unlink(missing_ok=True)
-        begin = [given.zoo, "golden", "inputs", case.recipe, *case.arguments(), "-o", folder / "begin"]
-        subprocess.run(begin, check=True, capture_output=True)
         faults = [fault for fault in ("none", *case.planted) if given.fault is None or fault in given.fault]
-        multiprocessing.spawn(work, (case, faults, folder), prod(case.mesh.values()))
-        for fault in faults if not given.record_only else ():
+        if given.only != "judge":
+            recorded(given.zoo, case, faults, folder)
+        for fault in faults if given.only != "record" else ():
             print(f"| {case.recipe} {case.parallel} | {FAULTS[fault].says} | {judged(given.zoo, case, folder / fault)} |", flush=True)
 
 

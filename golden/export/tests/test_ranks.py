@@ -70,7 +70,9 @@ class Recorded(unittest.TestCase):
         whole = torch.full((5, 3), 2.0)  # two micro-batches of a one, whose mean over two ranks is one
         for rank, rows in enumerate((3, 2)):
             found, about = self.read("fsdp", rank)
-            self.assertEqual(about["ranks"], {"rank": rank, "world": 2, "mesh": {"data": {"place": rank, "ranks": 2}}, "micro_batches": 2})
+            mesh = {"data": {"place": rank, "ranks": 2}}
+            run = self.read("fsdp", 1 - rank)[1]["ranks"]["run"]
+            self.assertEqual(about["ranks"], {"rank": rank, "world": 2, "run": run, "mesh": mesh, "micro_batches": 2})
             for key in ("start/weight", "grad/weight", "param1/weight", "exp_avg1/weight"):
                 self.assertEqual((found[key].shape, about["tensors"][key]["placed"]), ((rows, 3), {"data": 0}), key)
             self.assertTrue(torch.equal(found["grad/weight"], whole[:rows]))

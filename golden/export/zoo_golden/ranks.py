@@ -4,8 +4,10 @@ A grid of ranks has the axes `pipeline`, `data`, `expert`, `context` and `tensor
 are usually called.
 """
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -40,22 +42,28 @@ class Ranks:
     world: int
     mesh: Mapping[str, tuple[int, int]] | None
     micro_batches: int
+    run: str | None = None
+    """A word that the ranks of one run share, and no others."""
 
     @classmethod
     def here(cls, mesh: "DeviceMesh | Mapping[str, tuple[int, int]] | None", micro_batches: int) -> "Ranks":
-        """The rank of this process. Raises ValueError if the mesh has unknown dimensions, or another number of ranks."""
+        """The rank of this process; all ranks call this. Raises ValueError if the mesh has unknown dimensions, or another number of
+        ranks."""
         if micro_batches < 1:
             raise ValueError(f"{micro_batches} micro-batches: a step has at least one")
         several = distributed.is_available() and distributed.is_initialized()
         rank, world = (distributed.get_rank(), distributed.get_world_size()) if several else (0, 1)
-        return cls(rank, world, None if mesh is None else _places(mesh, world), micro_batches)
+        places = None if mesh is None else _places(mesh, world)
+        return cls(rank, world, places, micro_batches, _run(distributed.group.WORLD) if world > 1 else None)
 
     def described(self) -> dict | None:
         """What capture.json says of the rank; None if it has the whole step."""
         if self.world == self.micro_batches == 1:
             return None
         axes = {axis: {"place": place, "ranks": ranks} for axis, (place, ranks) in (self.mesh or {}).items()}
-        return {"rank": self.rank, "world": self.world} | ({"mesh": axes} if axes else {}) | {"micro_batches": self.micro_batches}
+        known = {"run": self.run, "mesh": axes}
+        said = {"rank": self.rank, "world": self.world} | {key: value for key, value in known.items() if value}
+        return said | {"micro_batches": self.micro_batches}
 
     def micro_batch(self, number: int) -> str:
         """What the names of a micro-batch begin with."""
@@ -95,6 +103,14 @@ def is_distributed(tensor: torch.Tensor) -> bool:
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank has of a tensor."""
     return tensor.to_local() if is_distributed(tensor) else tensor
+
+
+@cache
+def _run(group: "distributed.ProcessGroup") -> str:
+    """Drawn by the first rank of the group."""
+    word = [uuid.uuid4().hex]
+    distributed.broadcast_object_list(word, src=0, group=group)
+    return word[0]
 
 
 def _places(mesh: "DeviceMesh | Mapping[str, tuple[int, int]]", world: int) -> dict[str, tuple[int, int]]:
