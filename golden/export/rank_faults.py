@@ -31,10 +31,21 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-from rank_layers import Among, SharedExperts, Stage, balance, expert_parallel, tensor_parallel, token_losses
+from rank_layers import (
+    Among,
+    SharedExperts,
+    Stage,
+    balance,
+    context_parallel,
+    expert_parallel,
+    tensor_parallel,
+    tensor_parallel_of_torch,
+    token_losses,
+)
 from zoo_golden.capture import Capture
 from zoo_golden.language import Decoder, Llama
 from zoo_golden.qwen3 import Mixture, Qwen3
+from zoo_golden.ranks import AXES
 
 STEPS = 2
 IGNORED = 65535
@@ -66,6 +77,7 @@ class Fault:
     own_norm: bool = False
     stale: bool = False
     unsent: bool = False
+    from_zero: bool = False
 
 
 FAULTS = {
@@ -82,6 +94,8 @@ FAULTS = {
     "one_layer": Fault("gradients of one layer not summed over data ranks", unsummed=("data", "model.layers.1.*")),
     "stale": Fault("gradients of the step before not set to zero", stale=True),
     "unsent": Fault("updated parameters not sent to the ranks that do not update them", unsent=True),
+    "positions": Fault("rotary positions that start at 0 on each context rank", from_zero=True),
+    "one_context": Fault("gradients of one layer not summed over context ranks", unsummed=("context", "model.layers.1.*")),
     "last_micro_batch": Fault("gradients of the last micro-batch alone", last_micro_batch=True),
     "micro_batches": Fault("gradients divided by the number of micro-batches", scaled=("*", "micro_batch", -1)),
     "tied": Fault("gradient of the tied table not summed over the first and last stage", unsummed=("pipeline", "model.embed_tokens.weight")),
@@ -101,6 +115,8 @@ class Case:
     batch: int
     layers: int
     planted: tuple[str, ...]
+    by_torch: bool = False
+    """Whether torch divides the layers over tensor ranks, and not rank_layers.py."""
 
     def extent(self, axis: str) -> int:
         """Ranks of an axis, or its micro-batches."""
@@ -113,8 +129,7 @@ class Case:
     @property
     def mesh(self) -> dict[str, int]:
         """The axes that have several ranks, in zoo's order."""
-        axes = {axis: self.extent(axis) for axis in ("pipeline", "data", "expert", "tensor")}
-        return {axis: ranks for axis, ranks in axes.items() if ranks > 1}
+        return {axis: ranks for axis in AXES if (ranks := self.extent(axis)) > 1}
 
     def arguments(self) -> list[str]:
         """Of `zoo golden inputs` and `zoo judge`: a small network, of whose labels some do not count, and whose gradients are cut."""
@@ -135,13 +150,17 @@ PIPED = ("last_micro_batch", "micro_batches", "tied", "frozen", "own_norm")
 MIXED = ("experts_divided", "experts_times", "router", "halves", "local_means")
 
 CASES = {
-    "tensor": Case("llama", "tensor=2,sequence", 2, 2, SHARED),
+    "tensor": Case("llama", "tensor=2,sequence", 4, 2, SHARED),
     "tensor4": Case("llama", "data=2,tensor=2,sequence", 4, 2, (*SHARED, *MEANS, "one_layer")),
-    "heads": Case("qwen3", "tensor=2", 2, 2, ("head_norms", "halves", "counted")),
+    "heads": Case("qwen3", "tensor=2", 4, 2, ("head_norms", "halves", "counted")),
     "heads4": Case("qwen3", "data=2,tensor=2,sequence", 4, 2, ("head_norms", "norms")),
+    "dtensor": Case("llama", "tensor=2,sequence", 4, 2, ("own_norm", "stale"), by_torch=True),
+    "dtensor4": Case("llama", "data=2,tensor=2,sequence,zero=3", 4, 2, (*MEANS, "own_norm"), by_torch=True),
     "zero": Case("llama", "data=2,zero=1", 4, 2, (*MEANS, "one_layer", "unsent")),
     "fsdp": Case("llama", "data=2,zero=3", 4, 2, (*MEANS, "own_norm", "stale")),
     "fsdp4": Case("qwen3_moe", "data=4,zero=3", 4, 2, (*MEANS, "own_norm")),
+    "context": Case("llama", "context=2", 4, 2, ("positions", "one_context", "local_means")),
+    "context4": Case("llama", "data=2,context=2", 4, 2, ("positions", "one_context", "local_means", "twice")),
     "pipeline": Case("llama", "pipeline=2,micro_batch=1", 3, 4, PIPED),
     "pipeline4": Case("llama", "pipeline=2,data=2,micro_batch=1", 6, 4, (*PIPED, *MEANS)),
     "expert": Case("qwen3_moe", "expert=2", 4, 2, (*MIXED, "counted")),
@@ -159,11 +178,11 @@ class Run:
         table = weights["model.embed_tokens.weight"]
         whole = NETWORKS[case.recipe](vocabulary=len(table), layers=case.layers)
         whole.load_state_dict(weights | {"lm_head.weight": table})
-        self.pipeline, self.data, self.expert, self.tensor = map(self.among, ("pipeline", "data", "expert", "tensor"))
+        self.pipeline, self.data, self.expert, self.context, self.tensor = map(self.among, AXES)
         self.sharded = "zero=3" in case.parallel
         self.network = self.divided(whole)
         self.micro_batches = list(zip(*(self.own(load_file(begin / "inputs.safetensors")[name]) for name in ("tokens", "label")), strict=True))
-        self.valid = self.over_samples(torch.tensor(float(sum((labels != IGNORED).sum() for _, labels in self.micro_batches))))
+        self.valid = self.over_tokens(torch.tensor(float(sum((labels != IGNORED).sum() for _, labels in self.micro_batches))))
         self.optimizer = self.updating()
         if self.pipeline.ranks > 1:
             self.schedule = self.scheduled()
@@ -171,25 +190,30 @@ class Run:
     def among(self, axis: str) -> Among:
         return Among(self.mesh.get_group(axis) if self.case.extent(axis) > 1 else None)
 
-    def over_samples(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum over the ranks that have different samples."""
-        return self.expert.sum(self.data.sum(x))
+    def over_tokens(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum over the ranks that have different tokens."""
+        return self.context.sum(self.expert.sum(self.data.sum(x)))
 
     def divided(self, whole: Decoder) -> nn.Module:
-        if self.tensor.ranks > 1:
+        if self.case.by_torch:
+            tensor_parallel_of_torch(whole, self.mesh["tensor"])
+        elif self.tensor.ranks > 1:
             tensor_parallel(whole, self.tensor, "sequence" in self.case.parallel, halves=self.fault.halves)
+        if self.context.ranks > 1:
+            context_parallel(whole, self.context, from_zero=self.fault.from_zero)
         if self.expert.ranks > 1:
             expert_parallel(whole, self.expert, swapped=self.fault.halves)
         if self.sharded:
             for block in whole.model["layers"]:
-                fully_shard(block, mesh=self.mesh)
-            fully_shard(whole, mesh=self.mesh)
+                fully_shard(block, mesh=self.mesh["data"])
+            fully_shard(whole, mesh=self.mesh["data"])
         return Stage(whole, self.pipeline.place, self.pipeline.ranks) if self.pipeline.ranks > 1 else whole
 
     def own(self, batch: torch.Tensor) -> torch.Tensor:
-        """Samples of this rank by micro-batch; the batch has all samples of the first rank, then those of the second."""
+        """Tokens of this rank by micro-batch; the batch has all samples of the first rank, then those of the second."""
         place = 0 if self.fault.same_samples else self.expert.place * self.data.ranks + self.data.place
-        return batch.long().unflatten(0, (self.expert.ranks * self.data.ranks, self.case.extent("micro_batch"), -1))[place]
+        samples = batch.long().unflatten(0, (self.expert.ranks * self.data.ranks, self.case.extent("micro_batch"), -1))[place]
+        return self.context.part(samples, -1)
 
     def updating(self) -> torch.optim.Optimizer:
         trained, settings = dict(self.network.named_parameters()), self.given["optimizer"]["settings"]
@@ -222,9 +246,10 @@ class Run:
     def share(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """What these tokens add to the cross entropy of the step."""
         counts = labels != IGNORED
-        sum_ = (token_losses(logits, labels.where(counts, 0), self.tensor) * counts).sum()
+        columns = Among() if self.case.by_torch else self.tensor
+        sum_ = (token_losses(logits, labels.where(counts, 0), columns) * counts).sum()
         if self.fault.local_means:
-            return sum_ / counts.sum().clamp(min=1) / (self.data.ranks * self.expert.ranks * len(self.micro_batches))
+            return sum_ / counts.sum().clamp(min=1) / (self.data.ranks * self.expert.ranks * self.context.ranks * len(self.micro_batches))
         return sum_ / self.valid
 
     def passes(self) -> dict[str, torch.Tensor]:
@@ -233,12 +258,12 @@ class Run:
         parts = {"cross_entropy": self.share(self.network(tokens), labels)}
         loss = parts["cross_entropy"]
         if self.case.recipe == "qwen3_moe":
-            parts["expert_balance"] = balance(self.network, self.over_samples)
+            parts["expert_balance"] = balance(self.network, self.over_tokens)
             loss = loss + self.given["loss"]["expert_balance"]["weight"] * parts["expert_balance"]
         # FSDP2 takes the mean over the ranks.
         (loss * self.data.ranks if self.sharded else loss).backward()
         named = {"loss": loss} | (parts if len(parts) > 1 else {})
-        return {name: self.over_samples(value.detach()) for name, value in named.items()}
+        return {name: self.over_tokens(value.detach()) for name, value in named.items()}
 
     def scheduled(self) -> Schedule1F1B:
         tokens, _ = self.micro_batches[0]
@@ -270,7 +295,7 @@ class Run:
         losses: list[torch.Tensor] = []
         last = self.pipeline.place == self.pipeline.ranks - 1
         self.schedule.step(*([tokens] if self.pipeline.place == 0 else []), target=labels if last else None, losses=losses)
-        return {"loss": self.over_samples(torch.stack(losses).sum().detach())} if last else {}
+        return {"loss": self.over_tokens(torch.stack(losses).sum().detach())} if last else {}
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
         """Parameters by name, with the module that has them."""
@@ -286,8 +311,9 @@ class Run:
             parts = {
                 "data": not self.sharded,
                 "expert": not experts,
+                "context": True,
                 # Heads are divided, tokens only with `sequence`.
-                "tensor": norm and ("sequence" in self.case.parallel or ".self_attn." in name),
+                "tensor": norm and not self.case.by_torch and ("sequence" in self.case.parallel or ".self_attn." in name),
                 "pipeline": name == "model.embed_tokens.weight",
             }
             axis, pattern = self.fault.unsummed
@@ -302,12 +328,13 @@ class Run:
     def clip(self) -> None:
         """By the norm of all gradients, of which each counts once."""
         largest = self.given["optimizer"]["clip_grad_norm"]
-        if self.sharded and not self.fault.own_norm:
+        placed = self.sharded or self.case.by_torch
+        if placed and not self.fault.own_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), largest)
             return
         square = torch.zeros(())
         for name, parameter, module in self.parameters():
-            own = (parameter.grad.to_local() if self.sharded else parameter.grad).square().sum()
+            own = (parameter.grad.to_local() if placed else parameter.grad).square().sum()
             if not self.fault.own_norm:
                 matrix = not isinstance(module, nn.RMSNorm)
                 own = self.tensor.sum(own) if matrix or self.fault.counted else own
@@ -334,7 +361,7 @@ def work(rank: int, case: Case, faults: list[str], folder: Path, meeting: str) -
 def recorded(zoo: str, case: Case, faults: list[str], folder: Path) -> None:
     """Runs the processes of a case."""
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([zoo, "golden", "inputs", case.recipe, *case.arguments(), "-o", folder / "begin"], check=True, capture_output=True)
+    subprocess.run([zoo, "golden", "inputs", case.recipe, *case.arguments(), "-o", folder / "begin"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as meeting:
         multiprocessing.spawn(work, (case, faults, folder, f"file://{meeting}/store"), prod(case.mesh.values()))
 

@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import distributed, nn
 from torch.distributed import ProcessGroup, ReduceOp
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, parallelize_module
 
-from zoo_golden.language import Decoder
+from zoo_golden.language import Decoder, LlamaAttention, attend
 from zoo_golden.qwen3 import Experts, Mixture
 
 TOKENS = 1
@@ -121,6 +124,50 @@ def tensor_parallel(network: Decoder, ranks: Among, sequence: bool, *, halves: b
     table.register_forward_hook(lambda _, __, result: Collective.apply(result, leave, back[1]))
     network.model["embed_tokens"] = table
     between(network.lm_head)
+
+
+def tensor_parallel_of_torch(network: Decoder, mesh: DeviceMesh) -> None:
+    """The same with `sequence` by the styles of torch, whose parameters are DTensors; the logits are whole."""
+    tokens = Shard(TOKENS)
+    whole = PrepareModuleInput(input_layouts=tokens, desired_input_layouts=Replicate())
+    layer = {"input_layernorm": SequenceParallel(), "self_attn": whole, "post_attention_layernorm": SequenceParallel(), "mlp": whole}
+    layer |= {f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"}
+    layer |= {f"mlp.{name}_proj": ColwiseParallel() for name in ("gate", "up")}
+    layer |= {name: RowwiseParallel(output_layouts=tokens) for name in ("self_attn.o_proj", "mlp.down_proj")}
+    for block in network.model["layers"]:
+        parallelize_module(block, mesh, layer)
+    rows = RowwiseParallel(input_layouts=Replicate(), output_layouts=tokens)
+    columns = ColwiseParallel(input_layouts=tokens, output_layouts=Replicate())
+    parallelize_module(network, mesh, {"model.embed_tokens": rows, "model.norm": SequenceParallel(), "lm_head": columns})
+    network.lm_head.weight = network.model["embed_tokens"].weight
+
+
+class ContextAttention(LlamaAttention):
+    """Attention of own tokens to those of all ranks, which have parts of each sample."""
+
+    def __init__(self, whole: LlamaAttention, ranks: Among, *, from_zero: bool):
+        nn.Module.__init__(self)
+        self.ranks, self.from_zero, self.size, self.turn = ranks, from_zero, whole.size, whole.turn
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = whole.q_proj, whole.k_proj, whole.v_proj, whole.o_proj
+
+    def forward(self, x):
+        turn, first = self.turn[0], self.ranks.place * x.shape[TOKENS]
+
+        def of_all(heads: torch.Tensor) -> torch.Tensor:
+            return Collective.apply(heads.transpose(1, 2), self.ranks.gather, self.ranks.scatter).transpose(1, 2)
+
+        query, key, value = (layer(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        if self.from_zero:
+            query, key = F.pad(turn(query), (0, 0, first, 0)), of_all(turn(key))
+        else:
+            query, key = turn(F.pad(query, (0, 0, first, 0))), turn(of_all(key))
+        return self.o_proj(attend(query, key, of_all(value))[:, first:])
+
+
+def context_parallel(network: Decoder, ranks: Among, *, from_zero: bool = False) -> None:
+    """Ranks share the tokens of each sample. from_zero: the fault of rotary positions that start at 0 on each rank."""
+    for block in network.model["layers"]:
+        block.self_attn = ContextAttention(block.self_attn, ranks, from_zero=from_zero)
 
 
 def token_losses(logits: torch.Tensor, labels: torch.Tensor, ranks: Among) -> torch.Tensor:

@@ -172,10 +172,10 @@ class Capture:
                     passes = "a second forward pass" if self.ranks.micro_batches == 1 else "another forward pass"
                     hint = "; without input_args and output_args, PipelineStage makes one to learn shapes" if self.ranks.world > 1 else ""
                     raise RuntimeError(f"{passes} inside the capture, which records only one step{hint}")
-                for place, argument in enumerate((*arguments, *keywords.values())):
+                for place, argument in enumerate((*arguments, *keywords.values()) if self.ranks.first else ()):
                     if isinstance(argument, torch.Tensor):
                         self._keep(f"{micro}in/{call}.{place}", argument)
-            for suffix, tensor in _tensors(result):
+            for suffix, tensor in _tensors(result) if self.ranks.last or name != "@root" else ():
                 self._keep(f"{micro}out/{call}{suffix}", tensor)
 
         return hook

@@ -65,6 +65,20 @@ class Ranks:
         said = {"rank": self.rank, "world": self.world} | {key: value for key, value in known.items() if value}
         return said | {"micro_batches": self.micro_batches}
 
+    @property
+    def first(self) -> bool:
+        """Whether the inputs of its network are those of the whole network."""
+        return self._stage()[0] == 0
+
+    @property
+    def last(self) -> bool:
+        """Whether the outputs of its network are those of the whole network."""
+        place, stages = self._stage()
+        return place == stages - 1
+
+    def _stage(self) -> tuple[int, int]:
+        return (self.mesh or {}).get("pipeline", (0, 1))
+
     def micro_batch(self, number: int) -> str:
         """What the names of a micro-batch begin with."""
         return f"micro{number}/" if self.micro_batches > 1 else ""
