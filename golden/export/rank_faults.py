@@ -50,7 +50,6 @@ FAULTS = {
     "router": Fault("gradient of the router not summed over expert ranks", unsummed=("expert", "*.mlp.gate.weight")),
 }
 
-
 SHARED = ("norms", "final_norm", "halves", "counted", "own_norm")
 MEANS = ("local_means", "twice", "same_samples")
 PIPED = ("last_micro_batch", "micro_batches", "tied", "frozen", "own_norm")
@@ -128,7 +127,7 @@ def main() -> None:
         if given.only != "judge":
             recorded(given.zoo, case, faults, folder)
         for fault in faults if given.only != "record" else ():
-            print(f"| {case.recipe} {case.parallel} | {FAULTS[fault].says} | {judged(given.zoo, case, folder / fault)} |", flush=True)
+            print(f"| {case.title} | {FAULTS[fault].says} | {judged(given.zoo, case, folder / fault)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -54,14 +54,21 @@ class Fault:
     frozen: str = ""
     """A pattern of parameters that the last stage does not update."""
     local_means: bool = False
+    """Each rank divides its loss by the number of its own labels."""
     same_samples: bool = False
     last_micro_batch: bool = False
     halves: bool = False
+    """Of [`tensor_parallel`] and of [`SharedExperts`]."""
     counted: bool = False
+    """The norm of the gradients has what several ranks have alike once for each of them."""
     own_norm: bool = False
+    """The norm of the gradients has what this rank has alone."""
     stale: bool = False
+    """The second step adds to the gradients of the first."""
     unsent: bool = False
+    """A rank keeps the old values of parameters that another rank updates."""
     from_zero: bool = False
+    """Of [`context_parallel`]."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,10 @@ class Case:
     planted: tuple[str, ...]
     by_torch: bool = False
     """Whether torch divides the layers over tensor ranks, and not rank_layers.py."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.recipe} {self.parallel}{' by torch' if self.by_torch else ''}"
 
     def extent(self, axis: str) -> int:
         """Ranks of an axis, or its micro-batches."""
