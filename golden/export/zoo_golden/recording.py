@@ -14,9 +14,11 @@ def of_step(folder: str | Path, step: int | None) -> Path:
     return Path(folder) if step is None else Path(folder) / f"step{step}"
 
 
-def describe(folder: Path, made_with: Mapping[str, str], device: str, loss_scale: float, tensors: Mapping[str, dict]) -> None:
-    """Writes capture.json: who recorded what, the factor on the gradients, and every tensor as [`described`]."""
+def describe(folder: Path, made_with: Mapping[str, str], device: str, loss_scale: float, tensors: Mapping[str, dict], ranks: dict | None = None) -> None:
+    """Writes capture.json: who recorded what, the factor on the gradients, the rank among several, and every tensor as
+    [`described`]."""
     about = {"zoo_capture": FORMAT, "made_with": dict(made_with), "device": device, "loss_scale": loss_scale}
+    about |= {} if ranks is None else {"ranks": ranks}
     about["tensors"] = dict(tensors)
     (folder / "capture.json").write_text(json.dumps(about) + "\n")
 
