@@ -25,6 +25,7 @@ use crate::{
     start::{Conditions, Spelling, Start, arrays},
 };
 use proof::{Begin, Whole};
+use truth::OBSERVED;
 use zoo_engine::StepMemory;
 use zoo_graph::{Bytes, TapState};
 use zoo_recipe::{Parallel, Recipe};
@@ -116,7 +117,7 @@ pub fn memory(recipe: &Recipe, parallel: &Parallel, options: &SplitOptions) -> R
     let whole = whole.graph;
     let taps =
         whole.taps.iter().filter_map(|tap| if let TapState::Value(value) = tap.state { Some(value) } else { None });
-    let once = taps.chain(whole.gradients.iter().map(|(_, value)| *value));
+    let once = taps.chain(whole.gradients.iter().flat_map(|(_, value)| [*value; OBSERVED]));
     // Variables are kept after the first and the last step, and before the first.
     let variables = whole.variables.iter().flat_map(|variable| [variable.value; 3]);
     let kept: u64 = once.chain(variables).map(|value| whole.ty(value).bytes().0).sum();

@@ -3,11 +3,11 @@
 use super::{
     LIMIT,
     assembled::{assembled, replicas},
-    diagnosis::diagnose,
+    diagnosis::{diagnose, of_scalar},
     layout::Layout,
     proof::Proof,
     report::{Collectives, Difference, Divided, SplitReport},
-    truth::Key,
+    truth::{Key, OBSERVED},
 };
 use crate::{
     GoldenError, Stage, Verdict,
@@ -75,7 +75,7 @@ impl<'p> Comparison<'p> {
         for (id, value) in gradients {
             let placed = Placed { value: *value, ..split.variable(*id) };
             let variable = whole.variable(*id);
-            let key = Key::Gradient(variable.name.clone());
+            let key = Key::Gradient(0, variable.name.clone());
             wanted.entry(*value).or_default().push((Stage::Backward, key, placed, variable.origin.clone()));
         }
         Self { wanted, ..Self::new(proof, keep) }
@@ -159,7 +159,8 @@ impl<'p> Comparison<'p> {
             self.wrong(stage, key, origin, "no rank computes it".to_owned());
             return Ok(None);
         };
-        let diagnosis = diagnose(truth, &wholes, ranks, layout, mesh)?;
+        let before = key.before().and_then(|before| self.proof.truth.of_key(&before));
+        let diagnosis = diagnose((truth, before), &wholes, ranks, layout, mesh)?;
         let item = Item { note: Some(diagnosis.text), ..Item::measured(name, error, truth.floor) };
         self.compared.push(Compared { stage, key: key.clone(), item, origin, explained: diagnosis.explains });
         self.keeps(key, true, wholes);
@@ -186,14 +187,18 @@ impl<'p> Comparison<'p> {
         }
         let truth = self.proof.truth.loss(self.step, n);
         let error = ranks.iter().map(|(_, value)| truth.error(&[*value])).fold(0.0, f64::max);
-        let mut item = Item::measured(key.to_string(), error, truth.floor);
+        let (mut item, mut explained) = (Item::measured(key.to_string(), error, truth.floor), false);
         if item.ratio > LIMIT {
             let mut values: Vec<String> = ranks.iter().map(|(_, value)| format!("{value:.6}")).collect();
             values.dedup();
-            item.note = Some(format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]));
+            let note = format!("{} on the ranks, {:.6} on one device", values.join(", "), truth.values[0]);
+            let before = self.step.checked_sub(1).map(|before| self.proof.truth.loss(before, n));
+            let reason = of_scalar((truth, before), ranks, &self.proof.split.mesh);
+            explained = reason.is_some();
+            item.note = Some(reason.map_or(note.clone(), |reason| format!("{note}: {reason}")));
         }
         self.keeps(&key, item.ratio > LIMIT, ranks.iter().map(|(rank, value)| (*rank, vec![*value])).collect());
-        self.compared.push(Compared { stage, key, item, origin: None, explained: false });
+        self.compared.push(Compared { stage, key, item, origin: None, explained });
     }
 
     /// Compares a recorded loss: each rank has all of it, or its term of the sum over the ranks that share the samples.
@@ -263,11 +268,17 @@ impl<'p> Comparison<'p> {
 
 impl RanksObserver for Comparison<'_> {
     fn wants(&self, value: ValueId) -> bool {
-        self.step == 0 && self.wanted.contains_key(&value)
+        let observed = |key: &Key| self.step == 0 || self.step < OBSERVED && matches!(key, Key::Gradient(..));
+        self.wanted.get(&value).is_some_and(|wanted| wanted.iter().any(|(_, key, ..)| observed(key)))
     }
 
     fn observe(&mut self, value: ValueId, ranks: &Ranked) -> candle_core::Result<()> {
         for (stage, key, placed, origin) in self.wanted.get(&value).cloned().unwrap_or_default() {
+            let (stage, key) = match (self.step, key) {
+                (0, key) => (stage, key),
+                (step, Key::Gradient(_, name)) => (Stage::Trajectory, Key::Gradient(step, name)),
+                (_, Key::Start(_) | Key::Output(_) | Key::Variable(..) | Key::Scalar(..)) => continue,
+            };
             self.compare(stage, &key, &[placed.placements], origin, ranks)?;
         }
         Ok(())

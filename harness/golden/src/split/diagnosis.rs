@@ -17,9 +17,9 @@ pub(super) struct Diagnosis {
     pub explains: bool,
 }
 
-/// Explains why the ranks do not have the value of one device. `wholes` are the replicas, `ranks` what each rank has.
+/// Explains why the ranks do not have the value of one device, which had another one in the step before. `wholes` are the replicas, `ranks` what each rank has.
 pub(super) fn diagnose(
-    truth: &Exact,
+    (truth, step_before): (&Exact, Option<&Exact>),
     wholes: &[(usize, Vec<f64>)],
     ranks: &Ranked,
     placements: &[(MeshAxis, Placement)],
@@ -29,6 +29,12 @@ pub(super) fn diagnose(
     let wrong: Vec<usize> = wholes.iter().filter(|(_, values)| !same(values, &truth.values)).map(|(r, _)| *r).collect();
     if wholes.iter().any(|(_, values)| values.iter().any(|x| !x.is_finite())) {
         return Ok(Diagnosis { text: "it is not a finite number".to_owned(), explains: false });
+    }
+    if wholes.iter().all(|(_, values)| values.iter().all(|x| *x == 0.0)) {
+        return explained("it is zero".to_owned());
+    }
+    if step_before.is_some_and(|old| wholes.iter().all(|(_, values)| same(values, &old.values))) {
+        return explained("it is that of the step before".to_owned());
     }
     if truth.before.as_ref().is_some_and(|before| wholes.iter().all(|(_, values)| same(values, before))) {
         return explained("it was not updated: it has its value from before the step".to_owned());
@@ -71,6 +77,39 @@ pub(super) fn diagnose(
         false => format!("it differs by {error:.1e} of its size on all ranks"),
     };
     Ok(Diagnosis { text, explains: false })
+}
+
+/// Explains a loss or a norm, each with its rank: a term of a sum, or the root of one of squares.
+pub(super) fn of_scalar(
+    (truth, step_before): (&Exact, Option<&Exact>),
+    ranks: &[(usize, f64)],
+    mesh: &Mesh,
+) -> Option<String> {
+    let right = truth.values[0];
+    let close = |value: f64, other: f64| (value - other).abs() <= SAME * other.abs();
+    if ranks.iter().all(|(_, value)| *value == 0.0) {
+        return Some("it is zero".to_owned());
+    }
+    if step_before.is_some_and(|old| ranks.iter().all(|(_, value)| close(*value, old.values[0]))) {
+        return Some("it is that of the step before".to_owned());
+    }
+    for (axis, _) in mesh.axes() {
+        let of = |rank: &usize| ranks.iter().find(|(own, _)| own == rank).map(|(_, value)| *value);
+        let groups: Vec<Vec<f64>> =
+            mesh.groups(*axis).iter().map(|group| group.iter().filter_map(of).collect()).collect();
+        let several = groups.iter().filter(|group| group.len() > 1).collect::<Vec<_>>();
+        let all =
+            |whole: fn(&[f64]) -> f64| !several.is_empty() && several.iter().all(|group| close(whole(group), right));
+        if all(|terms| terms.iter().sum()) {
+            return Some(format!("each {axis} rank has a term: the sum over the {axis} group is missing"));
+        }
+        if all(|parts| parts.iter().map(|part| part * part).sum::<f64>().sqrt()) {
+            return Some(format!(
+                "each {axis} rank has the norm of its own part: the sum over the {axis} group is missing"
+            ));
+        }
+    }
+    None
 }
 
 fn same(a: &[f64], b: &[f64]) -> bool {

@@ -3,11 +3,16 @@
 //! Nine operators of mutation generate the silent faults that users of parallel training report: a missing collective, a
 //! factor of the size of a group, another group of the same size, a local count, a wrong offset, a tensor counted twice
 //! in a norm, old or lost data, another random stream, a wrong rule of the update. Each is applied to one tensor, to a
-//! class of tensors, and to all.
+//! class of tensors, and to all. Where the values do not say what is missing, the faults that give these values are named,
+//! as for steps that ranks recorded.
 
 pub(super) mod planted;
 
-use super::{Difference, Proof, SplitOptions};
+use super::{
+    Difference, Proof, SplitOptions,
+    comparison::Keep,
+    suspects::{KEPT, Trace},
+};
 use crate::GoldenError;
 use planted::{Plant, all};
 use serde::Serialize;
@@ -59,11 +64,20 @@ pub fn run(
         return Ok(SplitPlanting::Unsound(Box::new(honest)));
     }
     let faults = all(&proof);
-    let mut found = Vec::new();
+    let (mut found, mut traces, mut unexplained) = (Vec::new(), Vec::new(), Vec::new());
     for (n, Plant { operator, fault, harmless, graph, disturbed }) in faults.iter().enumerate() {
         progress(fault, faults.len() - n - 1);
-        let report = proof.judge(graph.clone(), disturbed)?;
+        let comparison = proof.compare((graph.clone(), disturbed), options.steps, Keep::Differing(KEPT))?;
+        traces.push(Trace::new(fault, &comparison));
+        unexplained.push(comparison.wants_explanation());
+        let report = comparison.report(Vec::new(), Vec::new());
         found.push(Found { operator, fault: fault.clone(), harmless: *harmless, found: report.first_divergence });
+    }
+    for ((found, trace), _) in found.iter_mut().zip(&traces).zip(&unexplained).filter(|(_, unexplained)| **unexplained)
+    {
+        if let Some(difference) = &mut found.found {
+            difference.explanation += &format!(": as if {}", trace.alike(&traces, &proof));
+        }
     }
     Ok(SplitPlanting::Found(found))
 }

@@ -6,8 +6,8 @@ use super::{
     layout::{Layout, layouts, named},
     proof::Proof,
     report::Divided,
-    suspects::suspects,
-    truth::Key,
+    suspects::{KEPT, suspects},
+    truth::{Key, OBSERVED},
 };
 use crate::{
     GoldenError, Stage, Verdict,
@@ -23,9 +23,6 @@ use zoo_graph::{
     parallel::{Mesh, MeshAxis},
 };
 use zoo_recipe::{Parallel, Recipe};
-
-/// Values that differ and are kept, to be explained.
-const KEPT: usize = 6;
 
 /// What a recording need not have.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +137,7 @@ fn planned(proof: &Proof) -> BTreeMap<Key, (Layout, Option<Origin>)> {
     }
     for (n, variable) in whole.variables.iter().enumerate() {
         let (placed, name) = (split.variable(VariableId(n)).placements, &variable.name);
-        for key in [Key::Start(name.clone()), Key::Gradient(name.clone()), Key::Variable(0, name.clone())] {
+        for key in [Key::Start(name.clone()), Key::Gradient(0, name.clone()), Key::Variable(0, name.clone())] {
             planned.insert(key, (placed.clone(), variable.origin.clone()));
         }
     }
@@ -239,7 +236,7 @@ impl<'p> Judging<'p> {
         let (stage, key) = match &target.quantity {
             Quantity::Start(name) | Quantity::Input(name) if n == 0 => (Stage::Init, Key::Start(name.clone())),
             Quantity::Output(tap) if n == 0 => (Stage::Forward, Key::Output(tap.clone())),
-            Quantity::Gradient(name) if n == 0 => (Stage::Backward, Key::Gradient(name.clone())),
+            Quantity::Gradient(name) if n < OBSERVED => (later(Stage::Backward), Key::Gradient(n, name.clone())),
             Quantity::After { .. } if last => (later(Stage::Update), Key::Variable(n, target.name.clone())),
             Quantity::Loss(name) => return self.loss(name, found),
             Quantity::Start(_) | Quantity::Input(_) | Quantity::Into { .. } => return Ok(()),
@@ -247,7 +244,7 @@ impl<'p> Judging<'p> {
         };
         let mut ranks: Ranked = Vec::new();
         for (rank, entry) in found.iter().enumerate() {
-            let scale = if stage == Stage::Backward { scales[rank % scales.len()] } else { 1.0 };
+            let scale = if matches!(key, Key::Gradient(..)) { scales[rank % scales.len()] } else { 1.0 };
             ranks.push(entry.map(|entry| tensor(entry, scale)).transpose()?.flatten());
         }
         if ranks.iter().all(Option::is_none) {
@@ -256,7 +253,8 @@ impl<'p> Judging<'p> {
         }
         let first = match &key {
             Key::Variable(_, name) => Key::Variable(0, name.clone()),
-            Key::Start(_) | Key::Output(_) | Key::Gradient(_) | Key::Scalar(..) => key.clone(),
+            Key::Gradient(_, name) => Key::Gradient(0, name.clone()),
+            Key::Start(_) | Key::Output(_) | Key::Scalar(..) => key.clone(),
         };
         let (planned, origin) = self.planned.get(&first).cloned().unwrap_or_default();
         let mesh = &self.proof.split.mesh;

@@ -48,7 +48,7 @@ pub(super) fn suspects(
     for plant in faults {
         let keep = Keep::These(recorded.kept.keys().cloned().collect::<BTreeSet<_>>());
         let planted = proof.compare((plant.graph, &plant.disturbed), steps, keep)?;
-        let forward = |key: &Key| matches!(key, Key::Output(_) | Key::Gradient(_) | Key::Scalar(0, _));
+        let forward = |key: &Key| matches!(key, Key::Output(_) | Key::Gradient(0, _) | Key::Scalar(0, _));
         let same = planted.verdicts().filter(|(key, _)| forward(key));
         let same = same.into_iter().all(|(key, wrong)| differs.get(key).is_none_or(|differs| *differs == wrong));
         let near = |(key, values): (&Key, &Replicas)| {
@@ -88,7 +88,7 @@ fn mean_of_means(recipe: &Recipe, proof: &Proof, recorded: &Comparison<'_>) -> R
             let values = Values::of(graph.clone(), (&proof.start, &inputs), (proof.learning_rate, 1), None)?;
             let losses = proof.whole.losses.iter().zip(values.losses.into_iter().flatten());
             let losses = losses.map(|((name, _), loss)| (Key::Scalar(0, name.clone()), vec![loss]));
-            let gradients = values.tensors.into_iter().filter(|(key, _)| matches!(key, Key::Gradient(_)));
+            let gradients = values.tensors.into_iter().filter(|(key, _)| matches!(key, Key::Gradient(..)));
             for (key, values) in gradients.chain(losses) {
                 let sum = mean.entry(key).or_insert_with(|| vec![0.0; values.len()]);
                 // A part without labels has no mean, and adds nothing.
@@ -105,16 +105,49 @@ fn mean_of_means(recipe: &Recipe, proof: &Proof, recorded: &Comparison<'_>) -> R
     Ok(None)
 }
 
+/// What a fault does: the first values that differ, and what is said of all of them.
+pub(super) struct Trace {
+    fault: String,
+    kept: BTreeMap<Key, Replicas>,
+    verdicts: BTreeMap<Key, bool>,
+}
+
+/// Values that differ and are kept of a trace.
+pub(super) const KEPT: usize = 6;
+
+impl Trace {
+    /// Of a comparison that keeps the first values that differ.
+    pub fn new(fault: &str, comparison: &Comparison<'_>) -> Self {
+        let verdicts = comparison.verdicts().map(|(key, differs)| (key.clone(), differs)).collect();
+        Self { fault: fault.to_owned(), kept: comparison.kept.clone(), verdicts }
+    }
+
+    /// The faults among these that do the same.
+    pub fn alike(&self, others: &[Self], proof: &Proof) -> String {
+        let same = |other: &&Self| {
+            self.verdicts == other.verdicts
+                && self.kept.keys().eq(other.kept.keys())
+                && self.kept.iter().all(|(key, values)| is_near(values, &other.kept[key], proof, key))
+        };
+        let names: Vec<&str> = others.iter().filter(same).take(NAMED).map(|other| other.fault.as_str()).collect();
+        names.join(", or ")
+    }
+}
+
 /// Whether recorded values are those with a fault.
 fn is_near(recorded: &Replicas, planted: &Replicas, proof: &Proof, key: &Key) -> bool {
     let truth = match key {
         Key::Scalar(step, name) => proof.truth.loss_named(&proof.whole, *step, name),
-        Key::Start(_) | Key::Output(_) | Key::Gradient(_) | Key::Variable(..) => proof.truth.of_key(key),
+        Key::Start(_) | Key::Output(_) | Key::Gradient(..) | Key::Variable(..) => proof.truth.of_key(key),
     };
     let Some(truth) = truth else { return false };
     recorded.iter().all(|(rank, values)| {
         let own = planted.iter().find(|(other, _)| other == rank).or(planted.first().filter(|_| planted.len() == 1));
         own.is_some_and(|(_, own)| {
+            // Numbers that are none are equal to none.
+            if own.iter().map(|x| x.to_bits()).eq(values.iter().map(|x| x.to_bits())) {
+                return true;
+            }
             let (from_fault, from_truth) = (distance(values, own), distance(values, &truth.values));
             own.len() == values.len() && (from_fault <= NEAR * from_truth || truth.within(own, values))
         })

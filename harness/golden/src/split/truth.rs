@@ -25,20 +25,34 @@ pub(super) enum Key {
     Start(String),
     /// A module output of the first step.
     Output(String),
-    /// The gradient of a parameter in the first step.
-    Gradient(String),
+    /// The gradient of a parameter in one of the first steps, from 0.
+    Gradient(usize, String),
     /// A variable after a step, from 0.
     Variable(usize, String),
     /// A loss or metric of a step, from 0.
     Scalar(usize, String),
 }
 
+/// Steps of which gradients are compared: what is left over from the step before shows in the second.
+pub(super) const OBSERVED: usize = 2;
+
 impl Key {
+    /// The same of the step before.
+    pub fn before(&self) -> Option<Self> {
+        let before = |step: &usize| step.checked_sub(1);
+        Some(match self {
+            Self::Start(_) | Self::Output(_) => return None,
+            Self::Gradient(step, name) => Self::Gradient(before(step)?, name.clone()),
+            Self::Variable(step, name) => Self::Variable(before(step)?, name.clone()),
+            Self::Scalar(step, name) => Self::Scalar(before(step)?, name.clone()),
+        })
+    }
+
     /// The step that it is of.
     pub fn step(&self) -> usize {
         match self {
-            Self::Start(_) | Self::Output(_) | Self::Gradient(_) => 0,
-            Self::Variable(step, _) | Self::Scalar(step, _) => *step,
+            Self::Start(_) | Self::Output(_) => 0,
+            Self::Gradient(step, _) | Self::Variable(step, _) | Self::Scalar(step, _) => *step,
         }
     }
 }
@@ -46,9 +60,10 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start(name) | Self::Output(name) | Self::Gradient(name) => f.write_str(name),
+            Self::Start(name) | Self::Output(name) | Self::Gradient(0, name) => f.write_str(name),
             Self::Variable(0, name) | Self::Scalar(0, name) => f.write_str(name),
             Self::Scalar(step, name) => write!(f, "{name} of step {}", step + 1),
+            Self::Gradient(step, name) => write!(f, "gradient of {name} in step {}", step + 1),
             Self::Variable(step, name) => write!(f, "{name} after {} steps", step + 1),
         }
     }
@@ -155,7 +170,7 @@ impl Truth {
         for (key, values) in exact.tensors {
             let before = match &key {
                 Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
-                Key::Start(_) | Key::Output(_) | Key::Gradient(_) | Key::Scalar(..) => None,
+                Key::Start(_) | Key::Output(_) | Key::Gradient(..) | Key::Scalar(..) => None,
             };
             let moved = moved.tensors.get(&key).map(Vec::as_slice);
             let exact = Exact::new(values, before, moved, options.precision);
@@ -256,15 +271,14 @@ impl Values {
                 given = given.with(&input.name, tensor.map_err(EngineError::from)?);
             }
         }
-        let mut read = Read::of(&graph);
         let mut values = Self { tensors: BTreeMap::new(), losses: Vec::new() };
         for n in 0..steps {
-            let mut nothing = Read::default();
-            let read = if n == 0 { &mut read } else { &mut nothing };
+            let mut read = Read::of(&graph, n);
             let result = match moved {
-                None => step.run(&given, scalars(learning_rate, n), read)?,
-                Some(salt) => step.run(&given, scalars(learning_rate, n), &mut Moving::new(&graph, read, salt))?,
+                None => step.run(&given, scalars(learning_rate, n), &mut read)?,
+                Some(salt) => step.run(&given, scalars(learning_rate, n), &mut Moving::new(&graph, &mut read, salt))?,
             };
+            values.tensors.extend(read.values);
             values.losses.push(result.losses.into_iter().chain(result.metrics).map(|(_, value)| value).collect());
             if n > 0 && n + 1 < steps {
                 continue;
@@ -274,28 +288,26 @@ impl Values {
                 values.tensors.insert(Key::Variable(n, variable.name.clone()), tensor);
             }
         }
-        values.tensors.extend(read.values);
         Ok(values)
     }
 }
 
-/// Reads module outputs and gradients.
-#[derive(Default)]
+/// Reads module outputs and gradients of a step.
 struct Read {
     keys: HashMap<ValueId, Vec<Key>>,
     values: BTreeMap<Key, Vec<f64>>,
 }
 
 impl Read {
-    fn of(graph: &Graph) -> Self {
+    fn of(graph: &Graph, step: usize) -> Self {
         let mut keys: HashMap<ValueId, Vec<Key>> = HashMap::new();
-        for tap in &graph.taps {
+        for tap in graph.taps.iter().filter(|_| step == 0) {
             if let TapState::Value(value) = tap.state {
                 keys.entry(value).or_default().push(Key::Output(tap.key()));
             }
         }
-        for (id, value) in &graph.gradients {
-            keys.entry(*value).or_default().push(Key::Gradient(graph.variable(*id).name.clone()));
+        for (id, value) in graph.gradients.iter().filter(|_| step < OBSERVED) {
+            keys.entry(*value).or_default().push(Key::Gradient(step, graph.variable(*id).name.clone()));
         }
         Self { keys, values: BTreeMap::new() }
     }

@@ -275,7 +275,7 @@ impl Faults<'_> {
             for (name, nodes) in class.sets(|n| self.name(n)) {
                 let zero = format!("zero instead of {name}");
                 plants.push(self.disturbed("M7", zero, &nodes, Disturbance::Zero));
-                let stale = format!("that of the step before: {name}");
+                let stale = format!("that of the step before instead of {name}");
                 plants.push(self.disturbed("M7", stale, &nodes, Disturbance::Stale));
             }
         }
