@@ -248,7 +248,7 @@ impl Faults<'_> {
             plants.push(self.plant("M6", "the norm counts the first gradient twice".to_owned(), twice));
             // The last operands are the norms of divided gradients.
             let whole = node.inputs.len() - self.divided_norms(node);
-            for (axis, ranks) in self.proof.split.mesh.axes() {
+            for (axis, ranks) in self.proof.split.mesh.axes().iter().filter(|_| whole > 0) {
                 let mut again = self.graph.clone();
                 for _ in 1..*ranks {
                     again.nodes[n].inputs.extend(node.inputs[..whole].iter().copied());
