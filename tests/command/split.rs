@@ -127,7 +127,11 @@ fn recordings_that_do_not_fit_the_split_are_refused() {
         fs::write(&file, about.to_string()).unwrap();
     }
     let said = judged(swapped.path(), tensor).expect(1);
-    assert!(said.out.contains("tensor rank 0 has the part of rank 1: the order of the parts is another"), "{}", said.out);
+    assert!(
+        said.out.contains("tensor rank 0 has the part of rank 1: the order of the parts is another"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]

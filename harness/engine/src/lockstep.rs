@@ -45,6 +45,10 @@ pub enum Disturbance {
     NextStep,
     /// A sum begins with the last rank. This changes the rounding alone.
     OtherOrder,
+    /// A sum has the term of the last rank alone.
+    LastTerm,
+    /// Each rank has its own term of a sum alone.
+    OwnTerm,
 }
 
 /// A tensor of each rank that has it.
@@ -143,10 +147,8 @@ impl LockStep {
                         results = old;
                     }
                 }
-                Some(
-                    Disturbance::FirstPart | Disturbance::OwnSeed | Disturbance::NextStep | Disturbance::OtherOrder,
-                )
-                | None => {}
+                Some(Disturbance::FirstPart | Disturbance::OwnSeed | Disturbance::NextStep) | None => {}
+                Some(Disturbance::OtherOrder | Disturbance::LastTerm | Disturbance::OwnTerm) => {}
             }
             for (value, ranks) in node.outputs.iter().zip(results) {
                 live.put(*value, ranks)?;
@@ -200,8 +202,8 @@ impl LockStep {
             let scalars = match disturbed {
                 Some(Disturbance::OwnSeed) => Scalars { seed: scalars.seed + rank as u64, ..scalars },
                 Some(Disturbance::NextStep) => Scalars { step: scalars.step + 1, ..scalars },
-                Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale | Disturbance::OtherOrder)
-                | None => scalars,
+                Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale) | None => scalars,
+                Some(Disturbance::OtherOrder | Disturbance::LastTerm | Disturbance::OwnTerm) => scalars,
             };
             let (operand_types, result_types) = (&operand_types[..operands.len()], &result_types[..]);
             let call = Call { operands: &operands, operand_types, result_types, scalars, ranks: &alone };
@@ -236,8 +238,18 @@ fn exchange(
             continue;
         }
         let mut parts: Vec<&Tensor> = group.iter().filter_map(|rank| given[*rank].as_ref()).collect();
-        if disturbed == Some(Disturbance::OtherOrder) {
-            parts.reverse();
+        match disturbed {
+            Some(Disturbance::OtherOrder) => parts.reverse(),
+            Some(Disturbance::LastTerm) => drop(parts.drain(..parts.len().saturating_sub(1))),
+            Some(Disturbance::OwnTerm) => {
+                if let Some(other) = parts.first() {
+                    let none = other.zeros_like()?;
+                    group.iter().for_each(|rank| got[*rank] = got[*rank].take().or_else(|| Some(none.clone())));
+                }
+                continue;
+            }
+            Some(Disturbance::FirstPart | Disturbance::Zero | Disturbance::Stale) | None => {}
+            Some(Disturbance::OwnSeed | Disturbance::NextStep) => {}
         }
         if parts.is_empty() {
             continue;

@@ -44,8 +44,9 @@ const WORDS: [&str; 8] = ["context", "data", "expert", "micro_batch", "pipeline"
 /// Most ranks that run in lock-step.
 const MOST: usize = 64;
 
-/// Samples of each part of a batch, or micro-batches, if nobody says how many.
-const SAMPLES: usize = 2;
+/// Least samples, or micro-batches, of a rank, and least samples of all ranks, if nobody says how many: of the first and the
+/// last sample not all labels count in a proof.
+const SAMPLES: [usize; 2] = [2, 4];
 
 impl Parallel {
     /// Ranks that have different samples.
@@ -63,9 +64,10 @@ impl Parallel {
         Stages { ranks: self.pipeline, interleave: self.interleave }
     }
 
-    /// The batch of a proof: two samples or micro-batches of each rank that has its own.
+    /// The batch of a proof: two samples or micro-batches of each rank that has its own, and at least four.
     pub fn batch(&self) -> usize {
-        SAMPLES * self.micro_batch.unwrap_or(1) * self.parts_of_batch()
+        let (each, [of_rank, of_all]) = (self.micro_batch.unwrap_or(1) * self.parts_of_batch(), SAMPLES);
+        of_rank.max(of_all.div_ceil(each)) * each
     }
 
     /// The ranks, and the micro-batches of a batch of all of them together.
@@ -212,6 +214,11 @@ mod tests {
         let mesh = parallel.mesh(24).unwrap();
         assert_eq!((mesh.ranks(), mesh.devices()), (24, 8));
         assert!(parallel.mesh(12).unwrap_err().ends_with("a batch of 16 is"));
+        assert_eq!(parallel.batch(), 16);
+        assert_eq!(
+            ["tensor=2", "data=2", "micro_batch=3"].map(|split| split.parse::<Parallel>().unwrap().batch()),
+            [4, 4, 6]
+        );
     }
 
     #[test]

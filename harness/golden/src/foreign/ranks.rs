@@ -109,7 +109,9 @@ fn of_step(
         if let Some(facts) = &recording.ranks {
             if facts.rank != *rank || facts.world != devices {
                 let RankFacts { rank, world, .. } = facts;
-                return Err(own(format!("rank {rank} of {world} recorded it, and it is rank{place} of {devices} here")));
+                return Err(own(format!(
+                    "rank {rank} of {world} recorded it, and it is rank{place} of {devices} here"
+                )));
             }
             if let Some(word) = &facts.run {
                 let (other, known) = run.get_or_insert_with(|| (*rank, word.clone()));

@@ -125,8 +125,8 @@ impl<'p> Comparison<'p> {
         self.first().is_some_and(|first| first.stage != Stage::Init && !first.explained)
     }
 
-    /// Compares a value of all ranks, which is laid out in the first of these ways in which it is right, or else in the
-    /// first one. Returns the way.
+    /// Compares a value of all ranks, which is laid out in the first of these ways in which it is right, or else in the one
+    /// in which it is nearest to that. Returns the way.
     pub fn compare<'l>(
         &mut self,
         stage: Stage,
@@ -143,7 +143,7 @@ impl<'p> Comparison<'p> {
         if truth.without_digits {
             self.without_digits.push(name.clone());
         }
-        let mut first = None;
+        let mut nearest: Option<(&'l Layout, Replicas, f64)> = None;
         for layout in layouts {
             let wholes = replicas(assembled(ranks, layout, mesh)?, layout, mesh)?;
             let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
@@ -153,9 +153,11 @@ impl<'p> Comparison<'p> {
                 self.keeps(key, false, wholes);
                 return Ok(Some(layout));
             }
-            first = first.or(Some((layout, wholes, error)));
+            if nearest.as_ref().is_none_or(|(_, _, other)| error < *other) {
+                nearest = Some((layout, wholes, error));
+            }
         }
-        let Some((layout, wholes, error)) = first.filter(|(_, wholes, _)| !wholes.is_empty()) else {
+        let Some((layout, wholes, error)) = nearest.filter(|(_, wholes, _)| !wholes.is_empty()) else {
             self.wrong(stage, key, origin, "no rank computes it".to_owned());
             return Ok(None);
         };

@@ -1,6 +1,9 @@
 //! What is wrong with a value of the ranks.
 
-use super::truth::{Exact, distance};
+use super::{
+    assembled::assembled,
+    truth::{Exact, distance},
+};
 use crate::probe::to_f64;
 use candle_core::{Result, Tensor};
 use zoo_engine::lockstep::{Ranked, part_of};
@@ -62,13 +65,21 @@ pub(super) fn diagnose(
         return Ok(Diagnosis { text, explains: name.is_some() });
     }
     for (axis, placement) in placements {
-        let Placement::Split(part) = placement else { continue };
-        if let Some(text) = misplaced(truth, ranks, (*axis, part, placements), mesh)? {
+        if matches!(placement, Placement::Split(_))
+            && let Some(text) = misplaced(truth, ranks, (*axis, placements), mesh)?
+        {
             return explained(text);
         }
     }
     let differ = wholes.iter().any(|(_, values)| !same(values, &wholes[0].1));
     let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
+    if let Some(before) = &truth.before
+        && differ
+        && wholes.iter().filter(|(rank, _)| wrong.contains(rank)).all(|(_, values)| same(values, before))
+    {
+        let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
+        return explained(format!("it was not updated on {}", names.join("; ")));
+    }
     let text = match differ {
         true => {
             let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
@@ -152,39 +163,49 @@ fn by_ranks(factor: f64, mesh: &Mesh) -> Option<String> {
     single.or_else(pairs)
 }
 
-/// Ranks that have the part of another rank, or whose part alone is wrong.
+/// Ranks that have the part of another rank along an axis, or whose part alone is wrong.
 fn misplaced(
     truth: &Exact,
     ranks: &Ranked,
-    (axis, part, placements): (MeshAxis, &zoo_graph::parallel::Part, &[(MeshAxis, Placement)]),
+    (axis, placements): (MeshAxis, &[(MeshAxis, Placement)]),
     mesh: &Mesh,
 ) -> Result<Option<String>> {
-    if placements.len() != 1 {
+    let Some((_, whole)) = assembled(ranks, placements, mesh)?.into_iter().flatten().enumerate().next() else {
         return Ok(None);
+    };
+    let whole = Tensor::from_vec(truth.values.clone(), whole.dims(), whole.device())?;
+    let right = |rank: usize| {
+        let part = placements.iter().try_fold(whole.clone(), |tensor, (axis, placement)| match placement {
+            Placement::Split(part) if part.divides(mesh.extent(*axis)) => {
+                part_of(&tensor, part, mesh.place(rank, *axis), mesh.extent(*axis))
+            }
+            Placement::Split(_) | Placement::Whole | Placement::Partial | Placement::Local => Ok(tensor),
+        });
+        to_f64(&part?)
+    };
+    for group in mesh.groups(axis) {
+        let Some(given) = group.iter().map(|rank| ranks[*rank].as_ref()).collect::<Option<Vec<_>>>() else { continue };
+        let own = given.iter().map(|part| to_f64(part)).collect::<Result<Vec<_>>>()?;
+        let parts = group.iter().map(|rank| right(*rank)).collect::<Result<Vec<_>>>()?;
+        let wrong: Vec<usize> = (0..group.len()).filter(|place| !same(&own[*place], &parts[*place])).collect();
+        let of_other =
+            |place: &usize| parts.iter().position(|part| same(&own[*place], part)).map(|other| (*place, other));
+        if let Some((place, other)) = wrong.iter().find_map(of_other) {
+            return Ok(Some(format!(
+                "{axis} rank {place} has the part of rank {other}: the order of the parts is another"
+            )));
+        }
+        if (1..group.len()).contains(&wrong.len()) {
+            let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
+            let what = match factor(&own[wrong[0]], &parts[wrong[0]]) {
+                Some(factor) => format!("is {factor:.6} times its value"),
+                None => "is wrong".to_owned(),
+            };
+            return Ok(Some(format!(
+                "the part of {axis} rank {} {what}, those of the others are right",
+                places.join(", ")
+            )));
+        }
     }
-    let groups = mesh.groups(axis);
-    let given = |group: &Vec<usize>| group.iter().map(|rank| ranks[*rank].as_ref()).collect::<Option<Vec<_>>>();
-    let Some((group, given)) = groups.iter().find_map(|group| Some((group, given(group)?))) else { return Ok(None) };
-    let mut shape = given[0].dims().to_vec();
-    shape[part.axis] *= group.len();
-    let whole = Tensor::from_vec(truth.values.clone(), shape, given[0].device())?;
-    let parts = (0..group.len()).map(|place| to_f64(&part_of(&whole, part, place, group.len())?));
-    let parts = parts.collect::<Result<Vec<_>>>()?;
-    let own = given.iter().map(|part| to_f64(part)).collect::<Result<Vec<_>>>()?;
-    let wrong: Vec<usize> = (0..group.len()).filter(|place| !same(&own[*place], &parts[*place])).collect();
-    let of_other = |place: &usize| parts.iter().position(|part| same(&own[*place], part)).map(|other| (*place, other));
-    if let Some((place, other)) = wrong.iter().find_map(of_other) {
-        return Ok(Some(format!(
-            "{axis} rank {place} has the part of rank {other}: the order of the parts is another"
-        )));
-    }
-    let factors: Vec<Option<f64>> = wrong.iter().map(|place| factor(&own[*place], &parts[*place])).collect();
-    Ok((1..group.len()).contains(&wrong.len()).then(|| {
-        let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
-        let what = match factors.first() {
-            Some(Some(factor)) => format!("is {factor:.6} times its value"),
-            _ => "is wrong".to_owned(),
-        };
-        format!("the part of {axis} rank {} {what}, those of the others are right", places.join(", "))
-    }))
+    Ok(None)
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use zoo_engine::lockstep::Disturbance;
 use zoo_graph::{
     Graph, NodeId, Op, Phase, Place, Scope, Source, ValueId, VariableId, VariableRole,
-    ops::{Collective, Exchange, Scale, Update},
+    formula::Formula,
+    ops::{Collective, Exchange, Map, Scale, Update},
     parallel::MeshAxis,
 };
 
@@ -143,7 +144,26 @@ impl Faults<'_> {
         let classes = self.classes();
         let everything = Class { name: "sums".to_owned(), members: self.sums().map(|(n, _)| n).collect() };
         let sets = classes.iter().flat_map(|class| class.sets(|n| self.name(n))).chain(everything.all());
-        sets.map(|(name, nodes)| self.plant("M1", format!("no sum: {name}"), self.with_ops(&nodes, without))).collect()
+        let plant = |(name, nodes): (String, Vec<usize>)| {
+            let fault = format!("no sum: {name}");
+            // Every rank has a norm, also one without a gradient of that kind.
+            match nodes.iter().all(|n| self.graph.nodes[*n].phase == Phase::Update) {
+                true => self.disturbed("M1", fault, &nodes, Disturbance::OwnTerm),
+                false => self.plant("M1", fault, self.with_ops(&nodes, without)),
+            }
+        };
+        sets.map(plant).chain(self.last_terms()).collect()
+    }
+
+    /// The gradients of the last micro-batch alone.
+    fn last_terms(&self) -> impl Iterator<Item = Plant> {
+        let accumulated =
+            self.sums().filter(|(n, op)| op.over == MeshAxis::MicroBatch && self.gradient_of(*n).is_some());
+        let all = Class { name: "gradients".to_owned(), members: accumulated.map(|(n, _)| n).collect() };
+        let plant = |(name, nodes): (String, Vec<usize>)| {
+            self.disturbed("M1", format!("{name} are those of the last micro-batch"), &nodes, Disturbance::LastTerm)
+        };
+        all.all().map(plant).collect::<Vec<_>>().into_iter()
     }
 
     /// M2: gradients are multiplied by the size of a group, or divided by it.
@@ -176,7 +196,7 @@ impl Faults<'_> {
         let mut graph = self.graph.clone();
         for n in members {
             let (id, value) = graph.gradients[*n];
-            insert(&mut graph, value, factor)?;
+            insert(&mut graph, value, Scale { factor })?;
             let scaled = ValueId(graph.values.len() - 1);
             graph.gradients[*n] = (id, scaled);
         }
@@ -212,12 +232,22 @@ impl Faults<'_> {
                 && op.exchange == Exchange::Sum
                 && self.graph.producer(node.inputs[0]).is_some_and(|by| matches!(by.op, Op::Reshape(_)));
             if counts {
-                let mut graph = self.graph.clone();
-                graph.nodes[n].op = Scale { factor: op.ranks as f64 }.into();
-                plants.push(self.plant("M4", format!("mean of the means of {} ranks: {}", op.over, node.name), graph));
+                plants.extend(self.mean_of_means(n, op));
             }
         }
         plants
+    }
+
+    /// The mean of the ranks' means: every rank that has labels counts one, and all of them count as many as they are. The
+    /// gradients follow, because they read these numbers.
+    fn mean_of_means(&self, counted: usize, op: &Collective) -> Option<Plant> {
+        let node = &self.graph.nodes[counted];
+        let map = |formula| Map::over(formula, &[self.graph.ty(node.inputs[0])]).ok();
+        let ranks = op.ranks as f64;
+        let mut graph = self.graph.clone();
+        graph.nodes[counted].op = map(Formula::define(0, |[count]| [count * 0.0 + ranks]))?.into();
+        insert(&mut graph, node.inputs[0], map(Formula::define(0, |[count]| [count.select(1.0, 0.0)]))?)?;
+        Some(self.plant("M4", format!("mean of the means of {} ranks: {}", op.over, node.name), graph))
     }
 
     /// M5: ranks take the part of the first one.
@@ -330,12 +360,12 @@ impl Faults<'_> {
     }
 }
 
-/// Inserts a factor between a value and its readers. The new value is the last one of the graph.
-fn insert(graph: &mut Graph, value: ValueId, factor: f64) -> Option<()> {
+/// Inserts an operator between a value and its readers. The new value is the last one of the graph.
+fn insert(graph: &mut Graph, value: ValueId, op: impl Into<Op>) -> Option<()> {
     let Source::Node(NodeId(by), _) = graph.value(value).source else { return None };
     let node = graph.nodes[by].clone();
     let scope = Scope { phase: node.phase, origin: node.origin.clone() };
-    let scaled = graph.add(&scope, format!("{}/planted", node.name), Scale { factor }, &[value]).ok()?;
+    let scaled = graph.add(&scope, format!("{}/planted", node.name), op, &[value]).ok()?;
     let planted = graph.nodes.pop()?;
     for reader in &mut graph.nodes[by + 1..] {
         reader.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = scaled);
