@@ -151,6 +151,7 @@ fn an_operator_on_the_host_is_named_with_its_line_and_its_time() {
         let measured = read(&text, &recipe, &profile);
         let cause = &measured.causes[0];
         assert_eq!((cause.reason, &cause.line), (Reason::FellBack, &line), "{:?}", measured.causes);
+        println!("{:.1} %, {:+.1} % of it", 100.0 * cause.share, 100.0 * (cause.ms / (1e-3 * us) - 1.0));
         assert!((cause.ms / (1e-3 * us) - 1.0).abs() < 0.2, "{} ms of {us} us", cause.ms);
         assert!(cause.share > 0.2);
     }
@@ -171,6 +172,7 @@ fn a_synchronisation_is_named_with_its_line_and_its_time() {
         let measured = read(&text, &recipe, &profile);
         let cause = &measured.causes[0];
         assert_eq!((cause.reason, &cause.line), (Reason::Synchronisation, &line), "{:?}", measured.causes);
+        println!("{:.1} %, {:+.1} % of it", 100.0 * cause.share, 100.0 * (cause.ms / (1e-3 * us) - 1.0));
         assert!((cause.ms / (1e-3 * us) - 1.0).abs() < 0.2, "{} ms of {us} us", cause.ms);
         assert!(cause.share > 0.2);
     }
