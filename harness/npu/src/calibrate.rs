@@ -19,7 +19,7 @@ use crate::{
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use zoo_measured::{Recording, Unit};
+use zoo_measured::{Kernel, Recording, Unit};
 use zoo_recipe::Recipe;
 
 /// Rounds of fitting.
@@ -115,6 +115,7 @@ pub fn calibrate(recipe: &Recipe, device: &Device, recordings: &[Recording]) -> 
     let mut after = device.clone();
     let mut fitted = Numbers::default();
     used_cores(recordings, &mut after, &mut fitted);
+    drawn_masks(recordings, &mut after, &mut fitted);
     let tuned = recipe.npu.tuned;
     for _ in 0..ROUNDS {
         let current = profile(recipe, &after, Work::Train)?;
@@ -218,6 +219,25 @@ fn used_cores(recordings: &[Recording], device: &mut Device, fitted: &mut Number
     }
 }
 
+/// The rate at which masks of dropouts are drawn beside other kernels: a bit per element, in rows of bytes.
+fn drawn_masks(recordings: &[Recording], device: &mut Device, fitted: &mut Numbers) {
+    let rate = |recording: &Recording, kernel: &Kernel| {
+        let axes = recording.text(kernel.outputs).split(',').map(|axis| axis.trim().parse::<f64>().ok());
+        let bytes = axes.collect::<Option<Vec<f64>>>()?.into_iter().product::<f64>();
+        (kernel.duration > 0).then(|| 8.0 * bytes / (1e-3 * kernel.duration as f64))
+    };
+    let drawn = recordings.iter().flat_map(|recording| {
+        let random = recording.kernels.iter().filter(|kernel| kernel.unit == Unit::Random);
+        random.filter_map(move |kernel| Some((rate(recording, kernel)?, 1.0)))
+    });
+    let rates: Vec<(f64, f64)> = drawn.collect();
+    let kernels = rates.len();
+    if let Some(rate) = median(rates).filter(|_| kernels >= FEWEST) {
+        let figure = device.control.mask_elements_per_us.get_or_insert_with(|| neutral(0.0));
+        fitted.set("control.mask_elements_per_us", figure, rounded(rate), kernels);
+    }
+}
+
 /// Fits the time of a launch, and of each tensor, to the times of kernels besides their transfers, in us, with their
 /// numbers of tensors: the slope is the median of those between medians of the same number.
 fn fit_launch(device: &mut Device, waiting: &[(u64, f64)], fitted: &mut Numbers) {
@@ -299,8 +319,11 @@ impl Calibration {
         let errors =
             format!("median error of {apart} others {:.1} %, before {:.1} %", 100.0 * self.after, 100.0 * self.before);
         for Fitted { path, kernels, .. } in &self.fitted {
-            let how = if path == "cores" { "cores that products use in" } else { "fitted to" };
-            let source = format!("{how} {kernels} of {fit} kernels of {of}; {errors}");
+            let source = match path.as_str() {
+                "cores" => format!("the most cores of {kernels} products of {of}"),
+                "control.mask_elements_per_us" => format!("median of {kernels} masks of {of}"),
+                _ => format!("fitted to {kernels} of {fit} kernels of {of}; {errors}"),
+            };
             let figure = path.split('.').try_fold(&mut device, |value, key| value.get_mut(key));
             if let Some(figure) = figure.and_then(serde_yaml::Value::as_mapping_mut) {
                 figure.insert("source".into(), source.into());

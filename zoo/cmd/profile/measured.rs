@@ -148,7 +148,11 @@ pub(super) fn print(measured: &Measured, report: &Report, out: &mut Console) -> 
     Ok(())
 }
 
-/// A number per step, in parentheses.
+/// A number per step, in parentheses, with a decimal if there are few.
 fn count(number: f64) -> String {
-    if number == 0.0 { String::new() } else { format!(" ({number:.0})") }
+    match number {
+        0.0 => String::new(),
+        _ if number.fract() == 0.0 || number >= 10.0 => format!(" ({number:.0})"),
+        _ => format!(" ({number:.1})"),
+    }
 }

@@ -127,7 +127,11 @@ pub(super) fn causes(
         if matches!(reason, Reason::FellBack | Reason::Type | Reason::Layout) {
             let same = lines.iter().filter(|l| Some(&l.line) == line.as_ref() && evidence.phases.contains(&l.phase));
             let names = |l: &&Line| l.operators.iter().any(|operator| evidence.names.contains_key(operator));
-            evidence.lost -= same.filter(names).map(|l| l.predicted_ms).sum::<f64>().min(evidence.lost);
+            // Of a line with several kernels, only some fell back; conversions are beside the kernels of their line.
+            let fell_back = |l: &Line| share(evidence.kernels as f64 / steps, l.kernels).min(1.0);
+            let part = |l: &Line| if *reason == Reason::FellBack { fell_back(l) } else { 1.0 };
+            let needed: f64 = same.filter(names).map(|l| part(l) * l.predicted_ms).sum();
+            evidence.lost -= needed.min(evidence.lost);
         }
     }
     let mut causes: Vec<Cause> = seen

@@ -145,7 +145,7 @@ mod tests {
         let mut graph = Graph::default();
         let scope = Scope { phase: Phase::Forward, origin: None };
         let operands =
-            operands.map(|shape| graph.add_input(&format!("{shape:?}"), TensorType::plain(shape, DType::F16)));
+            operands.map(|shape| graph.add_input(format!("{shape:?}"), TensorType::plain(shape, DType::F16)));
         graph.add(&scope, "product".to_owned(), op, &operands).unwrap();
         let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
         let device = DeviceLibrary::new([recipes]).load("ascend910").unwrap();
