@@ -4,6 +4,7 @@ import json
 import tempfile
 import unittest
 from pathlib import Path
+from unittest.mock import Mock
 
 try:
     import torch
@@ -13,7 +14,7 @@ try:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
     from torch.utils.checkpoint import checkpoint
 
@@ -52,6 +53,24 @@ class Named(unittest.TestCase):
 
     def test_plain_tensors_have_no_placement(self):
         self.assertIsNone(Ranks(0, 2, None, 1).placed(torch.ones(2)))
+
+    def test_what_fsdp_divides_after_others_comes_last(self):
+        mesh = Mock(mesh_dim_names=("dp", "tp"), shape=(2, 2), size=lambda: 4)
+        strided = Mock(dim=0, split_factor=2, is_partial=lambda: False, is_replicate=lambda: False)
+        both = Mock(device_mesh=mesh, placements=(strided, Shard(0)))
+        ranks = Ranks(0, 4, {"data": (0, 2), "tensor": (0, 2)}, 1)
+        self.assertEqual(list(ranks.placed(both).items()), [("tensor", 0), ("data", 0)])
+        with self.assertRaisesRegex(ValueError, "2 ranks of `data`, the capture's has 4"):
+            Ranks(0, 4, {"data": (0, 4)}, 1).placed(both)
+
+    def test_samples_on_a_part_of_the_ranks_may_be_others_elsewhere(self):
+        mesh = Mock(mesh_dim_names=("tp",), shape=(2,), size=lambda: 2)
+        tokens = Mock(device_mesh=mesh, placements=(Shard(1),))
+        ranks = Ranks(0, 4, {"data": (0, 2), "tensor": (0, 2)}, 1)
+        self.assertEqual(ranks.placed(tokens), {"tensor": 1})
+        self.assertIsNone(ranks.placed(tokens, of_samples=True))
+        staged = Ranks(0, 4, {"pipeline": (0, 2), "tensor": (0, 2)}, 1)
+        self.assertEqual(staged.placed(tokens, of_samples=True), {"tensor": 1})
 
 
 class Recorded(unittest.TestCase):

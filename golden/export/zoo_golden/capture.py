@@ -174,9 +174,9 @@ class Capture:
                     raise RuntimeError(f"{passes} inside the capture, which records only one step{hint}")
                 for place, argument in enumerate((*arguments, *keywords.values()) if self.ranks.first else ()):
                     if isinstance(argument, torch.Tensor):
-                        self._keep(f"{micro}in/{call}.{place}", argument)
+                        self._keep(f"{micro}in/{call}.{place}", argument, of_samples=True)
             for suffix, tensor in _tensors(result) if self.ranks.last or name != "@root" else ():
-                self._keep(f"{micro}out/{call}{suffix}", tensor)
+                self._keep(f"{micro}out/{call}{suffix}", tensor, of_samples=True)
 
         return hook
 
@@ -201,10 +201,10 @@ class Capture:
                 if slot != "step" and isinstance(kept, torch.Tensor):
                     self._keep(f"{'momentum' if slot == 'momentum_buffer' else slot}1/{name}", kept)
 
-    def _keep(self, key: str, tensor: torch.Tensor) -> None:
+    def _keep(self, key: str, tensor: torch.Tensor, *, of_samples: bool = False) -> None:
         """A copy of the local part on the host, before anything works on it in place, in its own element type."""
         tensor = tensor.detach()
-        if (placed := self.ranks.placed(tensor)) is not None:
+        if (placed := self.ranks.placed(tensor, of_samples=of_samples)) is not None:
             self.placed[key] = placed
         self.tensors[key] = local(tensor).to("cpu", copy=True).contiguous()
 

@@ -83,11 +83,14 @@ class Ranks:
         """What the names of a micro-batch begin with."""
         return f"micro{number}/" if self.micro_batches > 1 else ""
 
-    def placed(self, tensor: torch.Tensor) -> dict[str, int | str] | None:
+    def placed(self, tensor: torch.Tensor, *, of_samples: bool = False) -> dict[str, int | str] | None:
         """What of the whole tensor is local: by axis the dimension that the ranks share, in the order in which they divide it, or
-        the operation over what all have, such as `sum`. Axes on which it is replicated are left out; None of plain tensors, of
-        which nothing is known."""
-        if not is_distributed(tensor):
+        the operation over what all have, such as `sum`. Axes on which it is replicated are left out.
+
+        None if not all is known: of plain tensors, and `of_samples` if its mesh has tensor ranks alone, while data ranks have other
+        samples. A parameter is the same there.
+        """
+        if not is_distributed(tensor) or of_samples and tensor.device_mesh.size() * self._stage()[1] != self.world:
             return None
         # Of one dimension, FSDP divides what others have divided before; a _StridedShard says into how many parts.
         axes = zip(self._axes(tensor.device_mesh), tensor.placements, strict=True)
