@@ -119,6 +119,12 @@ struct Reports {
     reports: Vec<Report>,
 }
 
+/// Several reports on splits, with those on goldens that fail.
+#[derive(Serialize)]
+struct Splits {
+    reports: Vec<serde_json::Value>,
+}
+
 /// Checks each recipe; missed if one fails.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     output::judged("check", &args.junit, context, |context| check_all(args, context))
@@ -134,7 +140,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     } else {
         args.recipes.clone()
     };
-    let mut reports = Vec::new();
+    let (mut reports, mut splits) = (Vec::new(), Vec::new());
     let mut passed = true;
     for name in &names {
         let loaded = context.load(name, &args.change)?;
@@ -155,13 +161,18 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             if let Some(golden) = &args.golden {
                 let report = proof::check(&loaded, Some(golden), Precision::F64, args.memory, context)?;
                 if !report.passed() {
-                    context.show(&report, |out| proof::report::print(&report, sets, out))?;
+                    if context.format == Format::Text {
+                        proof::report::print(&report, sets, &mut context.out)?;
+                    }
                     passed = false;
+                    reports.push(report);
                     continue;
                 }
             }
             let wanted = split::Wanted { parallel: &parallel, options, mutants, sets, memory: args.memory };
-            passed &= split::run(&wanted, &loaded, context)?;
+            let (right, report) = split::run(&wanted, &loaded, context)?;
+            passed &= right;
+            splits.push(report);
             continue;
         }
         if args.mutants {
@@ -193,6 +204,17 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         reports.push(report);
         if let Some(folder) = &args.dump {
             write_dump(args, Arithmetics::Host(args.dtype.into()), &loaded, folder, context)?;
+        }
+    }
+    match splits.as_slice() {
+        [] => {}
+        [report] if reports.is_empty() => drop(context.show(report, |_| Ok(()))?),
+        _ => {
+            let all = reports.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
+            let all = all.map_err(|error| Failure::Output(error.into()))?;
+            let reports = splits.into_iter().chain(all).collect();
+            context.show(&Splits { reports }, |_| Ok(()))?;
+            return Ok(if passed { Exit::Pass } else { Exit::Missed });
         }
     }
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {

@@ -2,7 +2,10 @@
 
 use crate::did_you_mean;
 use std::{fmt, str::FromStr};
-use zoo_graph::parallel::{Mesh, MeshAxis, Stages};
+use zoo_graph::{
+    parallel::{Mesh, MeshAxis, Stages},
+    passes::{Pass, Pipeline, Recompute, RecomputeScores},
+};
 
 zoo_settings::settings! {
     /// How several ranks share a step. `zoo check R --parallel` proves it, and `zoo judge R RECORDING --parallel` judges what
@@ -35,11 +38,17 @@ zoo_settings::settings! {
         /// Samples of a micro-batch of a rank; by default all of its samples are one.
         #[schemars(range(min = 1, max = 65536))]
         pub micro_batch?: usize,
+        /// Segments of the forward pass of which the backward pass computes all but the last again; 1 keeps everything.
+        #[schemars(range(min = 1, max = 65536))]
+        pub recompute: usize = 1,
+        /// Whether the backward pass computes the scores of attentions again (`recompute=selective` on the command line).
+        pub recompute_scores: bool = false,
     }
 }
 
 /// What can be written.
-const WORDS: [&str; 8] = ["context", "data", "expert", "micro_batch", "pipeline", "sequence", "tensor", "zero"];
+const WORDS: [&str; 9] =
+    ["context", "data", "expert", "micro_batch", "pipeline", "recompute", "sequence", "tensor", "zero"];
 
 /// Most ranks that run in lock-step.
 const MOST: usize = 64;
@@ -68,6 +77,18 @@ impl Parallel {
     pub fn batch(&self) -> usize {
         let (each, [of_rank, of_all]) = (self.micro_batch.unwrap_or(1) * self.parts_of_batch(), SAMPLES);
         of_rank.max(of_all.div_ceil(each)) * each
+    }
+
+    /// What the backward pass computes again.
+    pub(crate) fn passes(&self) -> Pipeline {
+        let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
+        if self.recompute_scores {
+            passes.push(Box::new(RecomputeScores));
+        }
+        if self.recompute > 1 {
+            passes.push(Box::new(Recompute { segments: self.recompute }));
+        }
+        Pipeline::of(passes)
     }
 
     /// The ranks, and the micro-batches of a batch of all of them together.
@@ -123,7 +144,7 @@ impl Parallel {
             let message = format!("`{self}` are {} ranks, and at most {MOST} can be proven", self.ranks());
             found.push(("", message, "use fewer: the size of a group does not matter for its collectives"));
         }
-        if self.ranks() == 1 && self.micro_batch.is_none() {
+        if self.ranks() == 1 && self.micro_batch.is_none() && self.passes().names().next().is_none() {
             found.push(("", "this is one rank: nothing is split".to_owned(), "write for example `data=2`"));
         }
         found
@@ -162,6 +183,15 @@ impl FromStr for Parallel {
                         format!("`{item}`: write ranks, or ranks and stages of each: `pipeline=2`, `pipeline=2x2`")
                     })?;
                 }
+                "recompute" if value == Some("selective") => parallel.recompute_scores = true,
+                "recompute" => match value.map(str::parse) {
+                    Some(Ok(segments)) if (2..=65536).contains(&segments) => parallel.recompute = segments,
+                    _ => {
+                        return Err(format!(
+                            "`{item}`: write `recompute=selective`, or a number of segments: `recompute=4`"
+                        ));
+                    }
+                },
                 "sequence" if value.is_none() => parallel.sequence = true,
                 "sequence" => return Err(format!("`{item}`: `sequence` has no value")),
                 "tensor" => parallel.tensor = number("ranks")?,
@@ -185,7 +215,7 @@ impl FromStr for Parallel {
 
 impl fmt::Display for Parallel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data, expert, context, tensor, pipeline, interleave, zero, micro_batch, .. } = *self;
+        let Self { data, expert, context, tensor, pipeline, interleave, zero, micro_batch, recompute, .. } = *self;
         let ranks = [("data", data), ("expert", expert), ("context", context), ("tensor", tensor)];
         let ranks = ranks.into_iter().filter(|(_, ranks)| *ranks > 1);
         let mut words: Vec<String> = ranks.map(|(word, ranks)| format!("{word}={ranks}")).collect();
@@ -196,6 +226,8 @@ impl fmt::Display for Parallel {
         words.extend(self.sequence.then(|| "sequence".to_owned()));
         words.extend((zero > 0).then(|| format!("zero={zero}")));
         words.extend(micro_batch.map(|samples| format!("micro_batch={samples}")));
+        words.extend((recompute > 1).then(|| format!("recompute={recompute}")));
+        words.extend(self.recompute_scores.then(|| "recompute=selective".to_owned()));
         f.write_str(&words.join(","))
     }
 }
@@ -232,6 +264,8 @@ mod tests {
         assert_eq!(error("sequence"), "`sequence` divides tokens over the ranks of `tensor`: add `tensor=2`");
         assert_eq!(error("data=1"), "this is one rank: nothing is split: write for example `data=2`");
         assert_eq!(error("zero=1"), "`zero` divides state over the ranks of `data`: add `data=2`");
+        assert!(error("recompute=1").ends_with("or a number of segments: `recompute=4`"));
+        assert_eq!("data=2,recompute=selective".parse::<Parallel>().unwrap().to_string(), "data=2,recompute=selective");
         assert_eq!(error("data=2,zero=4"), "`zero=4`: the stages of ZeRO are 0 to 3");
         let many = error("data=9,tensor=9");
         assert!(many.starts_with("`data=9,tensor=9` are 81 ranks, and at most 64 can be proven: use fewer"), "{many}");

@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::console::{BAD, Console, GOOD, HEADING, paint};
 use crate::context::Context;
 use crate::memory::{MemoryArgs, beyond_now};
+use crate::options::Format;
 use crate::proof::{
     cases::{self, Checked},
     report::verdict_line,
@@ -11,6 +12,7 @@ use crate::proof::{
 };
 use crate::table::{Cell, Table};
 use serde::Serialize;
+use serde_json::Value;
 use std::io::Write;
 use std::time::Instant;
 use zoo_golden::split::{
@@ -30,8 +32,9 @@ pub(super) struct Wanted<'a> {
     pub memory: MemoryArgs,
 }
 
-/// Checks a split; returns whether all ranks together compute the step of one device.
-pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<bool, Failure> {
+/// Checks a split, and prints it for people; returns whether all ranks together compute the step of one device, and the
+/// report for scripts.
+pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<(bool, Value), Failure> {
     let (recipe, parallel, sets) = (&loaded.recipe, wanted.parallel, wanted.sets);
     let options = &wanted.options;
     let needed = beyond_now(zoo_golden::split::memory(recipe, parallel, options)?);
@@ -47,13 +50,19 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
     drop(progress);
     let (name, time) = (format!("{} {parallel}", recipe.name), begun.elapsed());
     context.ci.record(cases::suite(Checked { name, file: &loaded.path, sets, time }, &report.stages, None)?);
-    context.show(&report, |out| {
+    let value = value(&report)?;
+    if context.format == Format::Text {
+        let out = &mut context.out;
         let ranks = format!("{} ranks in {}", report.ranks, arithmetic(report.dtype));
         writeln!(out, "{}  {ranks}, batch {}, against one device in f64\n", heading(&report), report.batch)?;
         print(&report, &[], sets, out)?;
-        Ok(writeln!(out, "\n{}: {}", name_of(&report), verdict_line(&report.stages, report.verdict))?)
-    })?;
-    Ok(report.passed())
+        writeln!(out, "\n{}: {}", name_of(&report), verdict_line(&report.stages, report.verdict))?;
+    }
+    Ok((report.passed(), value))
+}
+
+fn value(report: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(report).map_err(|error| Failure::Output(error.into()))
 }
 
 /// The results of all planted faults.
@@ -76,18 +85,19 @@ fn planted(
     planting: &SplitPlanting,
     sets: &[String],
     context: &mut Context,
-) -> Result<bool, Failure> {
+) -> Result<(bool, Value), Failure> {
     let (faults, without_fault): (&[Found], _) = match planting {
         SplitPlanting::Unsound(failed) => (&[], Some(&**failed)),
         SplitPlanting::Found(faults) => (faults, None),
     };
     let (planted, right) = (faults.len(), faults.iter().filter(|fault| fault.is_right()).count());
     let report = Planted { recipe, parallel: parallel.to_string(), planted, right, faults, without_fault };
-    context.show(&report, |out| match without_fault {
-        Some(failed) => print(failed, &[], sets, out),
-        None => table(&report, out),
-    })?;
-    Ok(without_fault.is_none() && right == planted)
+    match (context.format, without_fault) {
+        (Format::Json, _) => {}
+        (Format::Text, Some(failed)) => print(failed, &[], sets, &mut context.out)?,
+        (Format::Text, None) => table(&report, &mut context.out)?,
+    }
+    Ok((without_fault.is_none() && right == planted, value(&report)?))
 }
 
 fn table(report: &Planted<'_>, out: &mut Console) -> Result<(), Failure> {

@@ -44,7 +44,6 @@ pub(super) fn suspects(
     }
     let differs: BTreeMap<&Key, bool> = recorded.verdicts().collect();
     let mut found = Vec::new();
-    found.extend(mean_of_means(recipe, proof, recorded)?);
     for plant in faults {
         let keep = Keep::These(recorded.kept.keys().cloned().collect::<BTreeSet<_>>());
         let planted = proof.compare((plant.graph, &plant.disturbed), steps, keep)?;
@@ -61,7 +60,10 @@ pub(super) fn suspects(
             break;
         }
     }
-    Ok((!found.is_empty()).then(|| found.join(", or ")))
+    if found.is_empty() {
+        return mean_of_means(recipe, proof, recorded);
+    }
+    Ok(Some(found.join(", or ")))
 }
 
 /// The mean of the means of parts of the batch, where they have different numbers of labels that count: the mean of the

@@ -65,7 +65,7 @@ fn checked(name: &str, parallel: &str, batch: usize, precision: Precision) -> Re
 }
 
 /// Every kind of split, alone and with others.
-const SPLITS: [(&str, &str, usize); 32] = [
+const SPLITS: [(&str, &str, usize); 34] = [
     ("llama", "tensor=2", 2),
     ("llama", "tensor=4,sequence", 1),
     ("llama", "data=2", 2),
@@ -94,6 +94,8 @@ const SPLITS: [(&str, &str, usize); 32] = [
     ("bert_base", "pipeline=2,data=2", 2),
     ("bert_base", "data=2,context=2,micro_batch=2", 12),
     ("llama", "pipeline=4", 1),
+    ("llama", "data=2,tensor=2,sequence,recompute=3", 2),
+    ("gpt2", "tensor=2,recompute=selective", 2),
     ("vit_b_16", "tensor=2", 2),
     ("vit_b_16", "data=2,zero=3", 2),
     ("resnet18", "data=2", 4),

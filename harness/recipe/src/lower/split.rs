@@ -121,6 +121,7 @@ pub fn build_split(
     }
     let shares = Shares { divided, slots: split.slots.clone(), ranks: parallel.data };
     finish(&mut split.graph, recipe, options, &shares)?;
+    parallel.passes().run(&mut split.graph, None)?;
     Ok(split)
 }
 
