@@ -154,7 +154,19 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     };
     let allow_missing: Vec<Stage> = args.allow_missing.iter().flat_map(|part| part.stages()).collect();
     if let Some((parallel, batch)) = args.split.of(&loaded)? {
-        let wanted = split::Wanted { args, parallel: &parallel, batch, names: &names, allow_missing: &allow_missing };
+        let wanted = split::Wanted {
+            recording: &args.recording,
+            arithmetic: &args.arithmetic,
+            golden: args.golden.as_deref(),
+            loss_scale: args.loss_scale,
+            allow_unmatched: args.allow_unmatched,
+            memory: args.memory,
+            sets: &args.recipe.change.sets,
+            parallel: &parallel,
+            batch,
+            names: &names,
+            allow_missing: &allow_missing,
+        };
         return split::run(&wanted, &loaded, context);
     }
     let (golden, folder) = proof::golden(&loaded, args.golden.as_deref(), context)?;

@@ -1,9 +1,9 @@
 //! `zoo judge --parallel`: steps that several ranks recorded.
 
-use super::{Args, print};
+use super::print;
 use crate::console::{BAD, Console, DIM, WARN, paint};
 use crate::context::Context;
-use crate::memory::beyond_now;
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::proof::{
     cases::{self, Checked},
     report::verdict_line,
@@ -11,6 +11,7 @@ use crate::proof::{
 };
 use crate::{Exit, Failure};
 use std::io::Write;
+use std::path::Path;
 use std::time::Instant;
 use zoo_golden::{
     Golden, Stage, Verdict,
@@ -21,7 +22,15 @@ use zoo_recipe::{Loaded, Parallel};
 
 /// What to judge.
 pub(super) struct Wanted<'a> {
-    pub args: &'a Args,
+    /// The folder of the recordings.
+    pub recording: &'a Path,
+    pub arithmetic: &'a str,
+    pub golden: Option<&'a Path>,
+    pub loss_scale: f64,
+    pub allow_unmatched: bool,
+    pub memory: MemoryArgs,
+    /// Values of `--set`.
+    pub sets: &'a [String],
     pub parallel: &'a Parallel,
     /// Samples per step.
     pub batch: usize,
@@ -31,25 +40,26 @@ pub(super) struct Wanted<'a> {
 
 /// Judges; missed if something differs.
 pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
-    let Wanted { args, parallel, batch, names, allow_missing } = *wanted;
-    let (recipe, sets) = (&loaded.recipe, &args.recipe.change.sets);
-    if !matches!(args.arithmetic.as_str(), "f32" | "fp32") {
-        let message = format!("steps of several ranks are judged in f32, and not in {}", args.arithmetic);
+    let Wanted { recording, parallel, batch, names, allow_missing, allow_unmatched, sets, .. } = *wanted;
+    let recipe = &loaded.recipe;
+    if !matches!(wanted.arithmetic, "f32" | "fp32") {
+        let message = format!("steps of several ranks are judged in f32, and not in {}", wanted.arithmetic);
         return Err(Failure::Usage(message));
     }
-    let golden = args.golden.as_deref().map(Golden::read).transpose()?;
+    let golden = wanted.golden.map(Golden::read).transpose()?;
     let options = SplitOptions::recorded(batch, 1).of_golden(golden);
     let mesh = parallel.mesh(options.batch).map_err(Failure::Usage)?;
-    let recordings = RankRecordings::open(&args.recording, names, &mesh)?;
+    let recordings = RankRecordings::open(recording, names, &mesh)?;
     let options = SplitOptions { steps: recordings.steps.len(), ..options };
     let needed = beyond_now(split::memory(recipe, parallel, &options)?);
     let what = format!("judging {parallel} of {}", recipe.name);
-    args.memory
+    wanted
+        .memory
         .expect(&what, needed, |_| "record with a smaller --batch, or --set for a smaller network".to_owned())?;
-    let accepted = split::Wanted { loss_scale: args.loss_scale, allow_unmatched: args.allow_unmatched, allow_missing };
+    let accepted = split::Wanted { loss_scale: wanted.loss_scale, allow_unmatched, allow_missing };
     let mut progress = context.progress.named(JUDGE_PHASES, &recipe.name);
     let begun = Instant::now();
-    let path = args.recording.display().to_string();
+    let path = recording.display().to_string();
     let report = judge_split(recipe, parallel, &options, (&path, &recordings), &accepted, &mut progress)?;
     drop(progress);
     let (name, time) = (format!("{} recorded", name_of(&report.split)), begun.elapsed());
