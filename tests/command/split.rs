@@ -54,7 +54,8 @@ fn what_does_not_fit_is_refused() {
         ("tensor=16", "no multiple of 16"),
         ("tenser=2", "did you mean `tensor`?"),
         ("data=2 --batch 3", "data=2 divides a batch of 3"),
-        ("pipeline=99", "write ranks"),
+        ("pipeline=99", "up to 64"),
+        ("data=2 --plant x=3", "cannot be used with"),
         ("sequence", "add `tensor=2`"),
     ] {
         let said = zoo(&format!("check llama --parallel {split} {SMALL}")).expect(2);

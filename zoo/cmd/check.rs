@@ -79,10 +79,11 @@ pub struct Args {
     #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants", "parallel"])]
     device: Option<String>,
     /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
-    #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = crate::simulated::planted)]
+    #[arg(long, value_name = "NODE=POWER", requires = "device", conflicts_with = "parallel")]
+    #[arg(value_parser = crate::simulated::planted)]
     plant: Vec<(String, i32)>,
     /// List every node of the device's step, not only those that lose the most precision
-    #[arg(long, requires = "device")]
+    #[arg(long, requires = "device", conflicts_with = "parallel")]
     nodes: bool,
     /// Write every value of the first step to this folder, for `zoo golden diff`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants", "parallel"])]

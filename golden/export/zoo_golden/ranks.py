@@ -85,9 +85,9 @@ class Ranks:
 
     def placed(self, tensor: torch.Tensor, *, of_samples: bool = False) -> dict[str, int | str] | None:
         """What of the whole tensor is local: by axis the dimension that the ranks share, in the order in which they divide it, or
-        the operation over what all have, such as `sum`. Axes on which it is replicated are left out.
+        `sum` if it is the sum of what all have. Axes on which it is replicated are left out.
 
-        None if not all is known: of plain tensors, and `of_samples` if its mesh has tensor ranks alone, while data ranks have other
+        None if not all is known: of plain tensors, of other operations over what all have, and `of_samples` if its mesh has tensor ranks alone, while data ranks have other
         samples. A parameter is the same there.
         """
         if not is_distributed(tensor) or of_samples and tensor.device_mesh.size() * self._stage()[1] != self.world:
@@ -95,6 +95,8 @@ class Ranks:
         # Of one dimension, FSDP divides what others have divided before; a _StridedShard says into how many parts.
         axes = zip(self._axes(tensor.device_mesh), tensor.placements, strict=True)
         order = sorted(axes, key=lambda each: getattr(each[1], "split_factor", 1))
+        if any(how.is_partial() and how.reduce_op != "sum" for _, how in order):
+            return None
         return {axis: how.reduce_op if how.is_partial() else how.dim for axis, how in order if axis is not None and not how.is_replicate()}
 
     def _axes(self, mesh: "DeviceMesh") -> list[str | None]:

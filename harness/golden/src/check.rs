@@ -141,11 +141,22 @@ impl<'a> Checking<'a> {
         progress("initial values");
         let mut init = items::init_items(graph, golden);
         // A baseline from elsewhere may be of other sizes than the network whose initialisers the folder describes.
-        if !golden.is_baseline() || golden.path.parent() == Some(self.folder) {
+        if !golden.is_baseline() || self.has_sizes_of_folder()? {
             init.extend(initial::init(graph, &golden.manifest, self.folder)?);
         }
         self.push_exact(Stage::Init, init);
         Ok(())
+    }
+
+    /// Whether the network has the parameters of the golden in the folder, if there is one.
+    fn has_sizes_of_folder(&self) -> Result<bool, GoldenError> {
+        let own = self.folder.join("step.json");
+        if !own.is_file() || own == self.bound.golden.path {
+            return Ok(true);
+        }
+        let (graph, manifest) = (&self.bound.graph, Golden::read(&own)?.manifest);
+        let count: usize = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel()).sum();
+        Ok(manifest.parameter_count == count as u64)
     }
 
     /// Adds the stages of a run that the report does not have.

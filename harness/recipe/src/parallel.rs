@@ -50,6 +50,18 @@ zoo_settings::settings! {
 const WORDS: [&str; 9] =
     ["context", "data", "expert", "micro_batch", "pipeline", "recompute", "sequence", "tensor", "zero"];
 
+/// Usual names of the same, in lower case.
+const USUAL: [(&str, &str); 8] = [
+    ("tp", "tensor"),
+    ("dp", "data"),
+    ("cp", "context"),
+    ("ep", "expert"),
+    ("pp", "pipeline"),
+    ("sp", "sequence"),
+    ("fsdp", "zero"),
+    ("mbs", "micro_batch"),
+];
+
 /// Most ranks that run in lock-step.
 const MOST: usize = 64;
 
@@ -110,6 +122,9 @@ impl Parallel {
                 batch / each
             }
         };
+        if micro_batches * self.ranks() == 1 && self.passes().names().next().is_none() {
+            return Err(format!("a batch of {batch} is one micro-batch of one rank: nothing is split"));
+        }
         Ok(Mesh::new(|axis| match axis {
             MeshAxis::MicroBatch => micro_batches,
             MeshAxis::Pipeline => self.pipeline,
@@ -168,7 +183,7 @@ impl FromStr for Parallel {
             seen.push(word);
             let number = |of: &str| match value.map(str::parse) {
                 Some(Ok(number)) if (1..=MOST).contains(&number) => Ok(number),
-                _ => Err(format!("`{item}`: write a number of {of}, such as `{word}=2`")),
+                _ => Err(format!("`{item}`: write a number of {of} from 1 to {MOST}, such as `{word}=2`")),
             };
             match word {
                 "context" => parallel.context = number("ranks")?,
@@ -180,7 +195,7 @@ impl FromStr for Parallel {
                     let stages = stages.and_then(|(ranks, each)| Some((ranks.parse().ok()?, each.parse().ok()?)));
                     let stages = stages.filter(|(ranks, each)| (1..=MOST).contains(ranks) && (1..=MOST).contains(each));
                     (parallel.pipeline, parallel.interleave) = stages.ok_or_else(|| {
-                        format!("`{item}`: write ranks, or ranks and stages of each: `pipeline=2`, `pipeline=2x2`")
+                        format!("`{item}`: write ranks, or ranks and stages of each, up to {MOST}: `pipeline=2`, `pipeline=2x2`")
                     })?;
                 }
                 "recompute" if value == Some("selective") => parallel.recompute_scores = true,
@@ -199,8 +214,12 @@ impl FromStr for Parallel {
                     let stage = value.and_then(|value| value.parse().ok()).filter(|stage| *stage <= 3);
                     parallel.zero = stage.ok_or_else(|| format!("`{item}`: the stages of ZeRO are 0 to 3"))?;
                 }
+                "" => return Err(format!("`{text}` has a comma without a word before or behind it")),
                 _ => {
-                    let hint = did_you_mean(word, WORDS).map(|word| format!(": did you mean `{word}`?"));
+                    let lower = word.to_lowercase();
+                    let usual = USUAL.iter().find(|(usual, _)| *usual == lower).map(|(_, own)| *own);
+                    let hint =
+                        usual.or_else(|| did_you_mean(&lower, WORDS)).map(|word| format!(": did you mean `{word}`?"));
                     let known = || format!(": known are {}", WORDS.join(", "));
                     return Err(format!("unknown split `{}`{}", word.escape_debug(), hint.unwrap_or_else(known)));
                 }
@@ -257,8 +276,8 @@ mod tests {
     fn mistakes_are_named() {
         let error = |text: &str| text.parse::<Parallel>().unwrap_err();
         assert_eq!(error("tenser=2"), "unknown split `tenser`: did you mean `tensor`?");
-        assert_eq!(error("tensor"), "`tensor`: write a number of ranks, such as `tensor=2`");
-        assert_eq!(error("tensor=0"), "`tensor=0`: write a number of ranks, such as `tensor=2`");
+        assert_eq!(error("tensor"), "`tensor`: write a number of ranks from 1 to 64, such as `tensor=2`");
+        assert_eq!(error("tensor=0"), "`tensor=0`: write a number of ranks from 1 to 64, such as `tensor=2`");
         assert!(error("pipeline=2x").ends_with("`pipeline=2`, `pipeline=2x2`"));
         assert_eq!(error("tensor=2,tensor=4"), "`tensor` is given twice");
         assert_eq!(error("sequence"), "`sequence` divides tokens over the ranks of `tensor`: add `tensor=2`");
@@ -269,6 +288,10 @@ mod tests {
         assert_eq!(error("data=2,zero=4"), "`zero=4`: the stages of ZeRO are 0 to 3");
         let many = error("data=9,tensor=9");
         assert!(many.starts_with("`data=9,tensor=9` are 81 ranks, and at most 64 can be proven: use fewer"), "{many}");
-        assert!(error("").starts_with("unknown split ``: known are"));
+        assert_eq!(error("data=2,"), "`data=2,` has a comma without a word before or behind it");
+        assert!(error("layers=2").starts_with("unknown split `layers`: known are"));
+        assert_eq!(error("TP=2"), "unknown split `TP`: did you mean `tensor`?");
+        let alone: Parallel = "micro_batch=4".parse().unwrap();
+        assert!(alone.mesh(4).unwrap_err().ends_with("nothing is split"));
     }
 }

@@ -13,7 +13,9 @@ use serde_json::Value;
 use zoo_datasets::{DataError, Dataset, Image, Layout, Loader, LoaderConfig, Mix, Pipeline, Size, contact_sheet};
 use zoo_recipe::{
     LABEL, LABEL_SHARE, MIXED_LABEL, Recipe,
-    schema::{CenterCrop, Cifar10, ClassFolders, Filter, Idx, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
+    schema::{
+        CenterCrop, Cifar10, ClassFolders, Filter, Idx, ImageFolder, ImageSize, Metric, Resize, ResizeTo, Source, Step,
+    },
 };
 
 use crate::{
@@ -212,7 +214,9 @@ impl SampleSets for LabelledImages {
         let image = image(&first_input(network)?);
         let pipeline = pipeline(recipe, Split::Eval, self.val.image_size(), image)?;
         let loader = Loader::new(self.val.clone(), pipeline, config)?;
-        Ok(Box::new(evaluate::HeldOutImages { loader, tta: recipe.preprocess.tta }))
+        // Every answer is among the first five of at most five classes.
+        let top5 = self.val.classes().len() > 5 || recipe.metric() == Metric::Top5;
+        Ok(Box::new(evaluate::HeldOutImages { loader, tta: recipe.preprocess.tta, top5 }))
     }
 
     fn linear_baseline(&self, recipe: &Recipe) -> Option<LinearBaseline> {

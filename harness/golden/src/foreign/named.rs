@@ -39,12 +39,17 @@ const CAPTURE: &str = "capture.json";
 #[derive(Deserialize)]
 struct Capture {
     zoo_capture: u32,
-    /// The factor on the recorded gradients.
-    #[serde(default)]
-    loss_scale: Option<f64>,
+    /// The factor on the recorded gradients; null if it is not finite.
+    #[serde(default, deserialize_with = "said")]
+    loss_scale: Option<Option<f64>>,
     #[serde(default)]
     ranks: Option<RankFacts>,
     tensors: IndexMap<String, Captured>,
+}
+
+/// A value that is there, perhaps as null.
+fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// Description of a tensor in `capture.json`; null if not finite.
@@ -202,7 +207,7 @@ fn claims(path: &Path, found: &[(String, Content)]) -> Result<Claims, GoldenErro
     if let Some(name) = absent {
         return Err(malformed(path, format!("`{name}` is in {CAPTURE}, and not in the files: a part is missing")));
     }
-    if capture.loss_scale.is_some_and(|scale| !(scale.is_finite() && scale > 0.0)) {
+    if capture.loss_scale.is_some_and(|scale| !scale.is_some_and(|scale| scale.is_finite() && scale > 0.0)) {
         return Err(malformed(&manifest, "its loss_scale is not above 0"));
     }
     let number = |number: Option<f64>| number.unwrap_or(f64::NAN);
@@ -212,5 +217,5 @@ fn claims(path: &Path, found: &[(String, Content)]) -> Result<Claims, GoldenErro
         let dtype: Option<ElementType> = None;
         (name, Claim { shape: Some(of.shape), dtype, statistics: Some(statistics), placed: of.placed })
     };
-    Ok((capture.tensors.into_iter().map(claim).collect(), capture.loss_scale, capture.ranks))
+    Ok((capture.tensors.into_iter().map(claim).collect(), capture.loss_scale.flatten(), capture.ranks))
 }

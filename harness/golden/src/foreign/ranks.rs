@@ -71,6 +71,11 @@ impl RankRecordings {
     /// # Errors
     /// As [`Recording::open`]; ranks that are missing, too many, of several runs, or of another mesh.
     pub fn open(path: &Path, names: &Names, mesh: &Mesh) -> Result<Self, GoldenError> {
+        if !path.is_dir() {
+            let message =
+                if path.exists() { "a file, and ranks have a folder each" } else { "there is no such folder" };
+            return Err(malformed(path, message));
+        }
         let steps = layout::steps(path)?;
         let steps = if steps.is_empty() { vec![path.to_owned()] } else { steps };
         let mut run: Option<(usize, String)> = None;
@@ -102,9 +107,18 @@ fn of_step(
         return Err(wrong(format!("there is a rank{more}, and the split has {devices} ranks")));
     }
     let mut placed: BTreeMap<usize, (usize, Vec<Recording>)> = BTreeMap::new();
+    let mut told: Option<(usize, bool)> = None;
     for (rank, path) in &folders {
         let recording = Recording::open(path, names)?;
         let own = |message: String| malformed(path, message);
+        let tells = recording.ranks.is_some();
+        let (other, others) = *told.get_or_insert((*rank, tells));
+        if others != tells {
+            let (with, without) = if tells { (*rank, other) } else { (other, *rank) };
+            return Err(own(format!(
+                "rank{with} says which rank it is, and rank{without} does not: record all in one way"
+            )));
+        }
         let (mut place, mut micro_batches) = (*rank, 1);
         if let Some(facts) = &recording.ranks {
             if facts.rank != *rank || facts.world != devices {

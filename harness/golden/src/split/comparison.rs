@@ -146,8 +146,11 @@ impl<'p> Comparison<'p> {
         let mut nearest: Option<(&'l Layout, Replicas, f64)> = None;
         for layout in layouts {
             let wholes = replicas(assembled(ranks, layout, mesh)?, layout, mesh)?;
+            if wholes.is_empty() {
+                continue;
+            }
             let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
-            if !wholes.is_empty() && error <= LIMIT * truth.floor {
+            if error <= LIMIT * truth.floor {
                 let item = Item::measured(name, error, truth.floor);
                 self.compared.push(Compared { stage, key: key.clone(), item, origin, explained: false });
                 self.keeps(key, false, wholes);
@@ -157,7 +160,7 @@ impl<'p> Comparison<'p> {
                 nearest = Some((layout, wholes, error));
             }
         }
-        let Some((layout, wholes, error)) = nearest.filter(|(_, wholes, _)| !wholes.is_empty()) else {
+        let Some((layout, wholes, error)) = nearest else {
             self.wrong(stage, key, origin, "no rank computes it".to_owned());
             return Ok(None);
         };

@@ -1,6 +1,7 @@
 //! What is wrong with a value of the ranks.
 
 use super::{
+    LIMIT,
     assembled::assembled,
     truth::{Exact, distance},
 };
@@ -11,6 +12,9 @@ use zoo_graph::parallel::{Mesh, MeshAxis, Placement};
 
 /// Largest relative difference of what counts as the same value in an explanation.
 const SAME: f64 = 1e-5;
+
+/// Largest one where rounding explains more.
+const MOST_SAME: f64 = 1e-2;
 
 /// What is wrong with a value.
 pub(super) struct Diagnosis {
@@ -29,18 +33,42 @@ pub(super) fn diagnose(
     mesh: &Mesh,
 ) -> Result<Diagnosis> {
     let explained = |text: String| Ok(Diagnosis { text, explains: true });
-    let wrong: Vec<usize> = wholes.iter().filter(|(_, values)| !same(values, &truth.values)).map(|(r, _)| *r).collect();
+    // Rounding hides more of a change than of a value.
+    let tolerance = SAME.max((LIMIT * truth.floor).min(MOST_SAME));
+    let same = |a: &[f64], b: &[f64]| near(a, b, tolerance);
     if wholes.iter().any(|(_, values)| values.iter().any(|x| !x.is_finite())) {
         return Ok(Diagnosis { text: "it is not a finite number".to_owned(), explains: false });
     }
     if wholes.iter().all(|(_, values)| values.iter().all(|x| *x == 0.0)) {
         return explained("it is zero".to_owned());
     }
-    if step_before.is_some_and(|old| wholes.iter().all(|(_, values)| same(values, &old.values))) {
-        return explained("it is that of the step before".to_owned());
+    // What an update does is small beside a parameter: its change is what is compared.
+    let change = |values: &[f64]| match &truth.before {
+        Some(before) => values.iter().zip(before).map(|(after, before)| after - before).collect(),
+        None => values.to_vec(),
+    };
+    let right: Vec<f64> = change(&truth.values);
+    let wholes: Vec<(usize, Vec<f64>)> = wholes.iter().map(|(rank, values)| (*rank, change(values))).collect();
+    let wrong: Vec<usize> = wholes.iter().filter(|(_, values)| !same(values, &right)).map(|(rank, _)| *rank).collect();
+    let differ = wholes.iter().any(|(_, values)| !same(values, &wholes[0].1));
+    if let Some(old) = step_before.map(|old| change(&old.values)) {
+        if wholes.iter().all(|(_, values)| same(values, &old)) {
+            return explained("it is that of the step before".to_owned());
+        }
+        let rest: Vec<f64> = wholes[0].1.iter().zip(&right).map(|(own, right)| own - right).collect();
+        let all = wholes.iter().all(|(_, values)| same(values, &wholes[0].1));
+        // Gradients are clipped in place.
+        if all && (near(&rest, &old, MOST_SAME) || factor(&rest, &old, MOST_SAME).is_some()) {
+            return explained("that of the step before, perhaps clipped, is added to it".to_owned());
+        }
     }
-    if truth.before.as_ref().is_some_and(|before| wholes.iter().all(|(_, values)| same(values, before))) {
-        return explained("it was not updated: it has its value from before the step".to_owned());
+    let unchanged = |rank: &usize| wholes.iter().any(|(own, values)| own == rank && values.iter().all(|x| *x == 0.0));
+    if truth.before.is_some() && !wrong.is_empty() && wrong.iter().all(unchanged) {
+        let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
+        return explained(match differ {
+            false => "it was not updated: it has its value from before the step".to_owned(),
+            true => format!("it was not updated on {}", names.join("; ")),
+        });
     }
     let replicated = |axis: MeshAxis| placements.iter().all(|(divided, _)| *divided != axis);
     for (axis, extent) in mesh.axes().iter().copied().filter(|(axis, _)| replicated(*axis)) {
@@ -48,20 +76,21 @@ pub(super) fn diagnose(
         let groups = mesh.groups(axis);
         let several = groups.iter().map(|group| group.iter().filter_map(of).collect::<Vec<_>>());
         let Some(group) = several.max_by_key(Vec::len).filter(|group| group.len() > 1) else { continue };
-        let sum: Vec<f64> = (0..truth.values.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
+        let sum: Vec<f64> = (0..right.len()).map(|n| group.iter().map(|values| values[n]).sum()).collect();
         let differ = group.windows(2).any(|pair| !same(pair[0], pair[1]));
-        if differ && same(&sum, &truth.values) {
+        if differ && same(&sum, &right) {
             return explained(format!("each {axis} rank has a partial sum: the sum over the {axis} group is missing"));
         }
         let mean: Vec<f64> = sum.iter().map(|x| x / extent as f64).collect();
-        if differ && same(&mean, &truth.values) {
+        if differ && same(&mean, &right) {
             return explained(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
         }
     }
-    if let Some(factor) = factor(&wholes[0].1, &truth.values) {
-        let name = by_ranks(factor, mesh);
+    if let Some(factor) = factor(&wholes[0].1, &right, tolerance) {
+        let name = by_ranks(factor, mesh, tolerance);
         let named = name.as_ref().map(|name| format!(" = {name}")).unwrap_or_default();
-        let text = format!("it is {factor:.6}{named} times the value of one device");
+        let what = if truth.before.is_some() { "change" } else { "value" };
+        let text = format!("it is {factor:.6}{named} times the {what} of one device");
         return Ok(Diagnosis { text, explains: name.is_some() });
     }
     for (axis, placement) in placements {
@@ -71,15 +100,9 @@ pub(super) fn diagnose(
             return explained(text);
         }
     }
-    let differ = wholes.iter().any(|(_, values)| !same(values, &wholes[0].1));
-    let error = wholes.iter().map(|(_, values)| truth.error(values)).fold(0.0, f64::max);
-    if let Some(before) = &truth.before
-        && differ
-        && wholes.iter().filter(|(rank, _)| wrong.contains(rank)).all(|(_, values)| same(values, before))
-    {
-        let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
-        return explained(format!("it was not updated on {}", names.join("; ")));
-    }
+    let size = distance(&right, &vec![0.0; right.len()]);
+    let errors = wholes.iter().map(|(_, values)| distance(values, &right));
+    let error = errors.fold(0.0, f64::max) / if size > 0.0 { size } else { 1.0 };
     let text = match differ {
         true => {
             let names: Vec<String> = wrong.iter().map(|rank| mesh.name(*rank)).collect();
@@ -124,22 +147,26 @@ pub(super) fn of_scalar(
 }
 
 fn same(a: &[f64], b: &[f64]) -> bool {
+    near(a, b, SAME)
+}
+
+fn near(a: &[f64], b: &[f64], tolerance: f64) -> bool {
     let size = b.iter().map(|x| x * x).sum::<f64>().sqrt();
-    a.len() == b.len() && distance(a, b) <= SAME * size
+    a.len() == b.len() && distance(a, b) <= tolerance * size
 }
 
 /// The factor between two tensors, if there is one other than 1.
-fn factor(values: &[f64], truth: &[f64]) -> Option<f64> {
+fn factor(values: &[f64], truth: &[f64], tolerance: f64) -> Option<f64> {
     let dot: f64 = values.iter().zip(truth).map(|(a, b)| a * b).sum();
     let factor = dot / truth.iter().map(|x| x * x).sum::<f64>();
     let scaled: Vec<f64> = truth.iter().map(|x| x * factor).collect();
-    let found = truth.len() > 1 && factor.is_finite() && (factor - 1.0).abs() > SAME && factor.abs() > SAME;
-    (found && same(values, &scaled)).then_some(factor)
+    let found = truth.len() > 1 && factor.is_finite() && (factor - 1.0).abs() > tolerance && factor.abs() > tolerance;
+    (found && near(values, &scaled, tolerance)).then_some(factor)
 }
 
 /// A factor as a product or quotient of numbers of ranks.
-fn by_ranks(factor: f64, mesh: &Mesh) -> Option<String> {
-    let close = |value: f64| (factor / value - 1.0).abs() < SAME;
+fn by_ranks(factor: f64, mesh: &Mesh, tolerance: f64) -> Option<String> {
+    let close = |value: f64| (factor / value - 1.0).abs() < tolerance;
     let axes = mesh.axes();
     let one = axes.iter().filter_map(|(axis, extent)| {
         let ranks = *extent as f64;
@@ -197,12 +224,12 @@ fn misplaced(
         }
         if (1..group.len()).contains(&wrong.len()) {
             let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
-            let what = match factor(&own[wrong[0]], &parts[wrong[0]]) {
+            let what = match factor(&own[wrong[0]], &parts[wrong[0]], SAME) {
                 Some(factor) => format!("is {factor:.6} times its value"),
                 None => "is wrong".to_owned(),
             };
             return Ok(Some(format!(
-                "the part of {axis} rank {} {what}, those of the others are right",
+                "the part of {axis} rank {} {what}, and not that of the others",
                 places.join(", ")
             )));
         }

@@ -14,11 +14,13 @@ use crate::{
 pub(super) struct HeldOutImages {
     pub loader: Loader,
     pub tta: Option<TestTimeAugmentation>,
+    /// Whether the share of answers among the first five says anything.
+    pub top5: bool,
 }
 
 impl HeldOut for HeldOutImages {
     fn evaluate(&self, network: &mut dyn Network, mut watch: Watch<'_>) -> Result<Option<Evaluation>, EvaluationError> {
-        let Self { loader, tta } = self;
+        let Self { loader, tta, top5: tells } = self;
         let of = loader.dataset().len();
         let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
         let mut confusion = Confusion::new(loader.dataset().classes());
@@ -44,10 +46,7 @@ impl HeldOut for HeldOutImages {
         let Some(samples) = judge_all(loader.epoch(0, 0)?, of, &mut watch, judge)? else { return Ok(None) };
         (watch.witness)(&Sight::Confusion(&confusion));
         let mut scores = vec![top1.score(Metric::Top1)];
-        // Every answer is among the first five of at most five classes.
-        if loader.dataset().classes().len() > 5 {
-            scores.push(top5.score(Metric::Top5));
-        }
+        scores.extend(tells.then(|| top5.score(Metric::Top5)));
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }
 

@@ -145,11 +145,13 @@ impl Faults<'_> {
         let everything = Class { name: "sums".to_owned(), members: self.sums().map(|(n, _)| n).collect() };
         let sets = classes.iter().flat_map(|class| class.sets(|n| self.name(n))).chain(everything.all());
         let plant = |(name, nodes): (String, Vec<usize>)| {
-            let fault = format!("no sum: {name}");
             // Every rank has a norm, also one without a gradient of that kind.
             match nodes.iter().all(|n| self.graph.nodes[*n].phase == Phase::Update) {
-                true => self.disturbed("M1", fault, &nodes, Disturbance::OwnTerm),
-                false => self.plant("M1", fault, self.with_ops(&nodes, without)),
+                true => {
+                    let fault = format!("each rank takes the norm of its own part (no sum: {name})");
+                    self.disturbed("M1", fault, &nodes, Disturbance::OwnTerm)
+                }
+                false => self.plant("M1", format!("no sum: {name}"), self.with_ops(&nodes, without)),
             }
         };
         sets.map(plant).chain(self.last_terms()).collect()
@@ -247,7 +249,7 @@ impl Faults<'_> {
         let mut graph = self.graph.clone();
         graph.nodes[counted].op = map(Formula::define(0, |[count]| [count * 0.0 + ranks]))?.into();
         insert(&mut graph, node.inputs[0], map(Formula::define(0, |[count]| [count.select(1.0, 0.0)]))?)?;
-        Some(self.plant("M4", format!("mean of the means of {} ranks: {}", op.over, node.name), graph))
+        Some(self.plant("M4", format!("the mean of the means of {} ranks ({})", op.over, node.name), graph))
     }
 
     /// M5: ranks take the part of the first one.
