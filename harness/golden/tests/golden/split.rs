@@ -65,7 +65,7 @@ fn checked(name: &str, parallel: &str, batch: usize, precision: Precision) -> Re
 }
 
 /// Every kind of split, alone and with others.
-const SPLITS: [(&str, &str, usize); 34] = [
+const SPLITS: [(&str, &str, usize); 35] = [
     ("llama", "tensor=2", 2),
     ("llama", "tensor=4,sequence", 1),
     ("llama", "data=2", 2),
