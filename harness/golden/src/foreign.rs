@@ -11,13 +11,15 @@ mod named;
 mod names;
 mod padiff;
 mod quantity;
+mod rank_facts;
 mod ranks;
 mod wrappers;
 
 pub use content::Statistics;
 pub use names::Names;
 pub use quantity::Quantity;
-pub use ranks::{Held, RankFacts, RankRecordings};
+pub use rank_facts::{Held, RankFacts};
+pub use ranks::RankRecordings;
 
 pub(crate) use content::Content;
 pub(crate) use quantity::SPELLINGS;

@@ -10,11 +10,14 @@ mod comparison;
 mod diagnosis;
 mod layout;
 pub mod mutants;
+mod planted;
 mod proof;
 mod recorded;
 mod report;
+mod run;
 mod suspects;
 mod truth;
+mod whole;
 
 pub use proof::Proof;
 pub use recorded::{RecordedSplit, Wanted, judge_split};
@@ -24,8 +27,8 @@ use crate::{
     Golden, GoldenError, Precision, Verdict, record,
     start::{Conditions, Spelling, Start, arrays},
 };
-use proof::{Begin, Whole};
 use truth::OBSERVED;
+use whole::{Begin, Whole};
 use zoo_engine::StepMemory;
 use zoo_graph::{Bytes, TapState};
 use zoo_recipe::{Parallel, Recipe};

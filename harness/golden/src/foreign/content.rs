@@ -1,6 +1,6 @@
 //! The values of a recording, and other statements of the recording about them.
 
-use super::{malformed, ranks::Held};
+use super::{malformed, rank_facts::Held};
 use crate::GoldenError;
 use std::{
     collections::BTreeMap,

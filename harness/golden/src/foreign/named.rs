@@ -6,7 +6,7 @@ use super::{
     content::{Claim, Content, Statistics, torch},
     json, malformed,
     names::{KEYS, Meaning},
-    ranks::{Held, RankFacts},
+    rank_facts::{Held, RankFacts},
 };
 use crate::GoldenError;
 use indexmap::IndexMap;

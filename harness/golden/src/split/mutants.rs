@@ -6,15 +6,13 @@
 //! class of tensors, and to all. Where the values do not say what is missing, the faults that give these values are named,
 //! as for steps that ranks recorded.
 
-pub(super) mod planted;
-
 use super::{
     Difference, Proof, SplitOptions,
     comparison::Keep,
+    planted::{Plant, all},
     suspects::{KEPT, Trace},
 };
 use crate::GoldenError;
-use planted::{Plant, all};
 use serde::Serialize;
 use zoo_recipe::{Parallel, Recipe};
 

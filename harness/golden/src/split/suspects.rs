@@ -4,9 +4,10 @@
 use super::{
     SplitOptions,
     comparison::{Comparison, Keep, Replicas},
-    mutants::planted::all,
-    proof::{Proof, Whole},
+    planted::all,
+    proof::Proof,
     truth::{Key, Values, distance},
+    whole::Whole,
 };
 use crate::GoldenError;
 use std::collections::{BTreeMap, BTreeSet};

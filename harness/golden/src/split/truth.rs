@@ -1,6 +1,6 @@
 //! The step on one device: what the ranks have to compute together.
 
-use super::{LIMIT, SplitOptions, proof::Whole};
+use super::{LIMIT, SplitOptions, whole::Whole};
 use crate::{
     GoldenError, Precision,
     compare::{F64_MOST, NO_DIGITS, ORDERS, TENSOR_FLOOR},
@@ -13,7 +13,7 @@ use std::{
     fmt,
 };
 use zoo_engine::{EngineError, Inputs, Kernels, Observer, Options, Scalars, Step, candle_dtype};
-use zoo_graph::{Graph, Op, TapState, ValueId};
+use zoo_graph::{Graph, TapState, ValueId};
 
 /// Smallest floor in f64: a tenth of the largest error that another order of sums may have.
 const FLOOR: f64 = 1e-10;
@@ -325,39 +325,6 @@ impl Observer for Read {
             self.values.insert(key.clone(), values.clone());
         }
     }
-}
-
-/// Labels of which ranks have different numbers: of the first sample one counts, of the last none. Only where a loss
-/// ignores a label.
-pub(super) fn uneven(graph: &Graph, inputs: Inputs) -> Result<Inputs, GoldenError> {
-    let mut changed = Inputs::new();
-    for input in &graph.inputs {
-        let Some(tensor) = inputs.get(&input.name) else { continue };
-        let ignored = graph.nodes.iter().find_map(|node| match &node.op {
-            Op::SoftmaxCrossEntropy(op) if node.inputs.get(1) == Some(&input.value) => op.ignored,
-            _ => None,
-        });
-        let shape = &graph.ty(input.value).shape;
-        let tensor = match ignored {
-            Some(ignored) if shape.len() > 1 && shape[0] > 1 => {
-                let uneven = || -> candle_core::Result<Tensor> {
-                    let mut labels: Vec<u32> = tensor.flatten_all()?.to_vec1()?;
-                    let row = labels.len() / shape[0];
-                    let (first, last) = (labels.iter().take(row).position(|l| *l != ignored), labels.len() - row);
-                    for (n, label) in labels.iter_mut().enumerate() {
-                        if n >= last || n < row && Some(n) != first {
-                            *label = ignored;
-                        }
-                    }
-                    Tensor::from_vec(labels, &shape[..], &Device::Cpu)
-                };
-                uneven().map_err(EngineError::from)?
-            }
-            _ => tensor.clone(),
-        };
-        changed = changed.with(&input.name, tensor);
-    }
-    Ok(changed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The faults that can be planted in a split step.
 
-use crate::split::proof::Proof;
+use super::proof::Proof;
 use std::collections::BTreeSet;
 use zoo_engine::lockstep::Disturbance;
 use zoo_graph::{
@@ -11,7 +11,7 @@ use zoo_graph::{
 };
 
 /// A split step with a fault.
-pub(in crate::split) struct Plant {
+pub(super) struct Plant {
     pub operator: &'static str,
     pub fault: String,
     pub harmless: bool,
@@ -40,7 +40,7 @@ impl Class {
 }
 
 /// All faults that are possible.
-pub(in crate::split) fn all(proof: &Proof) -> Vec<Plant> {
+pub(super) fn all(proof: &Proof) -> Vec<Plant> {
     let graph = proof.graph();
     let faults = Faults { proof, graph };
     [
