@@ -115,11 +115,6 @@ impl<'p> Comparison<'p> {
         self.compared.iter().filter(|compared| compared.item.ratio > LIMIT).min_by_key(|compared| compared.stage)
     }
 
-    /// Whether something differs.
-    pub fn differs(&self) -> bool {
-        self.first().is_some()
-    }
-
     /// Whether something differs, and nothing says what is missing.
     pub fn wants_explanation(&self) -> bool {
         self.first().is_some_and(|first| first.stage != Stage::Init && !first.explained)
@@ -256,6 +251,7 @@ impl<'p> Comparison<'p> {
         let stages: Vec<StageReport> = STAGES.into_iter().filter_map(stage).collect();
         let passed = !stages.is_empty() && stages.iter().all(|stage| stage.verdict == Verdict::Pass);
         SplitReport {
+            schema_version: 1,
             recipe: recipe.name.clone(),
             parallel: parallel.to_string(),
             ranks: split.mesh.devices(),

@@ -24,7 +24,8 @@ pub(super) struct Diagnosis {
     pub explains: bool,
 }
 
-/// Explains why the ranks do not have the value of one device, which had another one in the step before. `wholes` are the replicas, `ranks` what each rank has.
+/// Explains why the ranks do not have the value of one device, which had another one in the step before. `wholes` are the
+/// replicas, `ranks` what each rank has.
 pub(super) fn diagnose(
     (truth, step_before): (&Exact, Option<&Exact>),
     wholes: &[(usize, Vec<f64>)],
@@ -56,9 +57,8 @@ pub(super) fn diagnose(
             return explained("it is that of the step before".to_owned());
         }
         let rest: Vec<f64> = wholes[0].1.iter().zip(&right).map(|(own, right)| own - right).collect();
-        let all = wholes.iter().all(|(_, values)| same(values, &wholes[0].1));
         // Gradients are clipped in place.
-        if all && (near(&rest, &old, MOST_SAME) || factor(&rest, &old, MOST_SAME).is_some()) {
+        if !differ && (near(&rest, &old, MOST_SAME) || factor(&rest, &old, MOST_SAME).is_some()) {
             return explained("that of the step before, perhaps clipped, is added to it".to_owned());
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn diagnose(
             return explained(format!("each {axis} rank has its own value: the mean over the {axis} group is missing"));
         }
     }
-    if let Some(factor) = factor(&wholes[0].1, &right, tolerance) {
+    if let Some(factor) = factor(&wholes[0].1, &right, tolerance).filter(|_| !differ) {
         let name = by_ranks(factor, mesh, tolerance);
         let named = name.as_ref().map(|name| format!(" = {name}")).unwrap_or_default();
         let what = if truth.before.is_some() { "change" } else { "value" };
@@ -197,9 +197,7 @@ fn misplaced(
     (axis, placements): (MeshAxis, &[(MeshAxis, Placement)]),
     mesh: &Mesh,
 ) -> Result<Option<String>> {
-    let Some((_, whole)) = assembled(ranks, placements, mesh)?.into_iter().flatten().enumerate().next() else {
-        return Ok(None);
-    };
+    let Some(whole) = assembled(ranks, placements, mesh)?.into_iter().flatten().next() else { return Ok(None) };
     let whole = Tensor::from_vec(truth.values.clone(), whole.dims(), whole.device())?;
     let right = |rank: usize| {
         let part = placements.iter().try_fold(whole.clone(), |tensor, (axis, placement)| match placement {
@@ -223,16 +221,99 @@ fn misplaced(
             )));
         }
         if (1..group.len()).contains(&wrong.len()) {
-            let places: Vec<String> = wrong.iter().map(usize::to_string).collect();
-            let what = match factor(&own[wrong[0]], &parts[wrong[0]], SAME) {
-                Some(factor) => format!("is {factor:.6} times its value"),
-                None => "is wrong".to_owned(),
-            };
-            return Ok(Some(format!(
-                "the part of {axis} rank {} {what}, and not that of the others",
-                places.join(", ")
-            )));
+            let places = wrong.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            let factor = factor(&own[wrong[0]], &parts[wrong[0]], SAME).filter(|_| wrong.len() == 1);
+            return Ok(Some(match (factor, wrong.len()) {
+                (Some(factor), _) => format!("the part of {axis} rank {places} is {factor:.6} times its value"),
+                (None, 1) => format!("the part of {axis} rank {places} alone is wrong"),
+                (None, _) => format!("the parts of {axis} ranks {places} alone are wrong"),
+            }));
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+    use zoo_graph::parallel::Part;
+
+    fn mesh() -> Mesh {
+        Mesh::new(|axis| if axis == MeshAxis::Data { 2 } else { 1 })
+    }
+
+    /// What is said of two replicas.
+    fn said(truth: &Exact, before: Option<&Exact>, replicas: [&[f64]; 2]) -> (String, bool) {
+        let wholes = [(0, replicas[0].to_vec()), (1, replicas[1].to_vec())];
+        let ranks: Ranked = replicas.iter().map(|x| Tensor::new(*x, &Device::Cpu).ok()).collect();
+        let Diagnosis { text, explains } = diagnose((truth, before), &wholes, &ranks, &[], &mesh()).unwrap();
+        (text, explains)
+    }
+
+    fn exact(values: &[f64], before: Option<&[f64]>) -> Exact {
+        Exact { values: values.to_vec(), before: before.map(<[f64]>::to_vec), floor: 1e-10, without_digits: false }
+    }
+
+    #[test]
+    fn gradients() {
+        let (right, old) = (exact(&[4.0, 2.0, 6.0], None), exact(&[1.0, 7.0, 1.0], None));
+        let of = |a: &[f64; 3], b: &[f64; 3]| said(&right, Some(&old), [a, b]).0;
+        assert!(of(&[1.0, 2.0, 1.0], &[3.0, 0.0, 5.0]).starts_with("each data rank has a partial sum"));
+        assert!(of(&[8.0, 2.0, 1.0], &[0.0, 2.0, 11.0]).contains("the mean over the data group is missing"));
+        assert_eq!(of(&[2.0, 1.0, 3.0], &[2.0, 1.0, 3.0]), "it is 0.500000 = 1/data times the value of one device");
+        assert_eq!(of(&[0.0; 3], &[0.0; 3]), "it is zero");
+        assert_eq!(of(&[1.0, 7.0, 1.0], &[1.0, 7.0, 1.0]), "it is that of the step before");
+        let added = "that of the step before, perhaps clipped, is added to it";
+        assert_eq!(of(&[5.0, 9.0, 7.0], &[5.0, 9.0, 7.0]), added);
+        assert_eq!(of(&[4.5, 5.5, 6.5], &[4.5, 5.5, 6.5]), added, "half of it");
+        let (text, explains) = said(&right, None, [&[2.0, 1.0, 3.0], &[4.0, 2.0, 6.0]]);
+        assert!(
+            !explains && text.starts_with("ranks that ought to have the same value differ: wrong on data 0"),
+            "{text}"
+        );
+    }
+
+    /// A change is small beside its parameter: a wrong one is no mean, and half of one is a factor.
+    #[test]
+    fn updates() {
+        let before = [1000.0, 2000.0, 3000.0];
+        let after = |change: [f64; 3]| [0, 1, 2].map(|n| before[n] + change[n]);
+        let right = exact(&after([0.4, 0.2, 0.6]), Some(&before));
+        let of = |a: [f64; 3], b: [f64; 3]| said(&right, None, [&after(a), &after(b)]);
+        assert_eq!(of([0.0; 3], [0.0; 3]).0, "it was not updated: it has its value from before the step");
+        assert_eq!(of([0.4, 0.2, 0.6], [0.0; 3]).0, "it was not updated on data 1");
+        assert_eq!(of([0.2, 0.1, 0.3], [0.2, 0.1, 0.3]).0, "it is 0.500000 = 1/data times the change of one device");
+        let (text, explains) = of([0.4, 0.2, 0.6], [0.4, 0.3, 0.6]);
+        assert!(
+            !explains && text.starts_with("ranks that ought to have the same value differ: wrong on data 1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn parts() {
+        let right = exact(&[1.0, 2.0, 3.0, 4.0], None);
+        let placements = [(MeshAxis::Data, Placement::Split(Part { axis: 0, runs: vec![4] }))];
+        let of = |a: [f64; 2], b: [f64; 2]| {
+            let ranks: Ranked = [a, b].iter().map(|x| Tensor::new(x, &Device::Cpu).ok()).collect();
+            let wholes = [(0, [a, b].concat())];
+            diagnose((&right, None), &wholes, &ranks, &placements, &mesh()).unwrap().text
+        };
+        assert_eq!(of([3.0, 4.0], [1.0, 2.0]), "data rank 0 has the part of rank 1: the order of the parts is another");
+        assert_eq!(of([1.0, 2.0], [6.0, 8.0]), "the part of data rank 1 is 2.000000 times its value");
+        assert_eq!(of([1.0, 5.0], [3.0, 4.0]), "the part of data rank 0 alone is wrong");
+    }
+
+    #[test]
+    fn losses_and_norms() {
+        let of = |right: f64, old: f64, ranks: [f64; 2]| {
+            let [right, old] = [right, old].map(|value| exact(&[value], None));
+            of_scalar((&right, Some(&old)), &[(0, ranks[0]), (1, ranks[1])], &mesh())
+        };
+        assert!(of(5.0, 9.0, [2.0, 3.0]).unwrap().starts_with("each data rank has a term"));
+        assert!(of(5.0, 9.0, [3.0, 4.0]).unwrap().starts_with("each data rank has the norm of its own part"));
+        assert_eq!(of(5.0, 9.0, [9.0, 9.0]).unwrap(), "it is that of the step before");
+        assert_eq!(of(5.0, 9.0, [6.0, 6.0]), None);
+    }
 }

@@ -60,15 +60,6 @@ impl Proof {
         Ok(proof)
     }
 
-    /// Measures again what rounding in f32 explains.
-    ///
-    /// # Errors
-    /// As [`super::check_split`].
-    pub(super) fn widen(&mut self, recipe: &Recipe) -> Result<(), GoldenError> {
-        let rounded = Whole::of(recipe, &self.options)?.in_f32()?;
-        self.truth.widen(&rounded, (self.learning_rate, &self.start, &self.inputs), self.options.steps)
-    }
-
     /// The graph of a rank.
     pub fn graph(&self) -> &Graph {
         &self.split.graph

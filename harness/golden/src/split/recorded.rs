@@ -86,12 +86,9 @@ pub fn judge_split(
     progress: &mut dyn FnMut(&str),
 ) -> Result<RecordedSplit, GoldenError> {
     let steps = recordings.steps.len();
-    let mut proof = Proof::of_recorded(recipe, parallel, options, progress)?;
+    let proof = Proof::of_recorded(recipe, parallel, options, progress)?;
     progress("the recordings of all ranks");
     let targets = Targets::of(&proof.whole, &proof.recipe);
-    if Judging::of(&proof, &targets, recordings, wanted)?.comparison.differs() {
-        proof.widen(recipe)?;
-    }
     let judging = Judging::of(&proof, &targets, recordings, wanted)?;
     let Judging { comparison, divided, places, unmatched, not_compared, .. } = judging;
     let divided = divided.into_iter().map(|(parameter, placement)| Divided { parameter, placement });
@@ -207,12 +204,10 @@ impl<'p> Judging<'p> {
         for matched in &all {
             self.unmatched.extend(matched.unknown.iter().cloned());
             for entry in &matched.strangers {
-                match entry.quantity {
-                    // Without a name in the recipe, such as an activation between two layers.
-                    Quantity::Output(_) => {
-                        *self.not_compared.entry("outputs of other layers".to_owned()).or_default() += 1
-                    }
-                    _ => drop(self.unmatched.insert(entry.name.clone())),
+                // Without a name in the recipe, such as an activation between two layers.
+                match matches!(entry.quantity, Quantity::Output(_)) {
+                    true => *self.not_compared.entry("outputs of other layers".to_owned()).or_default() += 1,
+                    false => drop(self.unmatched.insert(entry.name.clone())),
                 }
             }
             for (kind, count) in &matched.not_compared {
@@ -220,17 +215,17 @@ impl<'p> Judging<'p> {
             }
         }
         let places: BTreeSet<usize> = all.iter().flat_map(|matched| matched.entries.keys().copied()).collect();
-        for place in &places {
-            let found: Vec<Found<'_>> = all.iter().map(|matched| matched.entries.get(place).copied()).collect();
-            self.target(n, &self.targets.list[*place], &found, &scales)?;
-        }
-        if n == 0 {
-            self.places = places;
+        for place in places {
+            let found: Vec<Found<'_>> = all.iter().map(|matched| matched.entries.get(&place).copied()).collect();
+            if self.target(n, &self.targets.list[place], &found, &scales)? && n == 0 {
+                self.places.insert(place);
+            }
         }
         Ok(())
     }
 
-    fn target(&mut self, n: usize, target: &Target, found: &[Found<'_>], scales: &[f64]) -> Result<(), GoldenError> {
+    /// Judges a quantity of a step; whether there is something to compare.
+    fn target(&mut self, n: usize, target: &Target, found: &[Found<'_>], scales: &[f64]) -> Result<bool, GoldenError> {
         let later = |stage| if n == 0 { stage } else { Stage::Trajectory };
         let last = n == 0 || n + 1 == self.proof.options.steps;
         let (stage, key) = match &target.quantity {
@@ -239,8 +234,8 @@ impl<'p> Judging<'p> {
             Quantity::Gradient(name) if n < OBSERVED => (later(Stage::Backward), Key::Gradient(n, name.clone())),
             Quantity::After { .. } if last => (later(Stage::Update), Key::Variable(n, target.name.clone())),
             Quantity::Loss(name) => return self.loss(name, found),
-            Quantity::Start(_) | Quantity::Input(_) | Quantity::Into { .. } => return Ok(()),
-            Quantity::Output(_) | Quantity::Gradient(_) | Quantity::After { .. } => return Ok(()),
+            Quantity::Start(_) | Quantity::Input(_) | Quantity::Into { .. } => return Ok(false),
+            Quantity::Output(_) | Quantity::Gradient(_) | Quantity::After { .. } => return Ok(false),
         };
         let mut ranks: Ranked = Vec::new();
         for (rank, entry) in found.iter().enumerate() {
@@ -249,7 +244,7 @@ impl<'p> Judging<'p> {
         }
         if ranks.iter().all(Option::is_none) {
             *self.not_compared.entry("statistics without elements".to_owned()).or_default() += 1;
-            return Ok(());
+            return Ok(false);
         }
         let first = match &key {
             Key::Variable(_, name) => Key::Variable(0, name.clone()),
@@ -258,16 +253,22 @@ impl<'p> Judging<'p> {
         };
         let (planned, origin) = self.planned.get(&first).cloned().unwrap_or_default();
         let mesh = &self.proof.split.mesh;
-        if let Some(rank) = lost(&ranks, mesh).filter(|_| !is_slot(target)) {
+        if let Some(rank) = lost(&ranks, mesh).filter(|_| !self.is_slot(target)) {
             self.comparison.wrong(stage, &key, origin, format!("{} has not recorded it", named(rank, mesh)));
-            return Ok(());
+            return Ok(true);
         }
-        let said = found.iter().flatten().find_map(|entry| entry.claim.placed.as_ref());
+        let mut all = found.iter().flatten().map(|entry| entry.claim.placed.as_ref());
+        let said = all.next().flatten();
+        if all.any(|other| other != said) {
+            let note = "the ranks do not say the same about what each has of it".to_owned();
+            self.comparison.wrong(stage, &key, origin, note);
+            return Ok(true);
+        }
         let ways = match layouts(&target.shape, &ranks, said, &planned, mesh) {
             Ok(ways) => ways,
             Err(note) => {
                 self.comparison.wrong(stage, &key, origin, note);
-                return Ok(());
+                return Ok(true);
             }
         };
         let way = self.comparison.compare(stage, &key, &ways, origin, &ranks).map_err(EngineError::from)?;
@@ -275,18 +276,28 @@ impl<'p> Judging<'p> {
             let way: Vec<String> = way.iter().map(|(axis, placement)| format!("{axis}: {placement}")).collect();
             self.divided.insert(name.clone(), way.join(", "));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A loss: each rank has all of it, or its part of the sum.
-    fn loss(&mut self, name: &str, found: &[Found<'_>]) -> Result<(), GoldenError> {
+    fn loss(&mut self, name: &str, found: &[Found<'_>]) -> Result<bool, GoldenError> {
         let mut values = Vec::new();
         for (rank, entry) in found.iter().enumerate() {
             let array = entry.map(Entry::array).transpose()?.flatten();
             values.extend(array.and_then(|array| array.values.first().copied()).map(|value| (rank, value)));
         }
-        self.comparison.recorded_loss(name, &values);
-        Ok(())
+        let is_there = !values.is_empty();
+        if is_there {
+            self.comparison.recorded_loss(name, &values);
+        }
+        Ok(is_there)
+    }
+
+    /// Whether it is a slot of the optimizer, which one rank may keep for the others.
+    fn is_slot(&self, target: &Target) -> bool {
+        let whole = &self.proof.whole;
+        matches!(target.quantity, Quantity::After { .. })
+            && whole.find_variable(&target.name).is_some_and(|id| whole.variable(id).role.kept_beside().is_some())
     }
 }
 
@@ -306,9 +317,4 @@ fn lost(ranks: &Ranked, mesh: &Mesh) -> Option<usize> {
     (0..ranks.len()).find(|rank| {
         ranks[*rank].is_none() && (0..ranks.len()).any(|other| ranks[other].is_some() && beside(*rank, other))
     })
-}
-
-/// Whether it is a slot of the optimizer, which one rank may keep for the others.
-fn is_slot(target: &Target) -> bool {
-    matches!(&target.quantity, Quantity::After { kind, .. } if kind != "param" && kind != "buffer")
 }

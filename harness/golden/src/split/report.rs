@@ -9,6 +9,8 @@ use zoo_recipe::SplitStep;
 /// The verdict on a split step.
 #[derive(Clone, Debug, Serialize)]
 pub struct SplitReport {
+    /// Version of this structure.
+    pub schema_version: u32,
     /// The recipe.
     pub recipe: String,
     /// The split.

@@ -18,6 +18,12 @@ use zoo_graph::{Graph, TapState, ValueId};
 /// Smallest floor in f64: a tenth of the largest error that another order of sums may have.
 const FLOOR: f64 = 1e-10;
 
+/// What distinguishes the runs that are moved in the last place.
+const SALTS: [&str; 3] = ["", "second ", "third "];
+
+/// Largest error in f32, however ill-conditioned a step is: a fault of a split is a missing term or a factor.
+const F32_MOST: f64 = 0.1;
+
 /// A compared value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
@@ -82,21 +88,26 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    /// A value, and the same in f32, moved in the last place.
-    fn new(values: Vec<f64>, before: Option<Vec<f64>>, moved: Option<&[f64]>, precision: Precision) -> Self {
+    /// A value, and the same in f32, moved in the last place: in one run, or in several.
+    fn new<'m>(
+        values: Vec<f64>,
+        before: Option<Vec<f64>>,
+        moved: impl IntoIterator<Item = &'m [f64]>,
+        precision: Precision,
+    ) -> Self {
         // Rounding errors have the size of the last place.
-        let (least, scale) = match precision {
-            Precision::F64 => (FLOOR, f64::EPSILON / f64::from(f32::EPSILON)),
-            Precision::F32 => (TENSOR_FLOOR, 1.0),
+        let (least, most, scale) = match precision {
+            Precision::F64 => (FLOOR, F64_MOST, f64::EPSILON / f64::from(f32::EPSILON)),
+            Precision::F32 => (TENSOR_FLOOR, F32_MOST, 1.0),
         };
         let mut exact = Self { values, before, floor: least, without_digits: false };
         // A moved run that is not finite explains nothing.
-        let by_rounding = scale * moved.map_or(0.0, |moved| exact.error(moved));
-        let by_rounding = if by_rounding.is_finite() { by_rounding } else { 0.0 };
+        let by_rounding = moved.into_iter().map(|moved| scale * exact.error(moved)).filter(|error| error.is_finite());
+        let by_rounding = by_rounding.fold(0.0, f64::max);
         exact.without_digits = by_rounding >= NO_DIGITS;
         exact.floor = least.max(ORDERS * by_rounding);
-        if precision == Precision::F64 && !exact.without_digits {
-            exact.floor = exact.floor.min(F64_MOST / LIMIT);
+        if !exact.without_digits {
+            exact.floor = exact.floor.min(most / LIMIT);
         }
         exact
     }
@@ -121,14 +132,6 @@ impl Exact {
 }
 
 impl Exact {
-    /// Takes another moved run in f32 into account.
-    fn widen(&mut self, moved: &[f64]) {
-        let by_rounding = self.error(moved);
-        if by_rounding.is_finite() {
-            self.floor = self.floor.max(ORDERS * by_rounding);
-        }
-    }
-
     /// Whether values are as near to others as rounding explains.
     pub fn within(&self, values: &[f64], others: &[f64]) -> bool {
         let moved = Self { values: others.to_vec(), before: self.before.clone(), ..*self };
@@ -163,7 +166,8 @@ impl Truth {
             return Err(GoldenError::NoTruth { step: step + 1 });
         }
         progress("one device in f32, moved in the last place");
-        let moved = run(whole.in_f32()?, Some(""))?;
+        let moved = SALTS[..options.roundings.min(SALTS.len())].iter().map(|salt| run(whole.in_f32()?, Some(salt)));
+        let moved = moved.collect::<Result<Vec<_>, _>>()?;
         let whole = &whole.graph;
         let before: HashMap<&str, &Vec<f32>> = whole.variables.iter().map(|v| v.name.as_str()).zip(start).collect();
         let mut all = HashMap::new();
@@ -172,35 +176,18 @@ impl Truth {
                 Key::Variable(_, name) => before.get(name.as_str()).map(|v| v.iter().map(|x| f64::from(*x)).collect()),
                 Key::Start(_) | Key::Output(_) | Key::Gradient(..) | Key::Scalar(..) => None,
             };
-            let moved = moved.tensors.get(&key).map(Vec::as_slice);
+            let moved = moved.iter().filter_map(|moved| moved.tensors.get(&key)).map(Vec::as_slice);
             let exact = Exact::new(values, before, moved, options.precision);
             all.insert(key, exact);
         }
-        let losses = exact.losses.iter().zip(&moved.losses).map(|(exact, moved)| {
-            let of = |(exact, moved): (&f64, &f64)| Exact::new(vec![*exact], None, Some(&[*moved]), options.precision);
-            exact.iter().zip(moved).map(of).collect()
+        let losses = exact.losses.iter().enumerate().map(|(step, losses)| {
+            let of = |(n, exact): (usize, &f64)| {
+                let moved = moved.iter().map(|moved| std::slice::from_ref(&moved.losses[step][n]));
+                Exact::new(vec![*exact], None, moved, options.precision)
+            };
+            losses.iter().enumerate().map(of).collect()
         });
         Ok(Self { exact: all, losses: losses.collect() })
-    }
-
-    /// Widens the floors by further choices of roundings: one run is a lucky sample where few elements decide, such as
-    /// those of a ReLU near zero.
-    pub fn widen(
-        &mut self,
-        graph: &Graph,
-        (learning_rate, start, inputs): (f64, &Vec<Vec<f32>>, &Inputs),
-        steps: usize,
-    ) -> Result<(), GoldenError> {
-        for salt in ["second ", "third "] {
-            let moved = Values::of(graph.clone(), (start, inputs), (learning_rate, steps), Some(salt))?;
-            for (key, values) in &moved.tensors {
-                self.exact.get_mut(key).into_iter().for_each(|exact| exact.widen(values));
-            }
-            for (exact, moved) in self.losses.iter_mut().flatten().zip(moved.losses.iter().flatten()) {
-                exact.widen(&[*moved]);
-            }
-        }
-        Ok(())
     }
 
     /// Adds the variables and inputs before the first step, of which each rank has to have exactly its part.
@@ -210,7 +197,7 @@ impl Truth {
         let given = whole.inputs.iter().filter_map(|input| Some((&input.name, inputs.get(&input.name)?)));
         let given = given.map(|(name, tensor)| Ok((name, to_f64(tensor).map_err(EngineError::from)?)));
         let given = given.collect::<Result<Vec<_>, GoldenError>>()?;
-        let exact = |(name, values)| (Key::Start(String::clone(name)), Exact::new(values, None, None, Precision::F32));
+        let exact = |(name, values)| (Key::Start(String::clone(name)), Exact::new(values, None, [], Precision::F32));
         self.exact.extend(variables.chain(given).map(exact));
         Ok(())
     }
@@ -334,7 +321,7 @@ mod tests {
     #[test]
     fn a_floor_follows_rounding_but_not_without_bound() {
         let floor = |moved: f64, precision| {
-            let exact = Exact::new(vec![1.0, 0.0], None, Some(&[1.0, moved]), precision);
+            let exact = Exact::new(vec![1.0, 0.0], None, [&[1.0, moved][..]], precision);
             (exact.floor, exact.without_digits)
         };
         let in_f32 = f64::from(f32::EPSILON) / f64::EPSILON;
@@ -343,16 +330,23 @@ mod tests {
         assert_eq!(floor(1e-4 * in_f32, Precision::F64), (F64_MOST / LIMIT, false));
         assert_eq!(floor(0.5 * in_f32, Precision::F64), (5.0, true));
         assert_eq!(floor(1e-4, Precision::F32), (1e-3, false));
+        assert_eq!(floor(5e-3, Precision::F32), (F32_MOST / LIMIT, false), "a missing term is no rounding");
         assert_eq!(floor(f64::NAN, Precision::F32), (TENSOR_FLOOR, false), "it explains nothing");
     }
 
     #[test]
+    fn the_worst_of_several_roundings_counts() {
+        let exact = Exact::new(vec![1.0, 0.0], None, [&[1.0, 1e-6][..], &[1.0, 1e-5]], Precision::F32);
+        assert!((exact.floor / 1e-4 - 1.0).abs() < 1e-9, "{}", exact.floor);
+    }
+
+    #[test]
     fn a_change_is_what_an_error_is_relative_to() {
-        let exact = Exact::new(vec![3.0, 4.0], Some(vec![3.0, 3.0]), None, Precision::F64);
+        let exact = Exact::new(vec![3.0, 4.0], Some(vec![3.0, 3.0]), [], Precision::F64);
         assert_eq!(exact.error(&[3.0, 4.5]), 0.5);
         assert_eq!(exact.error(&[3.0]), f64::INFINITY);
         assert_eq!(exact.error(&[3.0, f64::NAN]), f64::INFINITY);
-        let zero = Exact::new(vec![0.0], None, None, Precision::F64);
+        let zero = Exact::new(vec![0.0], None, [], Precision::F64);
         assert_eq!((zero.error(&[0.0]), zero.error(&[2.0])), (0.0, 2.0));
     }
 }
