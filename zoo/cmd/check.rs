@@ -117,13 +117,15 @@ impl From<DType> for Precision {
 /// Several reports.
 #[derive(Serialize)]
 struct Reports {
-    reports: Vec<Report>,
+    reports: Vec<Proven>,
 }
 
-/// Several reports on splits, with those on goldens that fail.
+/// What is known of a step.
 #[derive(Serialize)]
-struct Splits {
-    reports: Vec<serde_json::Value>,
+#[serde(untagged)]
+enum Proven {
+    Whole(Report),
+    Split(split::Proven),
 }
 
 /// Checks each recipe; missed if one fails.
@@ -141,7 +143,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     } else {
         args.recipes.clone()
     };
-    let (mut reports, mut splits) = (Vec::new(), Vec::new());
+    let mut reports: Vec<Proven> = Vec::new();
     let mut passed = true;
     for name in &names {
         let loaded = context.load(name, &args.change)?;
@@ -166,14 +168,14 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
                         proof::report::print(&report, sets, &mut context.out)?;
                     }
                     passed = false;
-                    reports.push(report);
+                    reports.push(Proven::Whole(report));
                     continue;
                 }
             }
             let wanted = split::Wanted { parallel: &parallel, options, mutants, sets, memory: args.memory };
             let (right, report) = split::run(&wanted, &loaded, context)?;
             passed &= right;
-            splits.push(report);
+            reports.push(Proven::Split(report));
             continue;
         }
         if args.mutants {
@@ -202,23 +204,12 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
         context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
         passed &= report.passed();
-        reports.push(report);
+        reports.push(Proven::Whole(report));
         if let Some(folder) = &args.dump {
             write_dump(args, Arithmetics::Host(args.dtype.into()), &loaded, folder, context)?;
         }
     }
-    match splits.as_slice() {
-        [] => {}
-        [report] if reports.is_empty() => drop(context.show(report, |_| Ok(()))?),
-        _ => {
-            let all = reports.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
-            let all = all.map_err(|error| Failure::Output(error.into()))?;
-            let reports = splits.into_iter().chain(all).collect();
-            context.show(&Splits { reports }, |_| Ok(()))?;
-            return Ok(if passed { Exit::Pass } else { Exit::Missed });
-        }
-    }
-    if context.format == Format::Json && !args.mutants && !reports.is_empty() {
+    if context.format == Format::Json && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
             _ => drop(context.show(&Reports { reports }, |_| Ok(()))?),

@@ -29,17 +29,7 @@ pub fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(
             format!("{fused} module outputs are inside fused operators; the unfused run of this check covers them");
         writeln!(out, "{}", paint(DIM, fitted(&note)))?;
     }
-    for stage in &report.stages {
-        if let Some(item) = &stage.in_f32 {
-            let note = format!(
-                "{}: up to {} floors apart in f32 ({}), which rounding alone can cause here: judged in f64",
-                stage.stage,
-                Ratio(item.ratio),
-                item.name
-            );
-            writeln!(out, "{}", paint(DIM, fitted(&note)))?;
-        }
-    }
+    decided_in_f64(&report.stages, out)?;
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         failures(stage, out)?;
     }
@@ -52,6 +42,22 @@ pub fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(
         let note = "zoo recorded this golden itself: it is a baseline, which detects regressions. It does not prove \
                     agreement with a reference framework";
         writeln!(out, "{}", paint(WARN, fitted(note)))?;
+    }
+    Ok(())
+}
+
+/// Prints the stages that f32 exceeds and f64 decides.
+pub fn decided_in_f64(stages: &[StageReport], out: &mut impl Write) -> Result<(), Failure> {
+    for stage in stages {
+        if let Some(item) = &stage.in_f32 {
+            let note = format!(
+                "{}: up to {} floors apart in f32 ({}), which rounding alone can cause here: judged in f64",
+                stage.stage,
+                Ratio(item.ratio),
+                item.name
+            );
+            writeln!(out, "{}", paint(DIM, fitted(&note)))?;
+        }
     }
     Ok(())
 }

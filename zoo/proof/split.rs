@@ -74,6 +74,7 @@ pub fn print(split: &SplitReport, covered: &[String], sets: &[String], out: &mut
         writeln!(out, "{}", paint(DIM, fitted(&note)))?;
     }
     write!(out, "{}", report::stages(&split.stages, [">compared", ">floor"], covered))?;
+    report::decided_in_f64(&split.stages, out)?;
     for stage in split.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         report::failures(stage, out)?;
     }

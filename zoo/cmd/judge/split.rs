@@ -1,9 +1,10 @@
 //! `zoo judge --parallel`: steps that several ranks recorded.
 
-use super::print;
+use super::{args::Args, print};
 use crate::console::{BAD, Console, DIM, WARN, paint};
 use crate::context::Context;
-use crate::memory::{MemoryArgs, beyond_now};
+use crate::memory::beyond_now;
+use crate::options::Format;
 use crate::proof::{
     cases::{self, Checked},
     report::verdict_line,
@@ -11,7 +12,6 @@ use crate::proof::{
 };
 use crate::{Exit, Failure};
 use std::io::Write;
-use std::path::Path;
 use std::time::Instant;
 use zoo_golden::{
     Golden, Stage, Verdict,
@@ -22,15 +22,7 @@ use zoo_recipe::{Loaded, Parallel};
 
 /// What to judge.
 pub(super) struct Wanted<'a> {
-    /// The folder of the recordings.
-    pub recording: &'a Path,
-    pub arithmetic: &'a str,
-    pub golden: Option<&'a Path>,
-    pub loss_scale: f64,
-    pub allow_unmatched: bool,
-    pub memory: MemoryArgs,
-    /// Values of `--set`.
-    pub sets: &'a [String],
+    pub args: &'a Args,
     pub parallel: &'a Parallel,
     /// Samples per step.
     pub batch: usize,
@@ -40,26 +32,25 @@ pub(super) struct Wanted<'a> {
 
 /// Judges; missed if something differs.
 pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
-    let Wanted { recording, parallel, batch, names, allow_missing, allow_unmatched, sets, .. } = *wanted;
-    let recipe = &loaded.recipe;
-    if !matches!(wanted.arithmetic, "f32" | "fp32") {
-        let message = format!("steps of several ranks are judged in f32, and not in {}", wanted.arithmetic);
+    let Wanted { args, parallel, batch, names, allow_missing } = *wanted;
+    let (recipe, sets) = (&loaded.recipe, &args.recipe.change.sets);
+    if !matches!(args.arithmetic.as_str(), "f32" | "fp32") {
+        let message = format!("steps of several ranks are judged in f32, and not in {}", args.arithmetic);
         return Err(Failure::Usage(message));
     }
-    let golden = wanted.golden.map(Golden::read).transpose()?;
+    let golden = args.golden.as_deref().map(Golden::read).transpose()?;
     let options = SplitOptions::recorded(batch, 1).of_golden(golden);
     let mesh = parallel.mesh(options.batch).map_err(Failure::Usage)?;
-    let recordings = RankRecordings::open(recording, names, &mesh)?;
+    let recordings = RankRecordings::open(&args.recording, names, &mesh)?;
     let options = SplitOptions { steps: recordings.steps.len(), ..options };
     let needed = beyond_now(split::memory(recipe, parallel, &options)?);
     let what = format!("judging {parallel} of {}", recipe.name);
-    wanted
-        .memory
+    args.memory
         .expect(&what, needed, |_| "record with a smaller --batch, or --set for a smaller network".to_owned())?;
-    let accepted = split::Wanted { loss_scale: wanted.loss_scale, allow_unmatched, allow_missing };
+    let accepted = split::Wanted { loss_scale: args.loss_scale, allow_unmatched: args.allow_unmatched, allow_missing };
     let mut progress = context.progress.named(JUDGE_PHASES, &recipe.name);
     let begun = Instant::now();
-    let path = recording.display().to_string();
+    let path = args.recording.display().to_string();
     let report = judge_split(recipe, parallel, &options, (&path, &recordings), &accepted, &mut progress)?;
     drop(progress);
     let (name, time) = (format!("{} recorded", name_of(&report.split)), begun.elapsed());
@@ -69,7 +60,10 @@ pub(super) fn run(wanted: &Wanted<'_>, loaded: &Loaded, context: &mut Context) -
     let lacking = report.incomplete().collect::<Vec<_>>();
     suite.cases.push(print::coverage_case(&lacking, report.coverage_accepted, report.split.verdict));
     context.ci.record(suite);
-    context.show(&report, |out| text(&report, sets, out))?;
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => text(&report, sets, &mut context.out)?,
+    }
     Ok(if report.is_accepted() { Exit::Pass } else { Exit::Missed })
 }
 
