@@ -121,6 +121,7 @@ class Run:
         self.given = json.loads((begin / "step.json").read_text())
         weights = load_file(begin / "weights.safetensors")
         table = weights["model.embed_tokens.weight"]
+        self.width = table.shape[1]
         whole = NETWORKS[case.recipe](vocabulary=len(table), layers=case.layers)
         whole.load_state_dict(weights | {"lm_head.weight": table})
         self.pipeline, self.data, self.expert, self.context, self.tensor = map(self.among, AXES)
@@ -213,7 +214,7 @@ class Run:
     def scheduled(self) -> Schedule1F1B:
         tokens, _ = self.micro_batches[0]
         first, last = self.pipeline.place == 0, self.pipeline.place == self.pipeline.ranks - 1
-        passed = torch.empty(*tokens.shape, 64, requires_grad=True)
+        passed = torch.empty(*tokens.shape, self.width, requires_grad=True)
         sent = passed if not last else torch.empty(*tokens.shape, self.network.lm_head.out_features, requires_grad=True)
         stage = PipelineStage(
             self.network,

@@ -165,3 +165,15 @@ fn a_golden_that_zoo_recorded_is_a_baseline() {
     let proven = zoo("check resnet50 --golden tests/fixtures/golden/resnet50-small.json --format json").json();
     assert_eq!(proven["baseline"], false);
 }
+
+/// Initialisers of the recipe's own golden are those of its own sizes.
+#[test]
+fn a_golden_of_other_sizes_is_judged_without_the_initialisers_of_the_recipe_s_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let stem = folder.path().join("small");
+    let small = "gpt2 --profile mini --set model.inputs.tokens.indices=[4] --set model.transformer.wpe.rows=4";
+    zoo(&format!("golden record {small} --batch 2 --out {}", stem.display())).expect(0);
+    let report =
+        zoo(&format!("check {small} --golden {}.json --dtype f64 --format json", stem.display())).expect(0).json();
+    assert_eq!(report["verdict"], "pass");
+}

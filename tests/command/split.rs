@@ -149,6 +149,53 @@ fn recordings_that_do_not_fit_the_split_are_refused() {
     );
 }
 
+/// Changes what the program of a rank says in capture.json.
+fn said_by_rank(folder: &TempDir, rank: usize, change: impl FnOnce(String) -> String) {
+    let file = folder.path().join(format!("step0/rank{rank}/capture.json"));
+    fs::write(&file, change(fs::read_to_string(&file).unwrap())).unwrap();
+}
+
+#[test]
+fn what_the_programs_of_ranks_say_has_to_agree() {
+    let tensor = "--parallel tensor=2,sequence --batch 2";
+    let refused = |folder: &TempDir, message: &str| {
+        let said = judged(folder.path(), tensor).expect(3);
+        assert!(said.err.contains(message), "{}", said.err);
+    };
+    for scale in ["NaN", "Infinity", "0", "-1"] {
+        let folder = ranks("tensor");
+        said_by_rank(&folder, 1, |text| text.replace("\"loss_scale\": 1.0", &format!("\"loss_scale\": {scale}")));
+        refused(&folder, "its loss_scale is not above 0");
+    }
+    let folder = ranks("tensor");
+    fs::remove_file(folder.path().join("step0/rank1/capture.json")).unwrap();
+    refused(&folder, "rank0 says which rank it is, and rank1 does not");
+    let nowhere = judged(Path::new("nowhere"), tensor).expect(3);
+    assert!(nowhere.err.contains("there is no such folder"), "{}", nowhere.err);
+    let folder = ranks("tensor");
+    let of_norm = "\"grad/model.norm.weight\": {";
+    said_by_rank(&folder, 1, |text| text.replace(of_norm, &format!("{of_norm}\"placed\": {{\"tensor\": 0}}, ")));
+    let said = judged(folder.path(), tensor).expect(1);
+    assert!(said.out.contains("the ranks do not say the same about what each has of it"), "{}", said.out);
+}
+
+/// The gradient of a stage that is not the first, divided by the number of micro-batches.
+#[test]
+fn faults_of_a_later_stage_are_explained() {
+    let recording = |name: &str| root().join("tests/fixtures/recordings/ranks").join(name);
+    let pipeline = "--parallel pipeline=2,micro_batch=1 --batch 3";
+    let judged = |name: &str, split: &str| {
+        let sets = TINY.iter().map(|set| set.replace("repeat=1", "repeat=2"));
+        let sets = sets.flat_map(|set| ["--set".to_owned(), set]);
+        said(command().args(["judge", "llama"]).arg(recording(name)).args(split.split_whitespace()).args(sets))
+    };
+    judged("pipeline", pipeline).expect(0);
+    let report = judged("pipeline_micro_batches", &format!("{pipeline} --format json")).expect(1).json();
+    let first = &report["first_divergence"];
+    assert_eq!(first["tensor"], "model.norm.weight");
+    assert_eq!(first["explanation"], "it is 0.333333 = 1/micro-batch times the value of one device");
+}
+
 #[test]
 fn a_rank_without_a_tensor_and_names_that_nobody_knows_are_told() {
     let lacking = ranks("tensor");
