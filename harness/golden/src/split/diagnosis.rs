@@ -58,7 +58,7 @@ pub(super) fn diagnose(
         }
         let rest: Vec<f64> = wholes[0].1.iter().zip(&right).map(|(own, right)| own - right).collect();
         // Gradients are clipped in place.
-        if !differ && (near(&rest, &old, MOST_SAME) || factor(&rest, &old, MOST_SAME).is_some()) {
+        if !differ && multiple(&rest, &old, MOST_SAME).is_some() {
             return explained("that of the step before, perhaps clipped, is added to it".to_owned());
         }
     }
@@ -155,13 +155,18 @@ fn near(a: &[f64], b: &[f64], tolerance: f64) -> bool {
     a.len() == b.len() && distance(a, b) <= tolerance * size
 }
 
+/// The number by which a tensor is a multiple of another one, if it is.
+fn multiple(values: &[f64], of: &[f64], tolerance: f64) -> Option<f64> {
+    let dot: f64 = values.iter().zip(of).map(|(a, b)| a * b).sum();
+    let factor = dot / of.iter().map(|x| x * x).sum::<f64>();
+    let scaled: Vec<f64> = of.iter().map(|x| x * factor).collect();
+    (of.len() > 1 && factor.is_finite() && near(values, &scaled, tolerance)).then_some(factor)
+}
+
 /// The factor between two tensors, if there is one other than 1.
 fn factor(values: &[f64], truth: &[f64], tolerance: f64) -> Option<f64> {
-    let dot: f64 = values.iter().zip(truth).map(|(a, b)| a * b).sum();
-    let factor = dot / truth.iter().map(|x| x * x).sum::<f64>();
-    let scaled: Vec<f64> = truth.iter().map(|x| x * factor).collect();
-    let found = truth.len() > 1 && factor.is_finite() && (factor - 1.0).abs() > tolerance && factor.abs() > tolerance;
-    (found && near(values, &scaled, tolerance)).then_some(factor)
+    let tells = |factor: &f64| (factor - 1.0).abs() > tolerance && factor.abs() > tolerance;
+    multiple(values, truth, tolerance).filter(tells)
 }
 
 /// A factor as a product or quotient of numbers of ranks.
@@ -266,7 +271,8 @@ mod tests {
         assert_eq!(of(&[1.0, 7.0, 1.0], &[1.0, 7.0, 1.0]), "it is that of the step before");
         let added = "that of the step before, perhaps clipped, is added to it";
         assert_eq!(of(&[5.0, 9.0, 7.0], &[5.0, 9.0, 7.0]), added);
-        assert_eq!(of(&[4.5, 5.5, 6.5], &[4.5, 5.5, 6.5]), added, "half of it");
+        let clipped = [4.005, 2.035, 6.005];
+        assert_eq!(of(&clipped, &clipped), added, "a two hundredth of it");
         let (text, explains) = said(&right, None, [&[2.0, 1.0, 3.0], &[4.0, 2.0, 6.0]]);
         assert!(
             !explains && text.starts_with("ranks that ought to have the same value differ: wrong on data 0"),
