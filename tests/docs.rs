@@ -170,8 +170,8 @@ fn parse(command: &str, folder: &Path) -> Result<(), String> {
     }
 }
 
-/// A line as it is compared: where figures vary, words with a digit are all the same, in lines that have some also words
-/// with parts (`fc.bias`: another tensor may be the worst one), and blanks do not count.
+/// A line as it is compared: where figures vary, words with a digit are all the same, in lines that have some also
+/// words with parts (`fc.bias`: another tensor may be the worst one), and blanks do not count.
 fn compared(line: &str, figures_vary: bool) -> String {
     if !figures_vary {
         return line.trim_end().to_owned();

@@ -17,7 +17,8 @@ pub struct SplitArgs {
     /// recipe says
     #[arg(long, value_name = "SPLIT", num_args = 0..=1, default_missing_value = "")]
     parallel: Option<String>,
-    /// Samples per step of all ranks together, for --parallel; by default two samples or micro-batches of each data rank, at least four
+    /// Samples per step of all ranks together, for --parallel; by default two samples or micro-batches of each data
+    /// rank, at least four
     #[arg(long, value_name = "N", requires = "parallel", conflicts_with = "golden", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
 }

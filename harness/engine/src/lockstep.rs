@@ -1,6 +1,6 @@
 //! Runs the graph of a split step on all its ranks in one process, node by node, so that a collective sees what every
-//! rank gives to it. A rank computes what it has the operands for: the stages of a pipeline differ in the variables that
-//! they have, and in what is sent to them.
+//! rank gives to it. A rank computes what it has the operands for: the stages of a pipeline differ in the variables
+//! that they have, and in what is sent to them.
 
 use crate::{
     EngineError, KernelError, Scalars, candle_dtype,

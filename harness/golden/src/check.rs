@@ -170,8 +170,8 @@ impl<'a> Checking<'a> {
     }
 
     /// Whether f32 cannot decide: kernels, outputs and losses pass, but values that depend on the branches of ReLUs
-    /// exceed the limits. Outputs all of which are within the limit may exceed that of their median: a small network has
-    /// too few of them for a median.
+    /// exceed the limits. Outputs all of which are within the limit may exceed that of their median: a small network
+    /// has too few of them for a median.
     fn is_undecided(&self) -> bool {
         let fails = |stage: &&StageReport| stage.verdict == Verdict::Fail;
         let mut failed = self.report.stages.iter().filter(fails).peekable();

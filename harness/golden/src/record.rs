@@ -1,9 +1,9 @@
 //! Records a golden from the engine's own step, to detect regressions and to compare devices or versions.
 //!
 //! The reference values are the engine's f64 run; the floors are the larger errors of two f32 runs on the stored
-//! samples, the second one [`moved`]: the error of a value that nearly cancels may be small by chance in one run. Such a
-//! golden says nothing about a reference framework. Its `made_with` names the engine, so that it cannot be mistaken for
-//! one.
+//! samples, the second one [`moved`]: the error of a value that nearly cancels may be small by chance in one run. Such
+//! a golden says nothing about a reference framework. Its `made_with` names the engine, so that it cannot be mistaken
+//! for one.
 
 pub(crate) mod conditions;
 pub(crate) mod inputs;

@@ -1,10 +1,10 @@
-//! Proves a split step: all ranks run in lock-step, and what they have together is compared with the step on one device.
+//! Proves a split step: all ranks run in lock-step, and what they have together is compared with the step on one
+//! device.
 //!
 //! The step on one device in f64 is the truth, under conditions that follow from the recipe alone: a golden proves it
-//! for its own sizes. Runs in f32, moved in their last place, show how much of a difference rounding explains; in f64 it is
-//! accordingly less.
-//! Then the ranks run the same steps; every module output, loss, gradient and update is put together from the ranks,
-//! replicas are compared one by one, and what differs is explained (`diagnosis`).
+//! for its own sizes. Runs in f32, moved in their last place, show how much of a difference rounding explains; in f64
+//! it is accordingly less. Then the ranks run the same steps; every module output, loss, gradient and update is put
+//! together from the ranks, replicas are compared one by one, and what differs is explained (`diagnosis`).
 
 mod assembled;
 mod comparison;
@@ -45,11 +45,11 @@ pub struct SplitOptions {
     pub steps: usize,
     /// Whether dropout is on.
     pub dropout: bool,
-    /// Runs that show what rounding explains. One is a lucky sample where few elements decide, such as those of a ReLU near
-    /// zero; a proof in f32 needs no more, because f64 decides what differs.
+    /// Runs that show what rounding explains. One is a lucky sample where few elements decide, such as those of a ReLU
+    /// near zero; a proof in f32 needs no more, because f64 decides what differs.
     pub roundings: usize,
-    /// The golden whose weights, inputs, batch and learning rate the steps have; `None`: they follow from names, and some
-    /// labels are ignored if the loss can.
+    /// The golden whose weights, inputs, batch and learning rate the steps have; `None`: they follow from names, and
+    /// some labels are ignored if the loss can.
     pub golden: Option<Golden>,
 }
 

@@ -2,7 +2,8 @@
 //! `Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op12`, and for gradients
 //! `Gradients/Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/gradConv2D/Conv2DBackpropFilter-op34`.
 //!
-//! `network`, `optimizer`, `_backbone` and `_loss_fn` are attributes of MindSpore's `TrainOneStepCell` and `WithLossCell`.
+//! `network`, `optimizer`, `_backbone` and `_loss_fn` are attributes of MindSpore's `TrainOneStepCell` and
+//! `WithLossCell`.
 
 use crate::{Kernel, LOSS, Names, UPDATE, recording::Part};
 

@@ -1,11 +1,11 @@
 //! Fits named numbers of a device file to measured kernels, each by the mechanism that it describes.
 //!
-//! A kernel waits for one unit: matrix units, Vector units, device memory, transfers from the shared cache, or its launch.
-//! The number of each unit is scaled by the median of measured over predicted time of the kernels that wait for it. That
-//! moves kernels from one unit to another, so this is repeated. Kernels that wait for their launch tell its time and that
-//! of each tensor, by the numbers of tensors that they have. What is left over is the rate of single operators, if their
-//! kernels agree about it. Every second kernel is kept apart for the error. Medians of units and rates are over time:
-//! half of the time of the kernels is below.
+//! A kernel waits for one unit: matrix units, Vector units, device memory, transfers from the shared cache, or its
+//! launch. The number of each unit is scaled by the median of measured over predicted time of the kernels that wait for
+//! it. That moves kernels from one unit to another, so this is repeated. Kernels that wait for their launch tell its
+//! time and that of each tensor, by the numbers of tensors that they have. What is left over is the rate of single
+//! operators, if their kernels agree about it. Every second kernel is kept apart for the error. Medians of units and
+//! rates are over time: half of the time of the kernels is below.
 
 use crate::{
     NpuError,
@@ -349,7 +349,8 @@ mod tests {
         assert_eq!(median(Vec::new()), None);
     }
 
-    /// Three kernels of 2 tensors take 1.9 us in the middle, three of 7 take 5.4: 0.7 us for each tensor, and 0.5 before.
+    /// Three kernels of 2 tensors take 1.9 us in the middle, three of 7 take 5.4: 0.7 us for each tensor, and 0.5
+    /// before.
     #[test]
     fn a_launch_takes_longer_with_more_tensors() {
         let mut device =

@@ -152,8 +152,8 @@ zoo_recipe::settings! {
     pub struct Control {
         /// Time to start an operator of a compiled graph.
         pub launch_us: Figure,
-        /// Additional time of a kernel for each tensor that it reads or writes, however small: its address, and the first
-        /// access. Absent: none.
+        /// Additional time of a kernel for each tensor that it reads or writes, however small: its address, and the
+        /// first access. Absent: none.
         pub tensor_us?: Figure,
         /// Time of the host to launch an operator in eager mode.
         pub eager_launch_us: Figure,
@@ -222,8 +222,8 @@ zoo_recipe::settings! {
         pub missing: Vec<String> = Vec::new(),
         /// Operators for which the software has no kernel: each term of their formula is a kernel.
         pub composed: Vec<String> = Vec::new(),
-        /// Rates of the kernels of single operators, relative to those that follow from the numbers of the units: how well
-        /// the software's kernels use them.
+        /// Rates of the kernels of single operators, relative to those that follow from the numbers of the units: how
+        /// well the software's kernels use them.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub rates: BTreeMap<String, Figure> = BTreeMap::new(),
         /// Operators that only read their operand in another way (a part of it, or its axes in another order with the

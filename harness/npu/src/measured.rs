@@ -166,8 +166,8 @@ fn assign(recording: &Recording, recipe: &Recipe, profile: &Profile, work: Work)
     Ok(found)
 }
 
-/// For each of the clock's kernels that a table of kernels shows, its measured time in us. Only operators that run as one
-/// kernel on both sides count.
+/// For each of the clock's kernels that a table of kernels shows, its measured time in us. Only operators that run as
+/// one kernel on both sides count.
 pub(crate) fn times(recording: &Recording, profile: &Profile) -> Vec<(usize, f64)> {
     let found = by_shape::assign(recording, profile);
     let mut kernels: HashMap<usize, usize> = HashMap::new();

@@ -8,8 +8,8 @@ use zoo_graph::{
 };
 
 zoo_settings::settings! {
-    /// How several ranks share a step. `zoo check R --parallel` proves it, and `zoo judge R RECORDING --parallel` judges what
-    /// such ranks recorded; a training of zoo does not split its step.
+    /// How several ranks share a step. `zoo check R --parallel` proves it, and `zoo judge R RECORDING --parallel`
+    /// judges what such ranks recorded; a training of zoo does not split its step.
     pub struct Parallel {
         /// Ranks that share samples.
         #[schemars(range(min = 1, max = 64))]
@@ -31,8 +31,8 @@ zoo_settings::settings! {
         /// Stages of each rank of `pipeline`: stage n is on rank n modulo their number.
         #[schemars(range(min = 1, max = 64))]
         pub interleave: usize = 1,
-        /// What the ranks of `data` share besides samples (ZeRO, arXiv 1910.02054): nothing (0), the optimizer's slots (1),
-        /// gradients too (2), parameters too (3).
+        /// What the ranks of `data` share besides samples (ZeRO, arXiv 1910.02054): nothing (0), the optimizer's slots
+        /// (1), gradients too (2), parameters too (3).
         #[schemars(range(min = 0, max = 3))]
         pub zero: u8 = 0,
         /// Samples of a micro-batch of a rank; by default all of its samples are one.
@@ -41,7 +41,8 @@ zoo_settings::settings! {
         /// Segments of the forward pass of which the backward pass computes all but the last again; 1 keeps everything.
         #[schemars(range(min = 1, max = 65536))]
         pub recompute: usize = 1,
-        /// Whether the backward pass computes the scores of attentions again (`recompute=selective` on the command line).
+        /// Whether the backward pass computes the scores of attentions again (`recompute=selective` on the command
+        /// line).
         pub recompute_scores: bool = false,
     }
 }
@@ -65,8 +66,8 @@ const USUAL: [(&str, &str); 8] = [
 /// Most ranks that run in lock-step.
 const MOST: usize = 64;
 
-/// Least samples, or micro-batches, of a rank, and least samples of all ranks, if nobody says how many: of the first and the
-/// last sample not all labels count in a proof.
+/// Least samples, or micro-batches, of a rank, and least samples of all ranks, if nobody says how many: of the first
+/// and the last sample not all labels count in a proof.
 const SAMPLES: [usize; 2] = [2, 4];
 
 impl Parallel {

@@ -21,7 +21,8 @@ const SHORT: f64 = 10.0;
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasuredArgs {
     /// Hold what a profiler measured against the prediction, line by line: a folder that a program of `zoo emit` wrote
-    /// with --profile, a trace of PyTorch (also .gz), or kernel_details.csv, op_summary.csv or trace_view.json of Ascend
+    /// with --profile, a trace of PyTorch (also .gz), or kernel_details.csv, op_summary.csv or trace_view.json of
+    /// Ascend
     #[arg(long, value_name = "PATH", conflicts_with_all = ["what_if", "against", "trace"])]
     measured: Option<PathBuf>,
     /// Another recording of the same step, before a change: its step is told, and both are on the page of --html

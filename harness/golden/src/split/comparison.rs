@@ -120,8 +120,8 @@ impl<'p> Comparison<'p> {
         self.first().is_some_and(|first| first.stage != Stage::Init && !first.explained)
     }
 
-    /// Compares a value of all ranks, which is laid out in the first of these ways in which it is right, or else in the one
-    /// in which it is nearest to that. Returns the way.
+    /// Compares a value of all ranks, which is laid out in the first of these ways in which it is right, or else in the
+    /// one in which it is nearest to that. Returns the way.
     pub fn compare<'l>(
         &mut self,
         stage: Stage,

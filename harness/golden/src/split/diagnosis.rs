@@ -24,8 +24,8 @@ pub(super) struct Diagnosis {
     pub explains: bool,
 }
 
-/// Explains why the ranks do not have the value of one device, which had another one in the step before. `wholes` are the
-/// replicas, `ranks` what each rank has.
+/// Explains why the ranks do not have the value of one device, which had another one in the step before. `wholes` are
+/// the replicas, `ranks` what each rank has.
 pub(super) fn diagnose(
     (truth, step_before): (&Exact, Option<&Exact>),
     wholes: &[(usize, Vec<f64>)],

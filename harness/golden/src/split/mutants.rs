@@ -1,10 +1,10 @@
 //! Faults of a split step, planted one at a time: each has to be found, with the tensor and the kind of the fault.
 //!
-//! Nine operators of mutation generate the silent faults that users of parallel training report: a missing collective, a
-//! factor of the size of a group, another group of the same size, a local count, a wrong offset, a tensor counted twice
-//! in a norm, old or lost data, another random stream, a wrong rule of the update. Each is applied to one tensor, to a
-//! class of tensors, and to all. Where the values do not say what is missing, the faults that give these values are named,
-//! as for steps that ranks recorded.
+//! Nine operators of mutation generate the silent faults that users of parallel training report: a missing collective,
+//! a factor of the size of a group, another group of the same size, a local count, a wrong offset, a tensor counted
+//! twice in a norm, old or lost data, another random stream, a wrong rule of the update. Each is applied to one tensor,
+//! to a class of tensors, and to all. Where the values do not say what is missing, the faults that give these values
+//! are named, as for steps that ranks recorded.
 
 use super::{
     Difference, Proof, SplitOptions,

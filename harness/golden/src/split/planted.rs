@@ -240,8 +240,8 @@ impl Faults<'_> {
         plants
     }
 
-    /// The mean of the ranks' means: every rank that has labels counts one, and all of them count as many as they are. The
-    /// gradients follow, because they read these numbers.
+    /// The mean of the ranks' means: every rank that has labels counts one, and all of them count as many as they are.
+    /// The gradients follow, because they read these numbers.
     fn mean_of_means(&self, counted: usize, op: &Collective) -> Option<Plant> {
         let node = &self.graph.nodes[counted];
         let map = |formula| Map::over(formula, &[self.graph.ty(node.inputs[0])]).ok();

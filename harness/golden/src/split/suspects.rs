@@ -1,5 +1,5 @@
-//! What may be wrong with recorded steps: each fault that can be planted in the split step gives other values, and the one
-//! that gives the recorded values explains them.
+//! What may be wrong with recorded steps: each fault that can be planted in the split step gives other values, and the
+//! one that gives the recorded values explains them.
 
 use super::{
     SplitOptions,

@@ -112,7 +112,8 @@ impl Exact {
         exact
     }
 
-    /// The error of values, relative to the tensor, or to its change if it is a variable. If that is zero, the error itself.
+    /// The error of values, relative to the tensor, or to its change if it is a variable. If that is zero, the error
+    /// itself.
     pub fn error(&self, values: &[f64]) -> f64 {
         if values.len() != self.values.len() {
             return f64::INFINITY;

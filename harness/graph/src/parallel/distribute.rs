@@ -193,8 +193,8 @@ impl Split<'_> {
         Ok(())
     }
 
-    /// The part of a rank in the variance over all ranks, from mean and variance of the rank: the mean of `var + (own mean -
-    /// mean)^2`, which has no cancellation. Source: as [`crate::ops::GatherStatistics`].
+    /// The part of a rank in the variance over all ranks, from mean and variance of the rank: the mean of `var + (own
+    /// mean - mean)^2`, which has no cancellation. Source: as [`crate::ops::GatherStatistics`].
     fn variance(&mut self, node: &Node, own_mean: ValueId, own: ValueId) -> Result<ValueId, GraphError> {
         self.settle(node.outputs[0])?;
         let (mean, _) = self.place(node.outputs[0])?.clone();
@@ -203,8 +203,8 @@ impl Split<'_> {
         self.over(node, &format!("{}/part_of_variance", node.name), pooled, &[own, own_mean, mean])
     }
 
-    /// The mean over the elements of all ranks, from that over the elements of a rank. A rank without elements has a mean
-    /// that is not a number, and it adds nothing.
+    /// The mean over the elements of all ranks, from that over the elements of a rank. A rank without elements has a
+    /// mean that is not a number, and it adds nothing.
     fn mean_of(&mut self, node: &Node, mean: ValueId, elements: ValueId, ignored: u32) -> Result<ValueId, GraphError> {
         let axes = self.own.ty(elements).shape.len();
         let name = |part: &str| format!("{}/{part}", node.name);

@@ -160,8 +160,8 @@ fn compilations_are_gaps() {
     assert_eq!((found.len(), found[0].duration, next), (1, 12_000, Some("aten::conv2d")));
 }
 
-/// A gap of 100 us after a synchronisation: a call that compiles for 90 us explains it, one that is as short as a launch
-/// does not.
+/// A gap of 100 us after a synchronisation: a call that compiles for 90 us explains it, one that is as short as a
+/// launch does not.
 #[test]
 fn an_npu_waits_for_operators_that_are_compiled() {
     let last = |text: &str| read("trace_view.json", text).unwrap().gaps.last().map(|gap| (gap.kind, gap.duration));

@@ -1,10 +1,11 @@
-//! Assigns measured kernels to lines by operator, shape and order, where nothing was marked: tables of an NPU's kernels.
+//! Assigns measured kernels to lines by operator, shape and order, where nothing was marked: tables of an NPU's
+//! kernels.
 //!
-//! First, both are laid beside each other in order, so that as much time as possible has a partner of the same family and
-//! sizes. Gradients come in another order than in the graph, so of what is left, kernels and operators with the same
-//! family and sizes form groups, in which the n-th part of the kernels belongs to the n-th operator. The rest is held
-//! against operators of other families that go over the same number of elements, because frameworks divide element-wise
-//! work in other ways than the clock, and against the update, if it goes over all parameters at once.
+//! First, both are laid beside each other in order, so that as much time as possible has a partner of the same family
+//! and sizes. Gradients come in another order than in the graph, so of what is left, kernels and operators with the
+//! same family and sizes form groups, in which the n-th part of the kernels belongs to the n-th operator. The rest is
+//! held against operators of other families that go over the same number of elements, because frameworks divide
+//! element-wise work in other ways than the clock, and against the update, if it goes over all parameters at once.
 
 use super::{
     by_module::Found,
@@ -170,8 +171,8 @@ fn put(found: &mut Found, profile: &Profile, node: usize) {
 /// The most kernels times operators that are laid beside each other.
 const MOST: usize = 1 << 26;
 
-/// Pairs of kernels and operators in the order of both, so that paired kernels have the longest time: the longest common
-/// subsequence, weighted.
+/// Pairs of kernels and operators in the order of both, so that paired kernels have the longest time: the longest
+/// common subsequence, weighted.
 fn in_order(
     of_step: &[usize],
     kernels: &[Kernel],

@@ -99,8 +99,8 @@ fn on_device(recording: &Recording) -> bool {
     recording.kernels.iter().all(|kernel| kernel.unit != Unit::Host)
 }
 
-/// All causes, the most expensive first. `of_shapes` are those that the prediction knows: they apply to devices. Samples
-/// come from the line `of_input`.
+/// All causes, the most expensive first. `of_shapes` are those that the prediction knows: they apply to devices.
+/// Samples come from the line `of_input`.
 pub(super) fn causes(
     recording: &Recording,
     found: &[Found],

@@ -1,4 +1,5 @@
-//! Products whose shapes do not fill the tiles of the matrix units, which compute what is missing to the next tile, too.
+//! Products whose shapes do not fill the tiles of the matrix units, which compute what is missing to the next tile,
+//! too.
 
 use super::{
     causes::{Cause, Reason},
@@ -90,8 +91,8 @@ struct Lost {
     axes: IndexMap<Axis, f64>,
 }
 
-/// Lines with products that do not fill their tiles. They lose the share of their measured time that the clock would save
-/// if the matrix units only computed what is useful, until another unit is the slowest.
+/// Lines with products that do not fill their tiles. They lose the share of their measured time that the clock would
+/// save if the matrix units only computed what is useful, until another unit is the slowest.
 pub(super) fn off_tile(lines: &[Line], profile: &Profile, device: &Device, step: f64) -> Vec<Cause> {
     let measured: HashMap<(&str, Phase, Option<Family>), &Line> =
         lines.iter().map(|line| ((line.line.as_str(), line.phase, line.family), line)).collect();

@@ -200,8 +200,8 @@ fn a_compilation_is_named_with_its_line_and_its_time() {
     assert_eq!(cause.evidence, "1 compilations per step");
 }
 
-/// The images have 3 channels, and a tile has 16: the matrix units could need 3/16 of their time for them, until another
-/// unit is slower.
+/// The images have 3 channels, and a tile has 16: the matrix units could need 3/16 of their time for them, until
+/// another unit is slower.
 #[test]
 fn a_shape_off_the_tile_is_named_with_the_next_that_fits() {
     let (recipe, profile) = step();

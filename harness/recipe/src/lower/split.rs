@@ -11,8 +11,8 @@ use zoo_graph::{
     },
 };
 
-/// A value of a rank, and how the ranks along each axis of the mesh have it: the first axis divides the whole value, each
-/// further one what the axis before leaves to a rank.
+/// A value of a rank, and how the ranks along each axis of the mesh have it: the first axis divides the whole value,
+/// each further one what the axis before leaves to a rank.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The value in the graph of a rank.
@@ -73,8 +73,8 @@ pub fn build_split(
     let begin = |value| Some(Placed { value: ValueId(value), placements: Vec::new() });
     let mut places: Vec<Option<Placed>> = (0..graph.values.len()).map(begin).collect();
     let mut holders = BTreeMap::new();
-    // Stages come first, then what is inside of a layer, and then the samples: the parameters are still operands of their
-    // layers.
+    // Stages come first, then what is inside of a layer, and then the samples: the parameters are still operands of
+    // their layers.
     let order = mesh.axes().iter().rev().filter(|(axis, _)| *axis != MeshAxis::Pipeline);
     let pipelined = mesh.axes().iter().filter(|(axis, _)| *axis == MeshAxis::Pipeline);
     for &(axis, ranks) in pipelined.chain(order) {
@@ -152,8 +152,8 @@ pub(super) struct Shares {
 /// What the ranks have of a parameter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Share {
-    /// The axes of a mesh, with their extents, whose ranks each have a part of it: of the whole, and further ones of what
-    /// the one before leaves.
+    /// The axes of a mesh, with their extents, whose ranks each have a part of it: of the whole, and further ones of
+    /// what the one before leaves.
     pub parts: Vec<(MeshAxis, usize, Part)>,
     /// Ranks along the pipeline.
     pub stages: usize,
